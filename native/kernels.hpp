@@ -1,0 +1,79 @@
+// What the compiled kernels offer: plain arrays in, plain arrays out, one table per instruction set.
+#pragma once
+#include <cstddef>
+
+namespace divlearn {
+
+// N matrices in groups of `lanes`, entry by entry ("packed lanes"), the last group padded with
+// copies of the last matrix. Matrices are scaled by 2^-exponent. Packed arrays are aligned to the vector width.
+struct Data {
+  long count;
+  int d;
+  const double* factor;    // Cholesky factors
+  const double* matrix;    // the matrices, or null where no route needs them
+  const double* inverse;   // their inverses, or null likewise
+  const double* logdet;    // of the matrices before scaling
+  const double* exponent;
+  const double* spread;    // (max l_ii / min l_ii)^2: a lower bound of the condition number
+};
+
+// n atoms, scaled likewise; ordinary scalars, row-major.
+struct Atoms {
+  int count;
+  const double* whitener;  // (n, d, d): inverse Cholesky factors, zero above the diagonal
+  const double* matrix;    // (n, d(d+1)/2): packed lower triangle
+  const double* inverse;   // likewise
+  const double* logdet;
+  const double* exponent;
+  const double* spread;
+};
+
+// m parameter pairs per atom, (n, m), all >= 0.
+struct Parameters {
+  int per_atom;
+  const double* alpha;
+  const double* beta;
+};
+
+struct Options {
+  double condition_limit;  // ratio of eigenvalues above which the accurate route is taken
+  int threads;
+};
+
+// Where a pullback puts its sums; any of these but `atoms` may be null. Partial sums over fixed
+// chunks of the data keep results independent of the number of threads.
+struct PullbackOutput {
+  int chunks;
+  double* atoms;   // (n, chunks, d(d+1)/2)
+  double* alpha;   // (n, chunks, m)
+  double* beta;    // (n, chunks, m)
+  double* values;  // (N, n, m)
+};
+
+struct Kernels {
+  const char* name;
+  int lanes;
+  // Returns the index of the first matrix that has no Cholesky factor, or -1.
+  long (*factor)(long count, int d, const double* matrices, double* factor, double* matrix,
+                 double* logdet, double* exponent, double* spread, int threads);
+  void (*invert)(long count, int d, const double* factor, double* inverse, int threads);
+  // The following return the number of (group, atom) problems that found no finite answer.
+  long (*spectra)(const Data&, const Atoms&, const Options&, double* out);
+  long (*encode)(const Data&, const Atoms&, const Parameters&, const Options&, double* out);
+  long (*pullback)(const Data&, const Atoms&, const Parameters&, const Options&,
+                   const double* cotangent, const PullbackOutput&);
+  // Theta = 1 alone: atoms get sum_i w_i N_i^-1, N = alpha X + beta B; one pair per atom.
+  long (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
+                          const double* cotangent, const PullbackOutput&);
+  // out (n, d(d+1)/2) = sum_i w_i 2^(sign * exponent_i) P_i for packed lanes P.
+  void (*weighted_sum)(long count, int d, const double* packed, const double* exponent, int sign,
+                       int n, const double* weight, double* out, int threads);
+};
+
+const Kernels* kernels_baseline();
+#if defined(DIVLEARN_X86)
+const Kernels* kernels_avx2();
+const Kernels* kernels_avx512();
+#endif
+
+}  // namespace divlearn

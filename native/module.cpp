@@ -1,0 +1,240 @@
+// The Python module `divlearn.engines._native`: checks shapes and alignment, lets go of the
+// interpreter lock, calls the kernels of one instruction set. It knows nothing of the mathematics.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "atoms.hpp"
+#include "kernels.hpp"
+
+namespace nb = nanobind;
+using divlearn::Kernels;
+
+namespace {
+
+using Array = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using ConstArray = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+
+std::vector<const Kernels*> supported() {
+  std::vector<const Kernels*> all;
+#if defined(DIVLEARN_X86)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    all.push_back(divlearn::kernels_avx512());
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    all.push_back(divlearn::kernels_avx2());
+#endif
+  all.push_back(divlearn::kernels_baseline());
+  return all;
+}
+
+const Kernels& find(const std::string& name) {
+  for (const Kernels* kernels : supported())
+    if (name == kernels->name) return *kernels;
+  throw std::invalid_argument("instruction set '" + name + "' is not available on this machine");
+}
+
+size_t packed_size(size_t d) { return d * (d + 1) / 2; }
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(std::string("divlearn native kernels: ") + what);
+}
+
+template <class A>
+auto checked(const A& array, size_t size, const char* what) {
+  require(array.size() == size, what);
+  return array.data();
+}
+
+template <class A>
+auto aligned(const A& array, size_t size, const Kernels& kernels, const char* what) {
+  auto* data = checked(array, size, what);
+  require(reinterpret_cast<std::uintptr_t>(data) % (kernels.lanes * sizeof(double)) == 0,
+          "packed array is not aligned to the vector width");
+  return data;
+}
+
+// The arrays of prepared data: factor, matrix and inverse may be empty where they are not needed.
+struct DataArrays {
+  long count;
+  int d;
+  ConstArray factor, matrix, inverse, logdet, exponent, spread;
+};
+
+struct AtomArrays {
+  int count;
+  ConstArray whitener, matrix, inverse, logdet, exponent, spread;
+};
+
+divlearn::Data view(const DataArrays& arrays, const Kernels& kernels) {
+  require(arrays.count > 0 && arrays.d > 0, "no data");
+  const size_t padded = (arrays.count + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+  const size_t size = padded * packed_size(arrays.d);
+  const auto optional = [&](const ConstArray& array) {
+    return array.size() ? aligned(array, size, kernels, "wrong size of packed data") : nullptr;
+  };
+  return {arrays.count,
+          arrays.d,
+          aligned(arrays.factor, size, kernels, "wrong size of packed factors"),
+          optional(arrays.matrix),
+          optional(arrays.inverse),
+          checked(arrays.logdet, padded, "wrong size of logdet"),
+          checked(arrays.exponent, padded, "wrong size of exponent"),
+          checked(arrays.spread, padded, "wrong size of spread")};
+}
+
+divlearn::Atoms view(const AtomArrays& arrays, int d) {
+  require(arrays.count > 0, "no atoms");
+  const size_t n = arrays.count, size = n * packed_size(d);
+  return {arrays.count,
+          checked(arrays.whitener, n * d * d, "wrong size of whitener"),
+          checked(arrays.matrix, size, "wrong size of atoms"),
+          checked(arrays.inverse, size, "wrong size of inverse atoms"),
+          checked(arrays.logdet, n, "wrong size of logdet of atoms"),
+          checked(arrays.exponent, n, "wrong size of exponent of atoms"),
+          checked(arrays.spread, n, "wrong size of spread of atoms")};
+}
+
+divlearn::Parameters view(const ConstArray& alpha, const ConstArray& beta, int n) {
+  require(alpha.ndim() == 2 && alpha.shape(0) == (size_t)n, "parameters must be (n_atoms, m)");
+  const int m = (int)alpha.shape(1);
+  require(m > 0, "no parameters");
+  return {m, alpha.data(), checked(beta, (size_t)n * m, "alpha and beta differ in shape")};
+}
+
+long factor(const std::string& isa, ConstArray matrices, Array factor_out, Array matrix_out,
+            Array logdet, Array exponent, Array spread, int threads) {
+  const Kernels& kernels = find(isa);
+  require(matrices.ndim() == 3 && matrices.shape(1) == matrices.shape(2), "matrices must be (N, d, d)");
+  const long count = (long)matrices.shape(0);
+  const int d = (int)matrices.shape(1);
+  require(count > 0 && d > 0, "no data");
+  const size_t padded = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+  double* factors = aligned(factor_out, padded * packed_size(d), kernels, "wrong size of packed factors");
+  double* copy = matrix_out.size()
+                     ? aligned(matrix_out, padded * packed_size(d), kernels, "wrong size of packed matrices")
+                     : nullptr;
+  double* logdets = checked(logdet, padded, "wrong size of logdet");
+  double* exponents = checked(exponent, padded, "wrong size of exponent");
+  double* spreads = checked(spread, padded, "wrong size of spread");
+  nb::gil_scoped_release release;
+  return kernels.factor(count, d, matrices.data(), factors, copy, logdets, exponents, spreads,
+                        threads);
+}
+
+int prepare_atoms(ConstArray atoms, Array whitener, Array matrix, Array inverse, Array logdet,
+                  Array exponent, Array spread) {
+  require(atoms.ndim() == 3 && atoms.shape(1) == atoms.shape(2), "atoms must be (n, d, d)");
+  const int n = (int)atoms.shape(0), d = (int)atoms.shape(1);
+  const size_t size = (size_t)n * packed_size(d);
+  const divlearn::PreparedAtoms out = {
+      checked(whitener, (size_t)n * d * d, "wrong size of whitener"),
+      checked(matrix, size, "wrong size of packed atoms"),
+      checked(inverse, size, "wrong size of packed inverse atoms"),
+      checked(logdet, n, "wrong size of logdet of atoms"),
+      checked(exponent, n, "wrong size of exponent of atoms"),
+      checked(spread, n, "wrong size of spread of atoms")};
+  nb::gil_scoped_release release;
+  return divlearn::prepare_atoms(n, d, atoms.data(), out);
+}
+
+void invert(const std::string& isa, long count, int d, ConstArray factors, Array inverse,
+            int threads) {
+  const Kernels& kernels = find(isa);
+  const size_t size = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes * packed_size(d);
+  const double* source = aligned(factors, size, kernels, "wrong size of packed factors");
+  double* target = aligned(inverse, size, kernels, "wrong size of packed inverses");
+  nb::gil_scoped_release release;
+  kernels.invert(count, d, source, target, threads);
+}
+
+long spectra(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
+             double condition_limit, int threads) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto b = view(atoms, x.d);
+  double* target = checked(out, (size_t)x.count * b.count * x.d, "wrong size of spectra");
+  nb::gil_scoped_release release;
+  return kernels.spectra(x, b, {condition_limit, threads}, target);
+}
+
+long encode(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
+            ConstArray alpha, ConstArray beta, Array out, double condition_limit, int threads) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto b = view(atoms, x.d);
+  const auto p = view(alpha, beta, b.count);
+  double* target = checked(out, (size_t)x.count * b.count * p.per_atom, "wrong size of values");
+  nb::gil_scoped_release release;
+  return kernels.encode(x, b, p, {condition_limit, threads}, target);
+}
+
+// Empty alpha_out asks for no gradient of the parameters, empty values for no values.
+long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
+              ConstArray alpha, ConstArray beta, ConstArray cotangent, int chunks, Array atoms_out,
+              Array alpha_out, Array beta_out, Array values, bool logdet_only,
+              double condition_limit, int threads) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto b = view(atoms, x.d);
+  const auto p = view(alpha, beta, b.count);
+  const size_t pairs = (size_t)x.count * b.count * p.per_atom, slots = (size_t)b.count * chunks;
+  require(chunks > 0, "no chunks");
+  require(!logdet_only || (p.per_atom == 1 && x.matrix && !alpha_out.size() && !values.size()),
+          "the log-determinant route has one pair per atom and no parameter gradient");
+  const auto optional = [](const Array& array, size_t size) {
+    return array.size() ? checked(array, size, "wrong size of output") : nullptr;
+  };
+  const divlearn::PullbackOutput out = {
+      chunks, checked(atoms_out, slots * packed_size(x.d), "wrong size of atom gradients"),
+      optional(alpha_out, slots * p.per_atom), optional(beta_out, slots * p.per_atom),
+      optional(values, pairs)};
+  require(!out.alpha == !out.beta, "alpha and beta gradients go together");
+  const double* weights = checked(cotangent, pairs, "wrong size of cotangent");
+  nb::gil_scoped_release release;
+  const auto run = logdet_only ? kernels.pullback_logdet : kernels.pullback;
+  return run(x, b, p, {condition_limit, threads}, weights, out);
+}
+
+void weighted_sum(const std::string& isa, long count, int d, ConstArray packed, ConstArray exponent,
+                  int sign, ConstArray weight, Array out, int threads) {
+  const Kernels& kernels = find(isa);
+  const size_t padded = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+  require(weight.ndim() == 2 && weight.shape(0) == (size_t)count, "weights must be (N, n)");
+  const int n = (int)weight.shape(1);
+  const double* source = aligned(packed, padded * packed_size(d), kernels, "wrong size of packed data");
+  const double* exponents = checked(exponent, padded, "wrong size of exponent");
+  double* target = checked(out, n * packed_size(d), "wrong size of sums");
+  nb::gil_scoped_release release;
+  kernels.weighted_sum(count, d, source, exponents, sign, n, weight.data(), target, threads);
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  nb::class_<DataArrays>(module, "DataArrays")
+      .def(nb::init<long, int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray,
+                    ConstArray>());
+  nb::class_<AtomArrays>(module, "AtomArrays")
+      .def(nb::init<int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
+  module.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const Kernels* kernels : supported()) names.push_back(kernels->name);
+    return names;
+  });
+  module.def("lanes", [](const std::string& isa) { return find(isa).lanes; });
+  module.def("factor", &factor);
+  module.def("prepare_atoms", &prepare_atoms);
+  module.def("invert", &invert);
+  module.def("spectra", &spectra);
+  module.def("encode", &encode);
+  module.def("pullback", &pullback);
+  module.def("weighted_sum", &weighted_sum);
+}

@@ -1,0 +1,405 @@
+r"""The alpha-beta log-det divergence of SPD matrices, its gradients, pairs, and its whole plane.
+
+.. math:: D^{(\alpha,\beta)}(X \,\|\, Y) = \frac{1}{\alpha\beta}
+          \log\det\frac{\alpha (X Y^{-1})^{\beta} + \beta (X Y^{-1})^{-\alpha}}{\alpha + \beta}
+          = \sum_i f(\log\lambda_i; \alpha, \beta)
+
+with :math:`\lambda_i` the eigenvalues of :math:`X Y^{-1}`. It is zero exactly for X = Y, invariant
+under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `get_divergence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.pairs import Pairs, check_pair, congruence
+from divlearn.spd import check_spd
+from divlearn.spectral import abld_scalar
+
+__all__ = [
+    "DIVERGENCES", "Divergence", "DivergenceGradient", "abld", "abld_grad", "divergence_plane",
+    "get_divergence", "pairwise_abld",
+]  # fmt: skip
+
+
+_SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diagonal are computed
+
+
+@dataclass(frozen=True, eq=False)
+class DivergenceGradient:
+    """A divergence and its partial derivatives.
+
+    Attributes
+    ----------
+    value : ndarray, the divergence, of the broadcast leading shape.
+    X, Y : ndarray, shape (..., d, d), gradients in the two matrices, symmetric.
+    alpha, beta : ndarray, derivatives in the parameters.
+    """
+
+    value: RealArray
+    X: RealArray
+    Y: RealArray
+    alpha: RealArray
+    beta: RealArray
+
+
+def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
+    """Alpha-beta log-det divergence D(X || Y), broadcast over leading dimensions.
+
+    Parameters
+    ----------
+    X, Y : array-like, shape (..., d, d)
+        SPD matrices.
+    alpha, beta : float or array-like
+        Parameters, any real numbers; arrays broadcast with the leading dimensions. With opposite
+        signs the divergence is defined only while every eigenvalue of X Y^-1 lies in an interval.
+
+    Returns
+    -------
+    ndarray or float
+        One divergence per pair of matrices.
+
+    Examples
+    --------
+    >>> X, Y = np.diag([1.0, 4.0]), np.eye(2)
+    >>> round(float(abld(X, Y, 0, 0)), 6)  # half the squared affine-invariant distance
+    0.960906
+    >>> round(float(abld(X, Y, 0, 1)), 6)  # Burg: tr(XY^-1) - logdet(XY^-1) - d
+    1.613706
+    """
+    first, second = check_pair(X, Y)
+    single = np.ndim(alpha) == np.ndim(beta) == 0
+    if single and first.ndim > 2 and second.ndim == 2:
+        return _to_one(first, second, alpha, beta)
+    if single and second.ndim > 2 and first.ndim == 2:
+        return _to_one(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
+    pairs = Pairs(first, second, alpha, beta)
+    eigen, _ = pairs.decompose(vectors=False)
+    pairs.check_domain(eigen)
+    scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=())
+    return pairs.finish(scalar.f.sum(axis=-1))
+
+
+def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> DivergenceGradient:
+    r"""Divergence with its gradients in both matrices and both parameters.
+
+    With :math:`X V = Y V \Lambda`, :math:`V^T Y V = I` and :math:`t = \log\lambda`,
+
+    .. math:: \nabla_Y D = -V \operatorname{diag}(f_t(t)) V^T, \qquad
+              \nabla_X D = V \operatorname{diag}(f_t(t) / \lambda) V^T .
+
+    Parameters
+    ----------
+    X, Y, alpha, beta : as in `abld`
+
+    Returns
+    -------
+    DivergenceGradient
+
+    Examples
+    --------
+    >>> gradient = abld_grad(np.diag([1.0, 4.0]), np.eye(2), 0, 1)
+    >>> gradient.Y  # Y^-1 - Y^-1 X Y^-1
+    array([[ 0.,  0.],
+           [ 0., -3.]])
+    """
+    pairs = Pairs(X, Y, alpha, beta)
+    eigen, whitened = pairs.decompose(vectors=True)
+    pairs.check_domain(eigen)
+    assert eigen.vectors is not None
+    scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
+    assert scalar.f_t is not None
+    assert scalar.f_alpha is not None
+    assert scalar.f_beta is not None
+    # V = L_Y^-T Z and V Lambda^-1/2 = L_X^-T R with the singular vectors of L_Y^-1 L_X = Z S R^T.
+    right = whitened.mT @ eigen.vectors
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    in_x = congruence(pairs.x_whitener, right, scalar.f_t, pairs.x_exponent)
+    in_y = congruence(pairs.y_whitener, eigen.vectors, -scalar.f_t, pairs.y_exponent)
+    return DivergenceGradient(
+        pairs.finish(scalar.f.sum(axis=-1)),
+        pairs.finish(in_x),
+        pairs.finish(in_y),
+        pairs.finish(scalar.f_alpha.sum(axis=-1)),
+        pairs.finish(scalar.f_beta.sum(axis=-1)),
+    )
+
+
+def pairwise_abld(
+    X: ArrayLike | Prepared, Y: ArrayLike | None = None, *, alpha: float, beta: float,
+    engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
+) -> RealArray:  # fmt: skip
+    """Divergences of every matrix of X to every matrix of Y.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices_X, d, d), or data prepared by an engine
+    Y : array-like, shape (n_matrices_Y, d, d), optional
+        X itself by default; the diagonal is then exactly zero, and with alpha = beta only half
+        of the table is computed.
+    alpha, beta : float
+    engine : str or Engine, default="auto"
+    n_threads : int, optional
+        Threads to use; all by default. Ignored if ``engine`` is an engine already.
+    out : ndarray, shape (n_matrices_X, n_matrices_Y), optional
+        Where to write the table, for example a memory map.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices_X, n_matrices_Y)
+
+    Examples
+    --------
+    >>> X = np.array([np.eye(2), 2 * np.eye(2)])
+    >>> pairwise_abld(X, alpha=0, beta=1).round(4)
+    array([[0.    , 0.3863],
+           [0.6137, 0.    ]])
+    """
+    chosen = get_engine(engine, n_threads)
+    data = chosen.prepare(X)
+    if Y is not None:
+        return chosen.encode(data, Y, alpha, beta, out=out)
+    n = data.n_matrices
+    if out is None:
+        out = np.empty((n, n), data.dtype)
+    if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and n > 64 and out.shape == (n, n):
+        bounds = np.linspace(0, n, _SYMMETRIC_BLOCKS + 1).astype(int)
+        for start, stop in pairwise(bounds):
+            # D is symmetric: atoms are the block, data is what lies from it on.
+            part = chosen.encode(data.matrices[start:], data.matrices[start:stop], alpha, beta)
+            out[start:, start:stop] = part
+            out[start:stop, start:] = part.T
+    else:
+        chosen.encode(data, data.matrices, alpha, beta, out=out)
+    np.fill_diagonal(out, 0.0)
+    return out
+
+
+def divergence_plane(
+    X: ArrayLike | Prepared, Y: ArrayLike, alphas: ArrayLike, betas: ArrayLike, *,
+    engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
+) -> RealArray:  # fmt: skip
+    """Divergences at every point of a grid of the (alpha, beta) plane, from one pass of spectra.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices_X, d, d), or data prepared by an engine
+    Y : array-like, shape (n_matrices_Y, d, d)
+    alphas, betas : array-like, shape (n_alphas,) and (n_betas,)
+    engine, n_threads : as in `pairwise_abld`
+    out : ndarray of the result's shape, optional
+
+    Returns
+    -------
+    ndarray, shape (n_matrices_X, n_matrices_Y, n_alphas, n_betas)
+
+    Examples
+    --------
+    >>> X, Y = np.array([np.eye(2)]), np.array([np.diag([1.0, 4.0])])
+    >>> divergence_plane(X, Y, [0, 1], [0, 1]).shape
+    (1, 1, 2, 2)
+    """
+    chosen = get_engine(engine, n_threads)
+    data = chosen.prepare(X)
+    atoms = check_spd(Y, ndim=3, name="Y")
+    first, second = np.atleast_1d(np.asarray(alphas)), np.atleast_1d(np.asarray(betas))
+    if first.ndim != 1 or second.ndim != 1:
+        raise ValueError(
+            f"alphas has shape {first.shape} and betas {second.shape}, but both must be "
+            "one-dimensional: the grid is their product"
+        )
+    shape = (data.n_matrices, len(atoms), len(first), len(second))
+    if out is None:
+        out = np.empty(shape, data.dtype)
+    elif out.shape != shape:
+        raise ValueError(f"out has shape {out.shape}, but must have {shape}")
+    grid = np.stack(np.meshgrid(first, second, indexing="ij")).reshape(2, 1, -1)
+    pairs = np.broadcast_to(grid, (2, len(atoms), grid.shape[2]))
+    flat = out.reshape(*shape[:2], -1)
+    chosen.encode(data, atoms, pairs[0], pairs[1], out=flat)
+    if not np.shares_memory(flat, out):  # out was not contiguous
+        out[...] = flat.reshape(shape)
+    return out
+
+
+def _to_one(many: RealArray, one: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
+    """D(many || one) through the fastest engine."""
+    matrices = many.reshape(-1, *many.shape[-2:])
+    values = get_engine().encode(matrices, one[None], alpha, beta)
+    return values.reshape(many.shape[:-2]).astype(np.result_type(many, one), copy=False)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    r"""A member of the family in its textbook form.
+
+    ``div(X, Y)`` is ``scale`` times :math:`D^{(\alpha,\beta)}(X \| Y)` or, if ``symmetrized``,
+    times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions;
+    these call it with ``squared``, and then get what pyRiemann's own function of the same name
+    returns.
+
+    Attributes
+    ----------
+    name : str
+    alpha, beta : float
+    scale : float, textbook form / D
+    symmetrized : bool, whether both directions are averaged
+    squared_distance : bool, whether the textbook form is the square of a distance
+    formula : str, the textbook form
+    aliases : tuple of str
+    """
+
+    name: str
+    alpha: float
+    beta: float
+    scale: float = 1.0
+    symmetrized: bool = False
+    squared_distance: bool = False
+    formula: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def __call__(self, X: ArrayLike, Y: ArrayLike, squared: bool | None = None) -> RealArray:
+        """Divergence in its textbook form, broadcast over leading dimensions.
+
+        Parameters
+        ----------
+        X, Y : array-like, shape (..., d, d)
+        squared : bool, optional
+            The convention of pyRiemann: False asks for the distance where the textbook form is
+            the square of one, True for the square of whatever False gives.
+        """
+        value = abld(X, Y, self.alpha, self.beta)
+        if self.symmetrized:
+            value = 0.5 * (value + abld(X, Y, self.beta, self.alpha))
+        return self._convention(self.scale * value, squared)
+
+    def pairwise(
+        self, X: ArrayLike, Y: ArrayLike | None = None, *, squared: bool | None = None,
+        **options: Any,
+    ) -> RealArray:  # fmt: skip
+        """Table of all pairs in the textbook form; options are those of `pairwise_abld`."""
+        value = pairwise_abld(X, Y, alpha=self.alpha, beta=self.beta, **options)
+        if self.symmetrized:
+            value += pairwise_abld(X, Y, alpha=self.beta, beta=self.alpha, **options)
+            value *= 0.5
+        value *= self.scale
+        return self._convention(value, squared)
+
+    def _convention(self, value: RealArray, squared: bool | None) -> RealArray:
+        if squared is None or (squared and self.squared_distance):
+            return value
+        if self.squared_distance:
+            return np.sqrt(np.maximum(value, 0))
+        return value**2 if squared else value
+
+    def symmetrize(self) -> Divergence:
+        """Return the mean of both directions of this divergence."""
+        if self.symmetrized or self.alpha == self.beta:
+            return self
+        return replace(
+            self, name=f"symmetrized {self.name}", symmetrized=True, formula="", aliases=()
+        )
+
+
+DIVERGENCES: dict[str, Divergence] = {
+    divergence.name: divergence
+    for divergence in (
+        Divergence(
+            "airm", 0.0, 0.0, 2.0, squared_distance=True,
+            formula="||log(X^-1/2 Y X^-1/2)||_F^2",
+            aliases=("riemann", "affine-invariant", "karcher"),
+        ),
+        Divergence(
+            "stein", 0.5, 0.5, 0.25, squared_distance=True,
+            formula="logdet((X + Y)/2) - logdet(XY)/2",
+            aliases=("logdet", "jbld", "s-divergence", "bhattacharyya"),
+        ),
+        Divergence(
+            "burg", 0.0, 1.0, formula="tr(XY^-1) - logdet(XY^-1) - d",
+            aliases=("stein-loss", "logdet-bregman"),
+        ),
+        Divergence(
+            "reverse-burg", 1.0, 0.0, formula="tr(YX^-1) - logdet(YX^-1) - d",
+            aliases=("burg-right", "reverse-stein-loss"),
+        ),
+        Divergence(
+            "kullback", 0.0, 1.0, 0.5, formula="KL(N(0, X) || N(0, Y))",
+            aliases=("kl", "kullback-leibler"),
+        ),
+        Divergence(
+            "kullback-right", 1.0, 0.0, 0.5, formula="KL(N(0, Y) || N(0, X))",
+            aliases=("reverse-kl", "reverse-kullback"),
+        ),
+        Divergence(
+            "jeffreys", 0.0, 1.0, symmetrized=True, formula="tr(XY^-1 + YX^-1)/2 - d",
+            aliases=("kullback-sym", "symmetric-kl", "j-divergence"),
+        ),
+        Divergence(
+            "log-cosh", 1.0, 1.0, formula="logdet((XY^-1 + YX^-1)/2)",
+            aliases=("iddl-burg", "iddl-b", "paper-burg"),
+        ),
+    )
+}  # fmt: skip
+
+_BY_ALIAS = {
+    alias: divergence
+    for divergence in DIVERGENCES.values()
+    for alias in (divergence.name, *divergence.aliases)
+}
+
+
+def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence:
+    """Divergence by name, alias or point of the plane.
+
+    Parameters
+    ----------
+    divergence : str, pair of floats, or Divergence
+        Names are those of `DIVERGENCES` and their aliases, pyRiemann's among them; case, spaces,
+        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled.
+
+    Returns
+    -------
+    Divergence
+
+    Notes
+    -----
+    The point (1, 1) is called Burg in the paper that introduced learning these parameters. The
+    Burg divergence of the literature is (0, 1). Here "burg" is the latter, "log-cosh" the former.
+
+    Examples
+    --------
+    >>> stein = get_divergence("stein")
+    >>> stein.alpha, stein.beta, stein.scale
+    (0.5, 0.5, 0.25)
+    >>> round(float(stein(np.eye(2), 3 * np.eye(2))), 6)
+    0.287682
+    >>> get_divergence("riemann").name
+    'airm'
+    """
+    if isinstance(divergence, Divergence):
+        return divergence
+    if isinstance(divergence, str):
+        key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
+        if key not in _BY_ALIAS:
+            raise ValueError(
+                f"divergence={divergence!r} must be one of {', '.join(_BY_ALIAS)}, or a pair "
+                "(alpha, beta)"
+            )
+        return _BY_ALIAS[key]
+    try:
+        alpha, beta = (float(parameter) for parameter in divergence)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"divergence={divergence!r} must be a name or a pair of numbers (alpha, beta)"
+        ) from None
+    if not (np.isfinite(alpha) and np.isfinite(beta)):
+        raise ValueError(f"divergence={divergence!r} must have finite alpha and beta")
+    return Divergence(f"({alpha:g}, {beta:g})", alpha, beta)

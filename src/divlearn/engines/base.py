@@ -1,0 +1,312 @@
+"""What every engine offers: one primitive, three verbs, validated once here for all of them."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.spd import check_spd
+from divlearn.tolerances import condition_limit
+
+__all__ = ["ACCURACIES", "Engine", "Parameters", "Prepared", "Pullback"]
+
+
+ACCURACIES = ("auto", "accurate", "fast")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data an engine has validated and brought into its own form.
+
+    Attributes
+    ----------
+    engine : name of the engine that prepared it.
+    matrices : ndarray, shape (n_matrices, d, d), the checked matrices.
+    """
+
+    engine: str
+    matrices: RealArray
+
+    @property
+    def n_matrices(self) -> int:
+        """Number of matrices."""
+        return len(self.matrices)
+
+    @property
+    def d(self) -> int:
+        """Dimension of the matrices."""
+        return int(self.matrices.shape[-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the data and of every result."""
+        return self.matrices.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback:
+    """Gradients of ``sum_ik cotangent[i, k] D(X_i || B_k)``.
+
+    Attributes
+    ----------
+    atoms : ndarray, shape (n_atoms, d, d), Euclidean and symmetric.
+    whitened : ndarray, shape (n_atoms, d, d), the same in the frame of each atom's Cholesky
+        factor, L^T (gradient) L: what steps on the manifold need, free of the atom's conditioning.
+    alpha, beta : ndarray of the parameters' shape, or None where ``parameters=False``.
+    values : ndarray of the cotangent's shape, the divergences, or None unless asked for.
+    """
+
+    atoms: RealArray
+    whitened: RealArray
+    alpha: RealArray | None = None
+    beta: RealArray | None = None
+    values: RealArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree.
+
+    ``D^(-a,-b) = D^(b,a)``, so a pair of non-positive parameters is turned round and its
+    gradients are turned back by `restore`.
+    """
+
+    alpha: RealArray
+    beta: RealArray
+    turned: NDArray[np.bool_]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def resolve(cls, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> Parameters:
+        """Validate and broadcast to (n_atoms,) or (n_atoms, m)."""
+        first, second = _parameter(alpha, "alpha"), _parameter(beta, "beta")
+        try:
+            shape = np.broadcast_shapes(first.shape, second.shape)
+            shape = shape if len(shape) == 2 else np.broadcast_shapes(shape, (n_atoms,))
+            if len(shape) > 2 or shape[0] != n_atoms or 0 in shape:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"alpha has shape {first.shape} and beta {second.shape}, but both must fit "
+                f"(n_atoms,) = ({n_atoms},) or (n_atoms, n_pairs); pass one number for all atoms "
+                "or one per atom"
+            ) from None
+        a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
+        turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
+        # Adding zero turns -0.0 into 0.0.
+        return cls(np.where(turned, -b, a) + 0.0, np.where(turned, -a, b) + 0.0, turned, shape)
+
+    @property
+    def opposite(self) -> bool:
+        """Whether some pair has opposite signs (a bounded domain; no compiled route)."""
+        return bool(((self.alpha < 0) | (self.beta < 0)).any())
+
+    def chosen(self, index: NDArray[np.intp]) -> Parameters:
+        """Those of some atoms."""
+        shape = (len(index), *self.shape[1:])
+        return Parameters(self.alpha[index], self.beta[index], self.turned[index], shape)
+
+    def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
+        """Gradients in the caller's signs and shape."""
+        return (
+            np.where(self.turned, -beta, alpha).reshape(self.shape),
+            np.where(self.turned, -alpha, beta).reshape(self.shape),
+        )
+
+
+def _parameter(value: ArrayLike, name: str) -> RealArray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {array.dtype}, but parameters must be real numbers")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        index = np.argwhere(~np.isfinite(array))[0].tolist()
+        where = f"{name}{index}" if index else name
+        raise ValueError(f"{where} = {array[tuple(index)]} must be finite")
+    return array
+
+
+class Engine(ABC):
+    r"""Divergences of data to atoms, and their gradients.
+
+    .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
+              = \sum_j f(t_{ikj}; \alpha_k, \beta_k)
+
+    with :math:`t_{ikj}` the logarithms of the generalized eigenvalues of the pencil
+    :math:`(X_i, B_k)`. Data and atoms may be arrays of shape (n, d, d) or, for the data, the
+    result of `prepare`.
+
+    Parameters
+    ----------
+    n_threads : int, optional
+        Threads to use; all the process may use by default.
+    accuracy : {"auto", "accurate", "fast"}
+        "auto" takes the accurate route (one-sided Jacobi) for pencils whose eigenvalues span
+        more than `tolerances.condition_limit`; "accurate" takes it always, "fast" never.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, n_threads: int | None = None, accuracy: str = "auto") -> None:
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        if n_threads is None:
+            n_threads = available or os.cpu_count() or 1
+        if isinstance(n_threads, bool) or not isinstance(n_threads, int | np.integer):
+            raise TypeError(f"n_threads={n_threads!r} must be an integer >= 1 or None")
+        if n_threads < 1:
+            raise ValueError(f"n_threads={n_threads} must be >= 1; pass None for all cores")
+        if accuracy not in ACCURACIES:
+            raise ValueError(f"accuracy={accuracy!r} must be one of {', '.join(ACCURACIES)}")
+        self.n_threads = int(n_threads)
+        self.accuracy = accuracy
+
+    def __repr__(self) -> str:
+        """Name the engine and its settings."""
+        return f"{type(self).__name__}(n_threads={self.n_threads}, accuracy={self.accuracy!r})"
+
+    @property
+    def condition_limit(self) -> float:
+        """Ratio of eigenvalues above which the accurate route is taken."""
+        return {"auto": condition_limit(), "accurate": 0.0, "fast": np.inf}[self.accuracy]
+
+    # ------------------------------------------------------------------ the verbs
+
+    def prepare(self, X: ArrayLike | Prepared) -> Prepared:
+        """Validate data and do once what depends on it alone.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d), or data prepared before
+
+        Returns
+        -------
+        Prepared
+        """
+        if isinstance(X, Prepared):
+            return X if X.engine == self.name else self._prepare(X.matrices)
+        return self._prepare(check_spd(X, ndim=3))
+
+    def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> RealArray:
+        """Log generalized eigenvalues of every pencil (X_i, B_k), ascending.
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_atoms, d)
+        """
+        prepared, checked = self._check(data, atoms)
+        return self._spectra(prepared, checked).astype(prepared.dtype, copy=False)
+
+    def encode(
+        self, data: ArrayLike | Prepared, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike,
+        *, out: RealArray | None = None,
+    ) -> RealArray:  # fmt: skip
+        """Divergence of every matrix to every atom.
+
+        Parameters
+        ----------
+        data : array-like, shape (n_matrices, d, d), or Prepared
+        atoms : array-like, shape (n_atoms, d, d)
+        alpha, beta : float or array-like, shape (n_atoms,) or (n_atoms, n_pairs)
+            With several pairs per atom one pass of spectra serves them all.
+        out : ndarray, optional
+            Where to write the result; a memory map will do. Blocks are written as they come.
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs)
+        """
+        prepared, checked = self._check(data, atoms)
+        parameters = Parameters.resolve(alpha, beta, len(checked))
+        shape = (prepared.n_matrices, *parameters.shape)
+        if out is None:
+            out = np.empty(shape, prepared.dtype)
+        elif out.shape != shape or out.dtype.kind != "f" or not out.flags.writeable:
+            raise ValueError(
+                f"out has shape {out.shape} and dtype {out.dtype}, but must be a writeable "
+                f"floating-point array of shape {shape}"
+            )
+        self._encode(prepared, checked, parameters, out.reshape(len(out), *parameters.alpha.shape))
+        return out
+
+    def pullback(
+        self, data: ArrayLike | Prepared, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike,
+        cotangent: ArrayLike, *, parameters: bool = True, values: bool = False,
+    ) -> Pullback:  # fmt: skip
+        """Gradients of ``sum(cotangent * encode(...))`` in one blocked pass.
+
+        Parameters
+        ----------
+        data, atoms, alpha, beta : as in `encode`
+        cotangent : array-like of the shape of `encode`'s result
+        parameters : bool, default=True
+            Whether the gradients with respect to alpha and beta are wanted. Without them the
+            members alpha + beta = 1 need no eigenvectors.
+        values : bool, default=False
+            Whether to return the divergences too.
+
+        Returns
+        -------
+        Pullback
+        """
+        prepared, checked = self._check(data, atoms)
+        resolved = Parameters.resolve(alpha, beta, len(checked))
+        weights = np.ascontiguousarray(cotangent, dtype=np.float64)
+        shape = (prepared.n_matrices, *resolved.shape)
+        if weights.shape != shape:
+            raise ValueError(
+                f"cotangent has shape {weights.shape}, but must have the shape {shape} of the "
+                "encoding: one weight per matrix and atom"
+            )
+        if not np.isfinite(weights).all():
+            raise ValueError("cotangent must be finite")
+        result = self._pullback(
+            prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
+            parameters, values,
+        )  # fmt: skip
+        cast = prepared.dtype
+        if result.alpha is None or result.beta is None:
+            first = second = None
+        else:
+            first, second = (x.astype(cast) for x in resolved.restore(result.alpha, result.beta))
+        divergences = result.values
+        if divergences is not None:
+            divergences = divergences.reshape(shape).astype(cast, copy=False)
+        return Pullback(
+            result.atoms.astype(cast, copy=False), result.whitened.astype(cast, copy=False),
+            first, second, divergences,
+        )  # fmt: skip
+
+    def _check(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> tuple[Prepared, RealArray]:
+        prepared = self.prepare(data)
+        checked = check_spd(atoms, ndim=3, name="atoms", dtype=np.float64)
+        if checked.shape[-1] != prepared.d:
+            raise ValueError(
+                f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "
+                f"{prepared.d} by {prepared.d}; both must have the same dimension"
+            )
+        return prepared, checked
+
+    # ------------------------------------------------------------------ what an engine implements
+
+    @abstractmethod
+    def _prepare(self, matrices: RealArray) -> Prepared: ...
+
+    @abstractmethod
+    def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray: ...
+
+    @abstractmethod
+    def _encode(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
+    ) -> None: ...
+
+    @abstractmethod
+    def _pullback(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
+        with_parameters: bool, with_values: bool,
+    ) -> Pullback: ...  # fmt: skip

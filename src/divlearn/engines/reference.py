@@ -1,0 +1,115 @@
+"""The reference engine: NumPy, short, the oracle of every other engine's tests.
+
+It also serves where nothing compiled is installed, and for parameters of opposite signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from divlearn.arrays import IntArray, RealArray
+from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
+from divlearn.engines.blas import limit_blas
+from divlearn.engines.pencil import Eigen, check_domain, decompose, factorize, whiteners
+from divlearn.spectral import abld_scalar
+
+__all__ = ["ReferenceEngine"]
+
+_BLOCK_ENTRIES = 1 << 20  # matrix entries worked on at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceData(Prepared):
+    """Cholesky factors of the matrices scaled by 2^-exponent."""
+
+    factor: RealArray
+    exponent: IntArray
+
+
+class ReferenceEngine(Engine):
+    """NumPy and LAPACK, block by block. See `Engine`."""
+
+    name: ClassVar[str] = "reference"
+
+    def _prepare(self, matrices: RealArray) -> ReferenceData:
+        factor, exponent = factorize(matrices)
+        return ReferenceData(self.name, matrices, factor, exponent)
+
+    def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
+        out = np.empty((data.n_matrices, len(atoms), data.d))
+        for rows, atom, eigen, _ in self._blocks(data, atoms, vectors=False):
+            out[rows, atom] = eigen.t
+        return out
+
+    def _encode(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
+    ) -> None:
+        for rows, atom, eigen, _ in self._blocks(data, atoms, vectors=False):
+            for pair in range(out.shape[2]):
+                point = parameters.alpha[atom, pair], parameters.beta[atom, pair]
+                check_domain(eigen.t, *point, names=_pair_names(rows.start, atom))
+                out[rows, atom, pair] = abld_scalar(eigen.t, *point, derivatives=()).f.sum(axis=-1)
+
+    def _pullback(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
+        with_parameters: bool, with_values: bool,
+    ) -> Pullback:  # fmt: skip
+        whitened, factors = np.zeros((2, len(atoms), data.d, data.d))
+        first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
+        values = np.empty(cotangent.shape) if with_values else None
+        wanted = ("f_t", "f_alpha", "f_beta") if with_parameters else ("f_t",)
+        for rows, atom, eigen, whitener in self._blocks(data, atoms, vectors=True):
+            assert eigen.vectors is not None
+            weight = np.zeros_like(eigen.t)
+            for pair in range(cotangent.shape[2]):
+                point = parameters.alpha[atom, pair], parameters.beta[atom, pair]
+                check_domain(eigen.t, *point, names=_pair_names(rows.start, atom))
+                scalar = abld_scalar(eigen.t, *point, derivatives=wanted)
+                c = cotangent[rows, atom, pair]
+                weight += c[:, None] * _required(scalar.f_t)
+                if with_parameters:
+                    first[atom, pair] += c @ _required(scalar.f_alpha).sum(axis=-1)
+                    second[atom, pair] += c @ _required(scalar.f_beta).sum(axis=-1)
+                if values is not None:
+                    values[rows, atom, pair] = scalar.f.sum(axis=-1)
+            # grad_B D = -V diag(f_t) V^T with V = L_B^-T Z, summed over the block as one product.
+            scaled = (eigen.vectors * weight[:, None, :]).transpose(1, 0, 2).reshape(data.d, -1)
+            whitened[atom] -= scaled @ eigen.vectors.transpose(1, 0, 2).reshape(data.d, -1).T
+            factors[atom] = whitener
+        whitened = 0.5 * (whitened + whitened.mT)
+        gradient = factors.mT @ whitened @ factors
+        gradient = 0.5 * (gradient + gradient.mT)
+        if not with_parameters:
+            return Pullback(gradient, whitened, values=values)
+        return Pullback(gradient, whitened, first, second, values)
+
+    def _blocks(
+        self, data: Prepared, atoms: RealArray, *, vectors: bool
+    ) -> Iterator[tuple[slice, int, Eigen, RealArray]]:
+        """Yield (rows, atom, eigen, inverse Cholesky factor of the atom)."""
+        assert isinstance(data, ReferenceData)
+        atom_factor, atom_exponent = factorize(atoms)
+        whitener = whiteners(atom_factor)
+        step = max(1, _BLOCK_ENTRIES // data.d**2)
+        with limit_blas(self.n_threads):
+            for start in range(0, data.n_matrices, step):
+                rows = slice(start, min(start + step, data.n_matrices))
+                for atom, exponent in enumerate(atom_exponent):
+                    shift = data.exponent[rows] - exponent
+                    eigen = decompose(
+                        whitener[atom] @ data.factor[rows], shift, self.condition_limit, vectors
+                    )
+                    yield rows, atom, eigen, whitener[atom] * np.exp2(-0.5 * exponent)
+
+
+def _required(values: RealArray | None) -> RealArray:
+    assert values is not None
+    return values
+
+
+def _pair_names(first: int, atom: int) -> Callable[[int], str]:
+    return lambda row: f"data[{first + row}] and atoms[{atom}]"

@@ -1,0 +1,399 @@
+r"""Symmetric matrices, functions of them, and the affine-invariant geometry of SPD matrices.
+
+All functions broadcast over leading dimensions. The maps work in the frame of their base point
+:math:`P = L L^T`: the congruence :math:`S \mapsto L^{-1} S L^{-T}` moves :math:`P` to the
+identity. Any :math:`L` gives the same result; the Cholesky factor suits graded matrices best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from divlearn import tolerances
+
+__all__ = [
+    "FloatArray", "check_symmetric", "compose", "equilibrate", "exp_map", "expm", "geodesic",
+    "inner", "invsqrtm", "locate", "log_map", "logm", "norm", "normalize", "powm", "sqrtm",
+    "transport",
+]  # fmt: skip
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+def check_symmetric(
+    X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X"
+) -> FloatArray:
+    """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
+
+    Examples
+    --------
+    >>> check_symmetric([[0, 1], [1, 0]], dtype="float32")
+    array([[0., 1.],
+           [1., 0.]], dtype=float32)
+    """
+    array = _as_numeric(X, name)
+    _check_shape(array.shape, ndim, name)
+    _check_finite(array, name)
+    return _average_triangles(_cast(array, dtype, name), name)
+
+
+def equilibrate(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Scale rows and columns by powers of two so that the diagonal lies in [1/2, 2).
+
+    Parameters
+    ----------
+    X : ndarray, shape (..., d, d)
+        Symmetric matrices.
+
+    Returns
+    -------
+    scaled : ndarray, shape (..., d, d)
+        ``scale[i] * X[i, j] * scale[j]``, exact as long as nothing underflows. Entries are
+        clipped to [-2, 2], which no positive definite matrix exceeds and which keeps any other
+        from becoming one.
+    scale : ndarray, shape (..., d)
+
+    Examples
+    --------
+    >>> equilibrate(np.array([[2.0**-800, 0.5], [0.5, 2.0**800]]))[0]
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    exponent = np.frexp(np.diagonal(X, axis1=-2, axis2=-1))[1] // 2
+    scale = np.ldexp(np.ones((), X.dtype), -exponent)
+    with np.errstate(over="ignore"):
+        scaled = X * scale[..., :, None]
+        scaled *= scale[..., None, :]
+    return np.clip(scaled, -2, 2, out=scaled), scale
+
+
+def _as_numeric(X: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is ragged: its rows or matrices differ in shape; pass matrices of one size"
+        ) from error
+    if array.dtype.kind not in "buif":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}, but SPD matrices must hold real numbers; "
+            "convert it to a float array of shape (n_matrices, d, d) first"
+        )
+    return array
+
+
+def _check_shape(shape: tuple[int, ...], ndim: int | None, name: str) -> None:
+    if len(shape) < 2 or (ndim is not None and len(shape) != ndim):
+        expected = {None: "(..., d, d)", 2: "(d, d)", 3: "(n_matrices, d, d)"}
+        layout = expected.get(ndim, f"(..., d, d) with {ndim} dimensions")
+        single = ndim is not None and len(shape) == 2
+        fix = f"for a single matrix pass {name}[np.newaxis]" if single else "reshape it"
+        raise ValueError(f"{name} has shape {shape}, expected {layout}; {fix}")
+    if shape[-1] != shape[-2]:
+        raise ValueError(
+            f"{name} has shape {shape}: its matrices are {shape[-2]} by {shape[-1]}, not square; "
+            "compute covariances of the raw data first"
+        )
+    if 0 in shape:
+        raise ValueError(f"{name} is empty, shape {shape}; pass at least one non-empty matrix")
+
+
+def locate(
+    failing: NDArray[np.intp], leading: tuple[int, ...], name: str, what: str
+) -> tuple[str, str]:
+    """Name the first offending matrix and say how many there are (nothing for a lone matrix)."""
+    if not leading:
+        return name, ""
+    index = ", ".join(str(i) for i in np.unravel_index(failing[0], leading))
+    return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {what})"
+
+
+def _check_finite(array: NDArray[Any], name: str) -> None:
+    if np.isfinite(array).all():
+        return
+    for kind, is_kind in (("NaN", np.isnan), ("infinite", np.isinf)):
+        bad = is_kind(array).reshape(-1, *array.shape[-2:])
+        failing = np.flatnonzero(bad.any(axis=(1, 2)))
+        if failing.size:
+            where, count = locate(failing, array.shape[:-2], name, f"have {kind} entries")
+            row, column = np.argwhere(bad[failing[0]])[0]
+            raise ValueError(
+                f"{where} has a {kind} entry at ({row}, {column}){count}; regularize= does "
+                "not repair it: drop these matrices or clean the data they come from"
+            )
+
+
+def _cast(array: NDArray[Any], dtype: DTypeLike | None, name: str) -> FloatArray:
+    small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    target = np.dtype(dtype if dtype is not None else np.float32 if small else np.float64)
+    if target not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"dtype={dtype!r} must be float32 or float64, or None to follow {name}")
+    with np.errstate(over="ignore"):
+        result: FloatArray = array.astype(target, order="C")
+    if np.can_cast(array.dtype, target):
+        return result
+    diagonal = np.eye(array.shape[-1], dtype=bool)
+    lost = np.isinf(result) | (diagonal & (result == 0) & (array != 0))
+    failing = np.flatnonzero(lost.any(axis=(-2, -1)))
+    if failing.size:
+        where, count = locate(failing, array.shape[:-2], name, f"do not fit {target}")
+        raise ValueError(f"{where} does not fit the range of {target}{count}; rescale {name}")
+    return result
+
+
+def _average_triangles(X: FloatArray, name: str) -> FloatArray:
+    """Average both triangles in place; equal ones, the common case, only cost the comparison."""
+    if np.array_equal(X, X.mT):
+        return X
+    matrices = X.reshape(-1, *X.shape[-2:])
+    with np.errstate(over="ignore"):
+        gap = np.abs(matrices - matrices.mT)
+    worst, largest = gap.max(axis=(1, 2)), np.abs(matrices).max(axis=(1, 2))
+    tolerance = tolerances.asymmetry(X.dtype)
+    failing = np.flatnonzero(worst > tolerance * largest)
+    if failing.size:
+        where, count = locate(failing, X.shape[:-2], name, "are not symmetric")
+        first = failing[0]
+        row, column = np.unravel_index(gap[first].argmax(), gap[first].shape)
+        raise ValueError(
+            f"{where} is not symmetric: |x_ij - x_ji| = {worst[first]:.3g} at ({row}, {column}), "
+            f"must be <= {tolerance:.2g} times the largest entry {largest[first]:.3g}{count}; "
+            f"if this is noise pass ({name} + {name}.mT) / 2"
+        )
+    uneven = matrices[worst > 0]
+    matrices[worst > 0] = 0.5 * uneven + 0.5 * uneven.mT
+    return X
+
+
+def normalize(X: FloatArray) -> tuple[FloatArray, NDArray[np.intc]]:
+    """Divide by ``2**exponent``, so that the largest entry is about one and nothing overflows."""
+    exponent = np.frexp(np.abs(X).max(axis=(-2, -1)))[1]
+    return np.ldexp(X, -exponent[..., None, None]), exponent
+
+
+def compose(vectors: FloatArray, values: FloatArray) -> FloatArray:
+    """Compute ``V diag(values) V^T``, exactly symmetric."""
+    return _symmetric_part((vectors * values[..., None, :]) @ vectors.mT)
+
+
+def _symmetric_part(M: FloatArray) -> FloatArray:
+    return 0.5 * M + 0.5 * M.mT
+
+
+def _apply(
+    X: ArrayLike, function: Callable[[FloatArray], FloatArray], name: str, *, positive: bool = True
+) -> FloatArray:
+    """Apply ``function`` to the eigenvalues of symmetric matrices."""
+    normalized, exponent = normalize(check_symmetric(X, name=name))
+    eigenvalues, vectors = np.linalg.eigh(normalized)
+    eigenvalues = np.ldexp(eigenvalues, exponent[..., None])
+    failing = np.flatnonzero(eigenvalues[..., 0] <= 0)
+    if positive and failing.size:
+        where, count = locate(failing, normalized.shape[:-2], name, "are like that")
+        smallest = eigenvalues[..., 0].flat[failing[0]]
+        raise ValueError(
+            f"{where} has the eigenvalue {smallest:.3g}, must be > 0 (and above rounding){count}; "
+            "see check_spd for a diagnosis and for repair"
+        )
+    with np.errstate(over="ignore"):
+        values = function(eigenvalues)
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"the result for {name}, eigenvalues from {eigenvalues.min():.3g} to "
+            f"{eigenvalues.max():.3g}, does not fit {values.dtype}; rescale {name}"
+        )
+    return compose(vectors, values)
+
+
+def sqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+    r"""Symmetric square root :math:`X^{1/2}` of SPD matrices, shape (..., d, d).
+
+    Examples
+    --------
+    >>> sqrtm([[4.0, 0.0], [0.0, 9.0]])
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    return _apply(X, np.sqrt, name)
+
+
+def invsqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+    r"""Symmetric inverse square root :math:`X^{-1/2}` of SPD matrices, shape (..., d, d).
+
+    Examples
+    --------
+    >>> invsqrtm([[4.0, 0.0], [0.0, 16.0]])
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    return _apply(X, lambda eigenvalues: 1 / np.sqrt(eigenvalues), name)
+
+
+def logm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+    r"""Symmetric logarithm :math:`\log X` of SPD matrices, shape (..., d, d).
+
+    Examples
+    --------
+    >>> logm([[1.0, 0.0], [0.0, np.e]])
+    array([[0., 0.],
+           [0., 1.]])
+    """
+    return _apply(X, np.log, name)
+
+
+def expm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+    r"""Exponential :math:`\exp X` of symmetric matrices of any sign, shape (..., d, d).
+
+    Examples
+    --------
+    >>> expm([[0.0, 0.0], [0.0, -1.0]]).round(4)
+    array([[1.    , 0.    ],
+           [0.    , 0.3679]])
+    """
+    return _apply(X, np.exp, name, positive=False)
+
+
+def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> FloatArray:
+    r"""Real power :math:`X^p` of SPD matrices, shape (..., d, d); ``p`` broadcasts over (...).
+
+    Examples
+    --------
+    >>> powm([[4.0, 0.0], [0.0, 9.0]], 1.5)
+    array([[ 8.,  0.],
+           [ 0., 27.]])
+    """
+    power = np.asarray(p)[..., None]
+    return _apply(X, lambda eigenvalues: eigenvalues ** power.astype(eigenvalues.dtype), name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Coordinates in which a base point is the identity: ``base = (D L) (D L)^T``.
+
+    The powers of two ``D = diag(1 / scale)`` keep the factor ``L`` of the equilibrated base, and
+    so the solves with it, free of the units of the variables.
+    """
+
+    scale: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def at(cls, base: ArrayLike, name: str) -> _Frame:
+        """Factor the base point."""
+        scaled, scale = equilibrate(check_symmetric(base, name=name))
+        try:
+            return cls(scale, np.linalg.cholesky(scaled))
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"{name} is not positive definite; see check_spd for a diagnosis and for repair"
+            ) from error
+
+    def pull(self, S: ArrayLike, name: str) -> FloatArray:
+        """Move a symmetric matrix from the base point to the identity."""
+        matrix = check_symmetric(S, name=name)
+        d = self.scale.shape[-1]
+        if matrix.shape[-1] != d:
+            raise ValueError(
+                f"{name} has shape {matrix.shape}, must have d={d} like the base point"
+            )
+        scaled = matrix * self.scale[..., :, None] * self.scale[..., None, :]
+        half = np.linalg.solve(self.factor, scaled)
+        return _symmetric_part(np.linalg.solve(self.factor, half.mT))
+
+    def push(self, M: FloatArray) -> FloatArray:
+        """Move a symmetric matrix from the identity back to the base point."""
+        scaled = _symmetric_part(self.factor @ M @ self.factor.mT)
+        return scaled / self.scale[..., :, None] / self.scale[..., None, :]
+
+
+def exp_map(base: ArrayLike, tangent: ArrayLike) -> FloatArray:
+    r"""Point reached from ``base`` along ``tangent`` in unit time.
+
+    .. math:: P^{1/2} \exp(P^{-1/2} S P^{-1/2}) P^{1/2} = L \exp(L^{-1} S L^{-T}) L^T
+
+    Examples
+    --------
+    >>> exp_map(np.diag([1.0, 4.0]), np.diag([0.0, 4.0])).round(4)
+    array([[ 1.    ,  0.    ],
+           [ 0.    , 10.8731]])
+    """
+    frame = _Frame.at(base, "base")
+    return frame.push(expm(frame.pull(tangent, "tangent"), name="tangent"))
+
+
+def log_map(base: ArrayLike, point: ArrayLike) -> FloatArray:
+    r"""Tangent at ``base`` that leads to ``point`` in unit time, the inverse of `exp_map`.
+
+    .. math:: P^{1/2} \log(P^{-1/2} X P^{-1/2}) P^{1/2} = L \log(L^{-1} X L^{-T}) L^T
+
+    Examples
+    --------
+    >>> log_map(np.diag([1.0, 4.0]), np.diag([1.0, 4.0 * np.e]))
+    array([[0., 0.],
+           [0., 4.]])
+    """
+    frame = _Frame.at(base, "base")
+    return frame.push(logm(frame.pull(point, "point"), name="point"))
+
+
+def inner(base: ArrayLike, S: ArrayLike, T: ArrayLike) -> FloatArray:
+    r"""Inner product :math:`\operatorname{tr}(P^{-1} S P^{-1} T)` of tangents at ``base``.
+
+    Examples
+    --------
+    >>> float(inner(4 * np.eye(2), 4 * np.eye(2), np.diag([4.0, 8.0])))
+    3.0
+    """
+    frame = _Frame.at(base, "base")
+    return np.asarray((frame.pull(S, "S") * frame.pull(T, "T")).sum(axis=(-2, -1)))
+
+
+def norm(base: ArrayLike, S: ArrayLike) -> FloatArray:
+    r"""Length :math:`\operatorname{tr}(P^{-1} S P^{-1} S)^{1/2}` of a tangent at ``base``.
+
+    Examples
+    --------
+    >>> float(norm(4 * np.eye(2), np.diag([12.0, 16.0])))
+    5.0
+    """
+    frame = _Frame.at(base, "base")
+    return np.asarray(np.linalg.norm(frame.pull(S, "S"), axis=(-2, -1)))
+
+
+def transport(source: ArrayLike, target: ArrayLike, S: ArrayLike) -> FloatArray:
+    r"""Parallel transport of a tangent along the geodesic from ``source`` to ``target``.
+
+    .. math:: E S E^T, \quad E = (Q P^{-1})^{1/2} = L (L^{-1} Q L^{-T})^{1/2} L^{-1}
+
+    for the source :math:`P = L L^T` and the target :math:`Q`. It is an isometry: inner products
+    at the target equal those at the source.
+
+    Examples
+    --------
+    >>> transport(np.eye(2), np.diag([4.0, 9.0]), np.array([[1.0, 1.0], [1.0, 0.0]]))
+    array([[4., 6.],
+           [6., 0.]])
+    """
+    frame = _Frame.at(source, "source")
+    root = sqrtm(frame.pull(target, "target"), name="target")
+    return frame.push(root @ frame.pull(S, "S") @ root)
+
+
+def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> FloatArray:
+    r"""Point at ``fraction`` of the way from ``start`` to ``end``; broadcasts over (...).
+
+    .. math:: P^{1/2} (P^{-1/2} Q P^{-1/2})^t P^{1/2} = L (L^{-1} Q L^{-T})^t L^T
+
+    Examples
+    --------
+    >>> geodesic(np.eye(2), np.diag([4.0, 9.0]), 0.5)
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    frame = _Frame.at(start, "start")
+    return frame.push(powm(frame.pull(end, "end"), fraction, name="end"))

@@ -1,0 +1,76 @@
+"""Every tolerance of the library, in one place.
+
+All of them are relative: they multiply a magnitude taken from the data, so that rescaling the
+data never changes a verdict, and they follow the machine epsilon of the floating-point type.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+__all__ = ["asymmetry", "condition_limit", "positive_definite", "repair_floor"]
+
+
+def _epsilon(dtype: DTypeLike) -> float:
+    return float(np.finfo(dtype).eps)
+
+
+def asymmetry(dtype: DTypeLike = np.float64) -> float:
+    """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``.
+
+    The square root of epsilon: far above what products and inverses leave behind, far below any
+    asymmetry that means the wrong matrix was passed.
+
+    Examples
+    --------
+    >>> round(asymmetry("float32"), 6)
+    0.000345
+    """
+    return math.sqrt(_epsilon(dtype))
+
+
+def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
+    """Smallest eigenvalue a positive definite matrix must exceed once its diagonal is about one.
+
+    ``d * eps`` bounds what rounding the entries can do to an eigenvalue of such a matrix, so at
+    or below it the matrix cannot be told from a singular one. Judging after the scaling keeps
+    graded matrices, whose variables merely have different units, acceptable.
+
+    Examples
+    --------
+    >>> positive_definite(4) == 4 * 2.0**-52
+    True
+    """
+    return d * _epsilon(dtype)
+
+
+def repair_floor(dtype: DTypeLike = np.float64) -> float:
+    """Smallest eigenvalue after a repair, relative to the largest one.
+
+    The square root of epsilon: half of the digits then survive an inversion, and a matrix that
+    is singular by rounding alone changes by no more than the other half.
+
+    Examples
+    --------
+    >>> repair_floor() == 2.0**-26
+    True
+    """
+    return math.sqrt(_epsilon(dtype))
+
+
+def condition_limit(dtype: DTypeLike = np.float64) -> float:
+    """Spectral ratio of ``L_Y^-1 X L_Y^-T`` above which engines take the accurate route.
+
+    A symmetric eigensolver errs by epsilon times the largest eigenvalue, hence by epsilon times
+    this ratio in the smallest. The limit keeps two thirds of the digits: ``eps ** (-1/3)`` to
+    the power of ten below, 1e5 in float64 and 1e2 in float32.
+
+    Examples
+    --------
+    >>> condition_limit(), condition_limit(np.float32)
+    (100000.0, 100.0)
+    """
+    return float(10.0 ** math.floor(-math.log10(_epsilon(dtype)) / 3))
