@@ -23,39 +23,48 @@ DIVLEARN_INLINE Lane normalize(int d, Lane* diagonal, Lane* off_diagonal) {
 template <int K>
 static bool rational_ql(int d, Lane* diagonal, Lane* squared, Lane* eigenvalues) {
   constexpr double RELATIVE = EPS * EPS, ABSOLUTE = 1e-34, FLOOR = 1e-50;
-  Lane origin[K] = {};  // sum of the shifts so far
-  Mask top[K] = {};     // first row not yet deflated
+  Lane origin[K] = {};           // sum of the shifts so far
+  Mask top[K] = {};              // first row not yet deflated
+  int low[K] = {}, high[K] = {};  // its range over the lanes
   for (int g = 0; g < K; ++g) squared[(d - 1) * K + g] = Lane{};
   for (int sweep = 0; sweep <= 40 * d; ++sweep) {
     Lane shift[K], pivot[K], image[K], sine[K];
-    int64_t first = d - 1;
-#pragma GCC unroll 8
+    int first = d - 1;
     for (int g = 0; g < K; ++g) {
       Lane here, next, coupling;
       Mask live;
       for (;;) {
+        // Each lane's row is picked by selection: few rows are in play, and hardware gathers are
+        // slow on many machines.
+        here = next = coupling = Lane{};
+        for (int row = low[g]; row <= high[g]; ++row) {
+          const Mask mine = top[g] == (int64_t)row;
+          here = mine ? diagonal[row * K + g] : here;
+          coupling = mine ? squared[row * K + g] : coupling;
+          next = mine ? diagonal[(row + 1 < d ? row + 1 : row) * K + g] : next;
+        }
         live = top[g] < (int64_t)(d - 1);
-        here = gather(diagonal + g, top[g], K);
-        coupling = gather(squared + g, top[g], K);
-        next = gather(diagonal + g, top[g] - live, K);
         const Lane value = here + origin[g];
         const Lane bound = absolute(value * (next + origin[g])) * RELATIVE + ABSOLUTE;
         const Mask deflated = live & (coupling <= bound);
         if (!any(deflated)) break;
-        scatter(eigenvalues + g, top[g], K, deflated, value);
-        scatter(squared + g, top[g], K, deflated, Lane{});
+        for (int row = low[g]; row <= high[g]; ++row) {
+          const Mask mine = deflated & (top[g] == (int64_t)row);
+          eigenvalues[row * K + g] = mine ? value : eigenvalues[row * K + g];
+          squared[row * K + g] = mine ? Lane{} : squared[row * K + g];
+        }
         top[g] -= deflated;
+        while (!any(top[g] <= (int64_t)low[g])) ++low[g];
+        if (any(top[g] > (int64_t)high[g])) ++high[g];
       }
-      const int64_t least = smallest(top[g]);
-      first = least < first ? least : first;
+      first = low[g] < first ? low[g] : first;
       // Wilkinson's shift: the eigenvalue of the leading 2x2 nearer to its first entry.
       coupling = live ? coupling : fill(1.0);
       const Lane half_gap = (next - here) * 0.5;
       const Lane radius = square_root(half_gap * half_gap + coupling);
       const Lane root = half_gap < 0.0 ? half_gap - radius : half_gap + radius;
       shift[g] = here - coupling * reciprocal(root);
-      const Lane last = diagonal[(d - 1) * K + g] - shift[g];
-      pivot[g] = image[g] = absolute(last) < FLOOR ? fill(FLOOR) : last;
+      pivot[g] = image[g] = (diagonal[(d - 1) * K + g] - shift[g]) + FLOOR;
       sine[g] = Lane{};
     }
     if (first >= d - 1) {
@@ -64,25 +73,27 @@ static bool rational_ql(int d, Lane* diagonal, Lane* squared, Lane* eigenvalues)
       return true;
     }
     for (int g = 0; g < K; ++g) origin[g] += shift[g];
+    Lane product[K];  // pivot * image
+    for (int g = 0; g < K; ++g) product[g] = pivot[g] * image[g];
     for (int i = d - 2; i >= first; --i) {
 #pragma GCC unroll 8
       for (int g = 0; g < K; ++g) {
         const Lane coupling = squared[i * K + g];
         const Lane entry = diagonal[i * K + g] - shift[g];
-        const Lane p = pivot[g] * image[g];
-        const Lane r = p + coupling;
+        const Lane r = product[g] + coupling;
         squared[(i + 1) * K + g] = sine[g] * r;
-        const Lane inverse = reciprocal(r * pivot[g]);
+        const Lane inverse = reciprocal(r * pivot[g]);  // one reciprocal serves r and the pivot
         const Lane inverse_r = inverse * pivot[g];
         sine[g] = coupling * inverse_r;
         diagonal[(i + 1) * K + g] = image[g] + sine[g] * (image[g] + entry);
-        const Lane x = entry - coupling * (inverse * r);
-        pivot[g] = absolute(x) < FLOOR ? fill(FLOOR) : x;
-        image[g] = pivot[g] * p * inverse_r;
+        const Lane cosine = product[g] * inverse_r;
+        pivot[g] = (entry - coupling * (inverse * r)) + FLOOR;  // never exactly zero
+        image[g] = pivot[g] * cosine;
+        product[g] = pivot[g] * pivot[g] * cosine;
       }
     }
     for (int g = 0; g < K; ++g) {
-      squared[first * K + g] = sine[g] * (pivot[g] * image[g]);
+      squared[first * K + g] = sine[g] * product[g];
       diagonal[first * K + g] = image[g];
     }
   }

@@ -23,17 +23,44 @@ using divlearn::PullbackOutput;
 
 constexpr int TILE = W == 8 ? 4 : 2;        // eigenvectors at a time
 constexpr int GROUPS = W == 8 ? 6 : 4;      // groups of lanes whose QL sweeps are interleaved
-constexpr int GROUPS_LARGE = 2;             // where a block of GROUPS would leave the cache
-constexpr int LARGE = 64;                   // dimension from which that holds
+constexpr int NARROW = 2;                   // the same where few are left, or a block with its
+constexpr int LARGE = 64;                   // reflectors would leave the cache, from this d on
 
 DIVLEARN_INLINE long group_count(long count) { return (count + W - 1) / W; }
 DIVLEARN_INLINE size_t packed_size(int d) { return (size_t)d * (d + 1) / 2; }
+
+// Lets the calling thread ask whether to go on, and tells the others.
+class Interruption {
+ public:
+  explicit Interruption(bool (*interrupted)()) : interrupted_(interrupted), stop_(0) {}
+  bool operator()() {
+#if defined(_OPENMP)
+    const bool caller = omp_get_thread_num() == 0;
+#else
+    const bool caller = true;
+#endif
+    int stop;
+#pragma omp atomic read
+    stop = stop_;
+    if (!stop && caller && interrupted_ && interrupted_()) {
+      stop = 1;
+#pragma omp atomic write
+      stop_ = 1;
+    }
+    return stop != 0;
+  }
+
+ private:
+  bool (*interrupted_)();
+  int stop_;
+};
 
 // Runs body(task, scratch) for every task. Each thread has its own scratch; which thread takes a
 // task never changes its result. Exceptions cannot leave a parallel region, so a failed allocation
 // is remembered and thrown behind it.
 template <class Body>
-static void for_each_task(long tasks, int threads, size_t scratch_lanes, const Body& body) {
+static void for_each_task(long tasks, int threads, size_t scratch_lanes, Interruption& interruption,
+                          const Body& body) {
   bool failed = false;
 #if defined(_OPENMP)
   if (threads > 1 && tasks > 1) {
@@ -46,16 +73,30 @@ static void for_each_task(long tasks, int threads, size_t scratch_lanes, const B
       }
 #pragma omp for schedule(dynamic, 1)
       for (long task = 0; task < tasks; ++task)
-        if (scratch.ok()) body(task, scratch.take(0));
+        if (scratch.ok() && !interruption()) body(task, scratch.base());
     }
     if (failed) throw std::bad_alloc();
     return;
   }
 #endif
   (void)threads;
+  (void)failed;
   Scratch scratch(scratch_lanes);
   if (!scratch.ok()) throw std::bad_alloc();
-  for (long task = 0; task < tasks; ++task) body(task, scratch.take(0));
+  for (long task = 0; task < tasks && !interruption(); ++task) body(task, scratch.base());
+}
+
+template <class Body>
+static void for_each_task(long tasks, int threads, size_t scratch_lanes, const Body& body) {
+  Interruption never(nullptr);
+  for_each_task(tasks, threads, scratch_lanes, never, body);
+}
+
+// Marks the groups of a block that failed (bit g for group first + g); returns their number.
+static long mark_failures(unsigned failed, long first, int atom, int atoms, const Options& options) {
+  for (int g = 0; failed >> g; ++g)
+    if (failed >> g & 1u) options.failed[(first + g) * atoms + atom] = 1;
+  return __builtin_popcount(failed);
 }
 
 // ---------------------------------------------------------------- preparing data
@@ -100,7 +141,7 @@ static long factor(long count, int d, const double* matrices, double* factor_out
     load_group(count, group, d, matrices, packed);
     const Lane power = scale_group(d, packed);
     if (matrix_out) std::memcpy((Lane*)matrix_out + group * size, packed, size * sizeof(Lane));
-    cholesky(d, packed, inverse_diagonal);
+    cholesky(d, [&](int i, int j) { return packed[packed_row(i) + j]; }, packed, inverse_diagonal);
     Lane largest = inverse_diagonal[0], least = inverse_diagonal[0];
     Mask good = inverse_diagonal[0] > 0.0;
     for (int i = 1; i < d; ++i) {
@@ -197,6 +238,7 @@ static AccurateResult accurate(const Data& data, long group, const Atoms& atoms,
 }
 
 // Spectra of up to K groups against one atom: t[g * d + i]. Bit g of the result says group g failed.
+// A block with few groups left takes the narrow variant: padding would cost as much as data.
 template <int K>
 struct BlockSpectra {
   static size_t lanes(int d) {
@@ -205,6 +247,8 @@ struct BlockSpectra {
 
   static unsigned compute(const Data& data, long first, int groups, const Atoms& atoms, int atom,
                           double limit, Lane* scratch, Lane* t) {
+    if (K > NARROW && groups <= NARROW)
+      return BlockSpectra<NARROW>::compute(data, first, groups, atoms, atom, limit, scratch, t);
     const int d = data.d;
     Lane *A = scratch, *diagonal = A + packed_size(d), *off = diagonal + d, *scale = off + d;
     Lane* work = scale + d;
@@ -245,41 +289,36 @@ struct BlockSpectra {
   }
 };
 
-// Tasks are (block of K groups, atom), block outermost: a block's factors stay in the cache.
-template <int K, class Consumer>
-static long for_each_spectrum(const Data& data, const Atoms& atoms, const Options& options,
-                              const Consumer& consume) {
+// Tasks are (block of groups, atom), block outermost: a block's factors stay in the cache.
+static long spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
+  constexpr int K = GROUPS;
   const int d = data.d;
   const long groups = group_count(data.count), blocks = (groups + K - 1) / K;
-  long failures = 0;
   const size_t own = BlockSpectra<K>::lanes(d);
-  for_each_task(blocks * atoms.count, options.threads, own + (size_t)K * d,
+  long failures = 0;
+  Interruption interruption(options.interrupted);
+  for_each_task(blocks * atoms.count, options.threads, own + (size_t)K * d, interruption,
                 [&](long task, Lane* scratch) {
     const long first = task / atoms.count * K;
     const int atom = (int)(task % atoms.count);
     const int here = (int)(groups - first < K ? groups - first : K);
-    Lane* t = scratch + own;
+    Lane* block = scratch + own;
     const unsigned failed = BlockSpectra<K>::compute(data, first, here, atoms, atom,
-                                                     options.condition_limit, scratch, t);
+                                                     options.condition_limit, scratch, block);
     if (failed) {
+      const long count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic
-      failures += __builtin_popcount(failed);
+      failures += count;
     }
-    for (int g = 0; g < here; ++g) consume(first + g, atom, t + (size_t)g * d);
+    for (int g = 0; g < here; ++g) {
+      Lane* t = block + (size_t)g * d;
+      sort_lanes(d, t);
+      for (int w = 0; w < W && (first + g) * W + w < data.count; ++w)
+        for (int i = 0; i < d; ++i)
+          out[((size_t)((first + g) * W + w) * atoms.count + atom) * d + i] = t[i][w];
+    }
   });
   return failures;
-}
-
-static long spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
-  const int d = data.d;
-  const auto write = [&](long group, int atom, Lane* t) {
-    sort_lanes(d, t);
-    for (int w = 0; w < W && group * W + w < data.count; ++w)
-      for (int i = 0; i < d; ++i)
-        out[((size_t)(group * W + w) * atoms.count + atom) * d + i] = t[i][w];
-  };
-  return d < LARGE ? for_each_spectrum<GROUPS>(data, atoms, options, write)
-                   : for_each_spectrum<GROUPS_LARGE>(data, atoms, options, write);
 }
 
 // ---------------------------------------------------------------- encode
@@ -310,7 +349,7 @@ DIVLEARN_INLINE Lane exact_power(Lane exponent) {
   return power_of_two(integer);
 }
 
-// N = alpha X + beta B in units of 2^(exponent of B), and its Cholesky factor.
+// The Cholesky factor of N = alpha X + beta B, in units of 2^(exponent of B).
 DIVLEARN_INLINE void mixed_cholesky(const Data& data, long group, const Atoms& atoms, int atom,
                                     double alpha, double beta, Lane exponent, Lane* N,
                                     Lane* inverse_diagonal) {
@@ -318,8 +357,11 @@ DIVLEARN_INLINE void mixed_cholesky(const Data& data, long group, const Atoms& a
   const Lane* X = group_of(data.matrix, group, data.d);
   const double* B = atoms.matrix + atom * size;
   const Lane weight = alpha * exact_power(exponent);
-  for (size_t i = 0; i < size; ++i) N[i] = weight * X[i] + beta * B[i];
-  cholesky(data.d, N, inverse_diagonal);
+  const auto mixture = [&](int i, int j) {
+    const int at = packed_row(i) + j;
+    return weight * X[at] + beta * B[at];
+  };
+  cholesky(data.d, mixture, N, inverse_diagonal);
 }
 
 // D on theta = 1: [logdet N - alpha logdet X - beta logdet B]/(alpha beta).
@@ -381,9 +423,9 @@ DIVLEARN_INLINE bool direct_value(Route route, const Data& data, long group, con
   }
 }
 
-template <int K>
-static long encode_blocks(const Data& data, const Atoms& atoms, const Parameters& parameters,
-                          const Options& options, double* out) {
+static long encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
+                   const Options& options, double* out) {
+  constexpr int K = GROUPS;
   const int d = data.d, m = parameters.per_atom;
   const long groups = group_count(data.count), blocks = (groups + K - 1) / K;
   const size_t own = BlockSpectra<K>::lanes(d);
@@ -392,35 +434,39 @@ static long encode_blocks(const Data& data, const Atoms& atoms, const Parameters
     for (int w = 0; w < W && group * W + w < data.count; ++w)
       out[((size_t)(group * W + w) * atoms.count + atom) * m + pair] = value[w];
   };
-  // A run of atoms per task: long enough to hide the scheduling, short enough to share the work.
-  const int run = d < 12 ? 16 : 4;
-  const long runs = (atoms.count + run - 1) / run;
-  for_each_task(blocks * runs, options.threads, own + (size_t)K * d, [&](long task, Lane* scratch) {
+  constexpr int RUN = 16;  // atoms per task: a group's data is read once for all of them
+  const long runs = (atoms.count + RUN - 1) / RUN;
+  Interruption interruption(options.interrupted);
+  for_each_task(blocks * runs, options.threads, own + (size_t)K * d, interruption,
+                [&](long task, Lane* scratch) {
     const long first = task / runs * K;
     const int here = (int)(groups - first < K ? groups - first : K);
-    const int begin = (int)(task % runs) * run;
-    const int end = begin + run < atoms.count ? begin + run : atoms.count;
+    const int begin = (int)(task % runs) * RUN;
+    const int end = begin + RUN < atoms.count ? begin + RUN : atoms.count;
+    unsigned missing[RUN];  // bit g: group g of this atom waits for its spectrum
+    for (int atom = begin; atom < end; ++atom) missing[atom - begin] = (1u << here) - 1u;
+    for (int g = 0; g < here; ++g)
+      for (int atom = begin; atom < end; ++atom) {
+        Lane value;
+        if (!direct_value(route_of(data, parameters, atom), data, first + g, atoms, parameters,
+                          atom, scratch, &value))
+          continue;
+        write(first + g, atom, 0, value);
+        missing[atom - begin] &= ~(1u << g);
+      }
     Lane* t = scratch + own;
     for (int atom = begin; atom < end; ++atom) {
-      const Route route = route_of(data, parameters, atom);
-      unsigned missing = (1u << here) - 1u;
-      if (route != Route::spectrum)
-        for (int g = 0; g < here; ++g) {
-          Lane value;
-          if (!direct_value(route, data, first + g, atoms, parameters, atom, scratch, &value))
-            continue;
-          write(first + g, atom, 0, value);
-          missing &= ~(1u << g);
-        }
-      if (!missing) continue;
-      const unsigned failed = BlockSpectra<K>::compute(data, first, here, atoms, atom,
-                                                       options.condition_limit, scratch, t);
+      if (!missing[atom - begin]) continue;
+      const unsigned failed =
+          missing[atom - begin] & BlockSpectra<K>::compute(data, first, here, atoms, atom,
+                                                           options.condition_limit, scratch, t);
       if (failed) {
+        const long count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic
-        failures += __builtin_popcount(failed);
+        failures += count;
       }
       for (int g = 0; g < here; ++g) {
-        if (!(missing >> g & 1u)) continue;
+        if (!(missing[atom - begin] >> g & 1u)) continue;
         for (int pair = 0; pair < m; ++pair) {
           const Point point(parameters.alpha[atom * m + pair], parameters.beta[atom * m + pair]);
           write(first + g, atom, pair, divergence(d, t + (size_t)g * d, point));
@@ -429,12 +475,6 @@ static long encode_blocks(const Data& data, const Atoms& atoms, const Parameters
     }
   });
   return failures;
-}
-
-static long encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
-                   const Options& options, double* out) {
-  return data.d < LARGE ? encode_blocks<GROUPS>(data, atoms, parameters, options, out)
-                        : encode_blocks<GROUPS_LARGE>(data, atoms, parameters, options, out);
 }
 
 // ---------------------------------------------------------------- pullback
@@ -469,9 +509,10 @@ class Totals {
       if (!quick_enough(d, t, point, sum.f))
         sum = out_.alpha ? add_up(d, t, point, evaluate<true, true>)
                          : add_up(d, t, point, evaluate<true, false>);
-      for (int i = 0; i < d; ++i) weight[i] += cotangent * slope_[i];
-      alpha_[pair] += cotangent * sum.f_alpha;
-      beta_[pair] += cotangent * sum.f_beta;
+      const Mask counts = cotangent != 0.0;  // no weight, no share: 0 * inf must not spoil a sum
+      for (int i = 0; i < d; ++i) weight[i] += counts ? cotangent * slope_[i] : Lane{};
+      alpha_[pair] += counts ? cotangent * sum.f_alpha : Lane{};
+      beta_[pair] += counts ? cotangent * sum.f_beta : Lane{};
       if (!out_.values) continue;
       for (int w = 0; w < W && group * W + w < data_.count; ++w)
         out_.values[((size_t)(group * W + w) * atoms_.count + atom_) * m + pair] = sum.f[w];
@@ -583,9 +624,11 @@ struct BlockPullback {
            (size_t)d + (direct > careful ? direct : careful);
   }
 
-  // Adds groups [first, first + groups) to the totals; returns how many failed.
-  static int add(const Data& data, long first, int groups, const Atoms& atoms, int atom,
+  // Adds groups [first, first + groups) to the totals; bit g of the result says group g failed.
+  static unsigned add(const Data& data, long first, int groups, const Atoms& atoms, int atom,
                  double limit, Lane* scratch, Totals& totals) {
+    if (K > NARROW && groups <= NARROW)
+      return BlockPullback<NARROW>::add(data, first, groups, atoms, atom, limit, scratch, totals);
     const int d = data.d;
     const size_t size = packed_size(d), stride = size + 3 * (size_t)d;
     Lane* reduced = scratch;  // per group: A, diagonal, off-diagonal, scale
@@ -612,12 +655,12 @@ struct BlockPullback {
       }
     }
     const bool converged = limit > 0.0 && rational_ql<K>(d, blocked, squared, values);
-    int failures = 0;
+    unsigned failures = 0;
     for (int g = 0; g < groups; ++g) {
       for (int i = 0; i < d; ++i) sorted[i] = values[i * K + g];
       if (converged) sort_lanes(d, sorted);
       if (!converged || ill_conditioned(d, sorted, 1, limit) || Clusters::degenerate(d, sorted)) {
-        failures += !add_accurate(data, first + g, atoms, atom, rest, totals);
+        if (!add_accurate(data, first + g, atoms, atom, rest, totals)) failures |= 1u << g;
         continue;
       }
       Lane *t = rest, *weight = t + d;
@@ -639,19 +682,23 @@ static long pullback_blocks(const Data& data, const Atoms& atoms, const Paramete
   const long groups = group_count(data.count);
   const size_t sums = Totals::lanes(d, parameters.per_atom);
   long failures = 0;
+  Interruption interruption(options.interrupted);
   for_each_task((long)atoms.count * out.chunks, options.threads, sums + BlockPullback<K>::lanes(d),
-                [&](long task, Lane* scratch) {
+                interruption, [&](long task, Lane* scratch) {
     const int atom = (int)(task / out.chunks), chunk = (int)(task % out.chunks);
     const long begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
     Totals totals(data, atoms, parameters, cotangent, out, atom, scratch);
-    long failed = 0;
-    for (long first = begin; first < end; first += K)
-      failed += BlockPullback<K>::add(data, first, (int)(end - first < K ? end - first : K), atoms,
-                                      atom, options.condition_limit, scratch + sums, totals);
+    long count = 0;
+    for (long first = begin; first < end && !interruption(); first += K) {
+      const int here = (int)(end - first < K ? end - first : K);
+      const unsigned failed = BlockPullback<K>::add(
+          data, first, here, atoms, atom, options.condition_limit, scratch + sums, totals);
+      if (failed) count += mark_failures(failed, first, atom, atoms.count, options);
+    }
     totals.write(chunk);
-    if (failed) {
+    if (count) {
 #pragma omp atomic
-      failures += failed;
+      failures += count;
     }
   });
   return failures;
@@ -661,7 +708,7 @@ static long pullback(const Data& data, const Atoms& atoms, const Parameters& par
                      const Options& options, const double* cotangent, const PullbackOutput& out) {
   return data.d < LARGE
              ? pullback_blocks<GROUPS>(data, atoms, parameters, options, cotangent, out)
-             : pullback_blocks<GROUPS_LARGE>(data, atoms, parameters, options, cotangent, out);
+             : pullback_blocks<NARROW>(data, atoms, parameters, options, cotangent, out);
 }
 
 static long pullback_logdet(const Data& data, const Atoms& atoms, const Parameters& parameters,
@@ -671,7 +718,8 @@ static long pullback_logdet(const Data& data, const Atoms& atoms, const Paramete
   const long groups = group_count(data.count);
   const size_t size = packed_size(d), sums = Totals::lanes(d, 1);
   long failures = 0;
-  for_each_task((long)atoms.count * out.chunks, options.threads, sums + size + d,
+  Interruption interruption(options.interrupted);
+  for_each_task((long)atoms.count * out.chunks, options.threads, sums + size + d, interruption,
                 [&](long task, Lane* scratch) {
     const int atom = (int)(task / out.chunks), chunk = (int)(task % out.chunks);
     const long begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
@@ -680,11 +728,13 @@ static long pullback_logdet(const Data& data, const Atoms& atoms, const Paramete
     const double alpha = parameters.alpha[atom], beta = parameters.beta[atom];
     for (long group = begin; group < end; ++group) {
       const Lane exponent = pair_exponent(data, group, atoms, atom);
-      mixed_cholesky(data, group, atoms, atom, alpha, beta, exponent, N, inverse_diagonal);
       if (any(~(absolute(exponent) < EXPONENT_LIMIT))) {
+        const long count = mark_failures(1u, group, atom, atoms.count, options);
 #pragma omp atomic
-        ++failures;
+        failures += count;
+        continue;
       }
+      mixed_cholesky(data, group, atoms, atom, alpha, beta, exponent, N, inverse_diagonal);
       triangular_inverse(d, N, inverse_diagonal);
       add_transposed_gram(d, N, totals.cotangent_of(group, 0), totals.matrix);
     }

@@ -38,6 +38,8 @@ struct Parameters {
 struct Options {
   double condition_limit;  // ratio of eigenvalues above which the accurate route is taken
   int threads;
+  bool (*interrupted)();   // asked by the calling thread between pieces of work; true stops it
+  unsigned char* failed;   // (groups, n): set where a group and an atom found no finite answer
 };
 
 // Where a pullback puts its sums; any of these but `atoms` may be null. Partial sums over fixed
@@ -57,7 +59,7 @@ struct Kernels {
   long (*factor)(long count, int d, const double* matrices, double* factor, double* matrix,
                  double* logdet, double* exponent, double* spread, int threads);
   void (*invert)(long count, int d, const double* factor, double* inverse, int threads);
-  // The following return the number of (group, atom) problems that found no finite answer.
+  // The following return the number of entries they set in Options::failed.
   long (*spectra)(const Data&, const Atoms&, const Options&, double* out);
   long (*encode)(const Data&, const Atoms&, const Parameters&, const Options&, double* out);
   long (*pullback)(const Data&, const Atoms&, const Parameters&, const Options&,

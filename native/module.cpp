@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,7 @@ using divlearn::Kernels;
 namespace {
 
 using Array = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using Marks = nb::ndarray<unsigned char, nb::c_contig, nb::device::cpu>;
 using ConstArray = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 
 std::vector<const Kernels*> supported() {
@@ -109,6 +111,32 @@ divlearn::Parameters view(const ConstArray& alpha, const ConstArray& beta, int n
   return {m, alpha.data(), checked(beta, (size_t)n * m, "alpha and beta differ in shape")};
 }
 
+// Python handles Ctrl-C only when asked: ask now and then, from the thread that called us.
+bool interrupted() {
+  static thread_local std::chrono::steady_clock::time_point last;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last < std::chrono::milliseconds(50)) return false;
+  last = now;
+  nb::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals() != 0;
+}
+
+// Runs a kernel without the interpreter lock; failed is (groups, n_atoms) and starts as zeros.
+template <class Run>
+long run_kernel(const Kernels& kernels, const divlearn::Data& data, const divlearn::Atoms& atoms,
+                double condition_limit, int threads, Marks& failed, const Run& run) {
+  const size_t groups = (data.count + kernels.lanes - 1) / kernels.lanes;
+  require(failed.size() == groups * atoms.count, "wrong size of failure marks");
+  const divlearn::Options options = {condition_limit, threads, interrupted, failed.data()};
+  long failures;
+  {
+    nb::gil_scoped_release release;
+    failures = run(options);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+  return failures;
+}
+
 long factor(const std::string& isa, ConstArray matrices, Array factor_out, Array matrix_out,
             Array logdet, Array exponent, Array spread, int threads) {
   const Kernels& kernels = find(isa);
@@ -156,31 +184,36 @@ void invert(const std::string& isa, long count, int d, ConstArray factors, Array
 }
 
 long spectra(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
-             double condition_limit, int threads) {
+             double condition_limit, int threads, Marks failed) {
   const Kernels& kernels = find(isa);
   const auto x = view(data, kernels);
   const auto b = view(atoms, x.d);
   double* target = checked(out, (size_t)x.count * b.count * x.d, "wrong size of spectra");
-  nb::gil_scoped_release release;
-  return kernels.spectra(x, b, {condition_limit, threads}, target);
+  return run_kernel(kernels, x, b, condition_limit, threads, failed,
+                    [&](const divlearn::Options& options) {
+                      return kernels.spectra(x, b, options, target);
+                    });
 }
 
 long encode(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
-            ConstArray alpha, ConstArray beta, Array out, double condition_limit, int threads) {
+            ConstArray alpha, ConstArray beta, Array out, double condition_limit, int threads,
+            Marks failed) {
   const Kernels& kernels = find(isa);
   const auto x = view(data, kernels);
   const auto b = view(atoms, x.d);
   const auto p = view(alpha, beta, b.count);
   double* target = checked(out, (size_t)x.count * b.count * p.per_atom, "wrong size of values");
-  nb::gil_scoped_release release;
-  return kernels.encode(x, b, p, {condition_limit, threads}, target);
+  return run_kernel(kernels, x, b, condition_limit, threads, failed,
+                    [&](const divlearn::Options& options) {
+                      return kernels.encode(x, b, p, options, target);
+                    });
 }
 
 // Empty alpha_out asks for no gradient of the parameters, empty values for no values.
 long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
               ConstArray alpha, ConstArray beta, ConstArray cotangent, int chunks, Array atoms_out,
               Array alpha_out, Array beta_out, Array values, bool logdet_only,
-              double condition_limit, int threads) {
+              double condition_limit, int threads, Marks failed) {
   const Kernels& kernels = find(isa);
   const auto x = view(data, kernels);
   const auto b = view(atoms, x.d);
@@ -198,9 +231,11 @@ long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& 
       optional(values, pairs)};
   require(!out.alpha == !out.beta, "alpha and beta gradients go together");
   const double* weights = checked(cotangent, pairs, "wrong size of cotangent");
-  nb::gil_scoped_release release;
   const auto run = logdet_only ? kernels.pullback_logdet : kernels.pullback;
-  return run(x, b, p, {condition_limit, threads}, weights, out);
+  return run_kernel(kernels, x, b, condition_limit, threads, failed,
+                    [&](const divlearn::Options& options) {
+                      return run(x, b, p, options, weights, out);
+                    });
 }
 
 void weighted_sum(const std::string& isa, long count, int d, ConstArray packed, ConstArray exponent,

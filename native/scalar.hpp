@@ -12,18 +12,17 @@ struct Point {  // one (alpha, beta) with what depends on it alone
       : alpha(a), beta(b), theta(a + b), product(a * b), origin(a == 0.0 && b == 0.0) {}
 };
 
-// sum_k c_k x^k with c_k = 1/(k+2)! (chi), 1/(k+3)! (tau), (k+1)/(k+3)! (kappa), (k+1)/(k+2)! (omega).
+// sum_k c_k x^k with c_k = 1/(k+2)! (chi), 1/(k+3)! (tau), (k+1)/(k+3)! (kappa).
 constexpr int TERMS = 26;
 struct Series {
-  double chi[TERMS], tau[TERMS], kappa[TERMS], omega[TERMS];
-  constexpr Series() : chi(), tau(), kappa(), omega() {
+  double chi[TERMS], tau[TERMS], kappa[TERMS];
+  constexpr Series() : chi(), tau(), kappa() {
     double factorial = 2.0;  // (k + 2)!
     for (int k = 0; k < TERMS; ++k) {
       const double next = factorial * (k + 3);
       chi[k] = 1.0 / factorial;
       tau[k] = 1.0 / next;
       kappa[k] = (k + 1) / next;
-      omega[k] = (k + 1) / factorial;
       factorial = next;
     }
   }
@@ -36,14 +35,23 @@ DIVLEARN_INLINE Lane horner(const double* coefficients, Lane x) {
   return sum;
 }
 
-// Series for |x| < 2, closed form beyond. `e` is e^x.
-DIVLEARN_INLINE Lane chi(Lane x, Lane e) {
+// (e^x - 1 - x)/x^2. Series for |x| < 2, closed form beyond; e^x overflows before chi does.
+DIVLEARN_INLINE Lane chi(Lane x) {
   const Mask near = absolute(x) < 2.0;
   Lane value = horner(SERIES.chi, near ? x : Lane{});
-  if (any(~near)) value = near ? value : (e - 1.0 - x) / (x * x);
+  if (any(~near)) {
+    Lane far = ((exp_lane(x) - 1.0) / x - 1.0) / x;
+    const Mask huge = x > 700.0;
+    if (any(huge)) {
+      const Lane root = exp_lane(0.5 * x) / x;
+      far = huge ? root * root : far;
+    }
+    value = near ? value : far;
+  }
   return value;
 }
 
+// (chi(x) - 1/2)/x.
 DIVLEARN_INLINE Lane tau(Lane x, Lane chi_x) {
   const Mask near = absolute(x) < 2.0;
   Lane value = horner(SERIES.tau, near ? x : Lane{});
@@ -51,36 +59,121 @@ DIVLEARN_INLINE Lane tau(Lane x, Lane chi_x) {
   return value;
 }
 
-DIVLEARN_INLINE Lane kappa(Lane x, Lane e) {
+// chi'(x) = ((x - 2) e^x + x + 2)/x^3.
+DIVLEARN_INLINE Lane kappa(Lane x, Lane chi_x) {
   const Mask near = absolute(x) < 2.0;
   Lane value = horner(SERIES.kappa, near ? x : Lane{});
-  if (any(~near)) value = near ? value : ((x - 2.0) * e + x + 2.0) / (x * x * x);
+  if (any(~near)) {
+    const Lane inverse = 1.0 / x;
+    const Lane rising = (1.0 - 2.0 * inverse) * chi_x + inverse;
+    const Lane falling =
+        ((1.0 - 2.0 * inverse) * exp_lane(x) + 1.0 + 2.0 * inverse) * inverse * inverse;
+    value = near ? value : (x > 0.0 ? rising : falling);
+  }
   return value;
 }
 
-// (1 - (1 + s) e^-s)/s^2 for s >= 0.
-DIVLEARN_INLINE Lane omega(Lane s, Lane e) {
-  const Mask near = s < 2.0;
-  Lane value = horner(SERIES.omega, near ? -s : Lane{});
-  if (any(~near)) value = near ? value : (1.0 - (1.0 + s) * e) / (s * s);
-  return value;
-}
-
-// Derivative of log1p(z)/z, z > -1.
-DIVLEARN_INLINE Lane log_ratio_slope(Lane z) {
-  const Mask near = (z >= -0.5) & (z <= 1.0);
-  const Lane zn = near ? z : Lane{};
-  const Lane w = zn / (2.0 + zn), w2 = w * w;
+// (w - log(1 + w))/w^2, w > -1: by the series of atanh near 0, whose terms are all positive.
+DIVLEARN_INLINE Lane log_second_remainder(Lane w) {
+  const Mask near = absolute(w) <= 0.5;
+  const Lane x = near ? w : Lane{};
+  const Lane v = x / (2.0 + x), v2 = v * v;
   Lane sum = fill(1.0 / 37.0);
-  for (int k = 16; k >= 0; --k) sum = sum * w2 + 1.0 / (2 * k + 3);
-  Lane value = -0.5 * (1.0 - w) * (1.0 - w) * (1.0 / (1.0 + w) + w * sum);
-  if (any(~near)) value = near ? value : (z / (1.0 + z) - log1p_lane(z)) / (z * z);
+  for (int k = 16; k >= 0; --k) sum = sum * v2 + 1.0 / (2 * k + 3);
+  const Lane third = 0.25 * (1.0 - v) * (1.0 + (1.0 - v) * (1.0 - v) * sum);
+  Lane value = 0.5 - x * third;
+  if (any(~near)) value = near ? value : (1.0 - log1p_lane(w) / w) / w;
+  return value;
+}
+
+// d/dz log(1 + z)/z, z > -1.
+DIVLEARN_INLINE Lane log_mean_slope(Lane z) {
+  const Mask near = absolute(z) <= 0.5;
+  Lane value = log_second_remainder(near ? z : Lane{}) - 1.0 / (1.0 + (near ? z : Lane{}));
+  if (any(~near)) value = near ? value : (1.0 / (1.0 + z) - log1p_lane(z) / z) / z;
   return value;
 }
 
 struct Scalar {
   Lane f, f_t, f_alpha, f_beta;
 };
+
+// Canonical arguments, t, alpha, beta >= 0, and what every rule derives from them.
+struct Canonical {
+  Lane t, alpha, beta, a, b, s, decay;  // s = theta t, decay = e^-s
+  double theta;
+
+  // log(a + b e^-s), also where e^-s is below the range of normal numbers.
+  Lane log_mixture() const {
+    const Lane mixture = a + b * decay;
+    if (!any(~(mixture > 1e-290))) return log_lane(mixture);
+    const Lane first = a > 0.0 ? log_lane(maximum(a, fill(1e-307))) : fill(-1e300);
+    const Lane second = b > 0.0 ? log_lane(maximum(b, fill(1e-307))) - s : fill(-1e300);
+    const Lane larger = maximum(first, second);
+    return larger + log1p_lane(exp_lane(minimum(first, second) - larger));
+  }
+};
+
+DIVLEARN_INLINE void choose(Mask group, const Scalar& part, Scalar* whole) {
+  whole->f = group ? part.f : whole->f;
+  whole->f_alpha = group ? part.f_alpha : whole->f_alpha;
+  whole->f_beta = group ? part.f_beta : whole->f_beta;
+}
+
+// For p >= 2 and q <= p: f = (t + log(1 + w)/beta)/alpha with w in [-1/2, 0].
+template <bool WITH_PARAMETERS>
+DIVLEARN_INLINE Scalar decaying(const Canonical& x, Mask group) {
+  const Lane drop = x.decay - 1.0, w = group ? x.b * drop : Lane{};
+  const Lane remainder = log_second_remainder(w), inverse = 1.0 / x.alpha;
+  const double scale = 1.0 / x.theta;
+  Scalar out = {};
+  out.f = (x.t + drop * scale * (1.0 - w * remainder)) * inverse;
+  if (!WITH_PARAMETERS) return out;
+  const Lane gap = 1.0 / (1.0 + w);
+  out.f_alpha = ((1.0 - (1.0 + x.s) * x.decay) * gap * scale * scale - out.f) * inverse;
+  const Lane bend = drop * drop * remainder - x.decay * (x.s - 1.0 + x.decay) * gap;
+  out.f_beta = bend * scale * scale * inverse;
+  return out;
+}
+
+// For q > 5 and z > 1 (see `moderate`): f = (t + log(a + b e^-s)/beta)/alpha.
+template <bool WITH_PARAMETERS>
+DIVLEARN_INLINE Scalar growing(const Canonical& x, Lane log_mixture) {
+  const Lane gain = x.t + log_mixture / x.beta, inverse = 1.0 / x.alpha;
+  Scalar out = {};
+  out.f = gain * inverse;
+  if (!WITH_PARAMETERS) return out;
+  const Lane share = exp_lane(-x.s - log_mixture), rest = 1.0 - x.b * share;
+  const Lane bend = rest * (1.0 - (1.0 + x.s) * x.decay) / x.theta;
+  out.f_alpha = (bend - gain) * inverse * inverse;
+  const Lane spread = x.b * (x.beta * x.t * share + rest * (1.0 - x.decay));
+  out.f_beta = -(log_mixture + spread) * inverse / x.beta / x.beta;
+  return out;
+}
+
+// Elsewhere: f = t^2 m log(1 + z)/z, where m = b chi(q) + a chi(-p) > 0 and z = p q m.
+template <bool WITH_PARAMETERS>
+DIVLEARN_INLINE Scalar moderate(const Canonical& x, Mask group) {
+  // Other lanes could overflow on the way; they are not used.
+  const Lane t = group ? x.t : Lane{};
+  const Lane p = x.alpha * t, q = x.beta * t;
+  const Lane chi_q = chi(q), chi_p = chi(-p);
+  const Lane m = x.b * chi_q + x.a * chi_p;
+  const Mask on_axis = p == 0.0;
+  const Lane weighted = on_axis ? Lane{} : p * m;  // 0 on the axis, even if m is infinite
+  const Lane z = q * weighted;
+  Scalar out = {};
+  out.f = t * (t * m * (z == 0.0 ? fill(1.0) : log1p_lane(z) / (z == 0.0 ? fill(1.0) : z)));
+  if (!WITH_PARAMETERS) return out;
+  const Lane bend = m * log_mean_slope(z), inverse = 1.0 / (1.0 + z);
+  const Lane tau_q = tau(q, chi_q), third = x.b * tau_q + x.a * tau(-p, chi_p);
+  const Lane along_p = q * m * bend - (x.a * kappa(-p, chi_p) + x.b * third) * inverse;
+  Lane along_q = (x.b * kappa(q, chi_q) + (x.a == 0.0 ? Lane{} : x.a * third)) * inverse;
+  along_q += weighted == 0.0 ? Lane{} : weighted * bend;
+  out.f_alpha = t * (t * (t * along_p));
+  out.f_beta = t * (t * (t * along_q));
+  return out;
+}
 
 // The careful form: right next to the axes, at the origin, for t near 0 and for |t| to 700.
 template <bool WITH_SLOPE, bool WITH_PARAMETERS>
@@ -96,60 +189,49 @@ static Scalar evaluate(Lane t, const Point& point) {
     return out;
   }
   // f(t; alpha, beta) = f(-t; beta, alpha): everything below has t >= 0.
-  const Mask flipped = t < 0.0;
-  const Lane x = absolute(t);
-  const Lane first = flipped ? fill(point.beta) : fill(point.alpha);
-  const Lane second = flipped ? fill(point.alpha) : fill(point.beta);
-  const Lane a = first / point.theta, b = second / point.theta;
-  const Lane p = first * x, q = second * x, s = p + q;
-  const Lane decay = exp_lane(-s), denominator = a + b * decay;
+  const Mask swapped = t < 0.0;
+  Canonical x;
+  x.theta = point.theta;
+  x.t = absolute(t);
+  x.alpha = swapped ? fill(point.beta) : fill(point.alpha);
+  x.beta = swapped ? fill(point.alpha) : fill(point.beta);
+  x.a = x.alpha / point.theta;
+  x.b = x.beta / point.theta;
+  x.a = x.alpha > 0.0 ? maximum(x.a, fill(1e-307)) : x.a;
+  x.s = point.theta * x.t;
+  x.decay = exp_lane(-x.s);
 
-  if (WITH_SLOPE) {
-    const Mask near = s < 2.0;
-    Lane psi = 1.0 - s * horner(SERIES.chi, near ? -s : Lane{});  // (1 - e^-s)/s
-    if (any(~near)) psi = near ? psi : (1.0 - decay) / s;
-    const Lane slope = x * psi / denominator;
-    out.f_t = flipped ? -slope : slope;
+  const Lane p = x.alpha * x.t, q = x.beta * x.t;
+  const Mask is_decaying = (p >= 2.0) & (q <= p);
+  Mask is_growing = ~is_decaying & (q > 5.0);
+  Lane log_mixture = {};
+  const bool steep = any(is_growing) || (WITH_SLOPE && any(x.s > 600.0));
+  if (steep) {
+    log_mixture = x.log_mixture();
+    is_growing &= q + log_mixture > LN2;
   }
+  const Mask rest = ~(is_decaying | is_growing);
+  if (any(rest)) out = moderate<WITH_PARAMETERS>(x, rest);
+  if (any(is_decaying)) choose(is_decaying, decaying<WITH_PARAMETERS>(x, is_decaying), &out);
+  if (any(is_growing)) choose(is_growing, growing<WITH_PARAMETERS>(x, log_mixture), &out);
 
-  const Lane grow_q = exp_lane(q), decay_p = exp_lane(-p);
-  const Lane chi_q = chi(q, grow_q), chi_p = chi(-p, decay_p);
-  const Lane m = b * chi_q + a * chi_p;
-  const Mask on_axis = (p == 0.0) | (q == 0.0);
-  const Lane z = on_axis ? Lane{} : p * q * m;
-  const Lane log_z = log1p_lane(z);
-  Lane phi = z < 1e-300 ? m : m * (log_z / z);
-  const Mask large = ~on_axis & (((z > 1.0) & (q > 30.0)) | (q > 700.0));
-  const Mask wide = ~on_axis & (z > 1.0);
-  Lane log_denominator = {};
-  if (any(wide | large)) {
-    const Lane safe_a = maximum(a, fill(1e-307));
-    log_denominator = log_lane(safe_a) + log1p_lane(b / safe_a * decay);
-    phi = large ? (q + log_denominator) / (p * q) : phi;
+  if (WITH_SLOPE) {  // (1 - e^-s)/(theta (a + b e^-s))
+    const Mask near = x.s < 2.0;
+    Lane rise = x.t * (1.0 - x.s * horner(SERIES.chi, near ? -x.s : Lane{}));
+    if (any(~near)) rise = near ? rise : (1.0 - x.decay) / point.theta;
+    Lane slope = rise / (x.a + x.b * x.decay);
+    const Mask deep = x.s > 600.0;
+    if (any(deep)) {  // the mixture may be below the range while its quotient is not
+      const Lane root = exp_lane(-0.5 * log_mixture);
+      slope = deep ? rise * root * root : slope;
+    }
+    out.f_t = swapped ? -slope : slope;
   }
-  out.f = x * x * phi;
-  if (!WITH_PARAMETERS) return out;
-
-  const Lane cross = b * tau(q, chi_q) + a * tau(-p, chi_p);
-  const Lane bend = m * m * log_ratio_slope(z), inverse = 1.0 / (1.0 + z);
-  Lane phi_p = q * bend - (a * kappa(-p, decay_p) + b * cross) * inverse;
-  Lane phi_q = p * bend + (b * kappa(q, grow_q) + a * cross) * inverse;
-  const Mask steep = (q <= p) & (p >= 1.0);
-  if (any(large | steep)) {
-    const Lane ratio = omega(s, decay) / denominator;
-    const Lane safe_p = maximum(p, fill(1e-300));
-    phi_p = large ? (ratio - phi) / safe_p : phi_p;
-    const Lane psi = s < 1e-8 ? fill(1.0) : (1.0 - decay) / s;  // only used where s >= 1
-    phi_q = steep ? (ratio + psi * psi * log_ratio_slope(steep ? -q * psi : Lane{})) / safe_p
-                  : phi_q;
+  if (WITH_PARAMETERS) {
+    const Lane first = out.f_alpha;
+    out.f_alpha = swapped ? out.f_beta : out.f_alpha;
+    out.f_beta = swapped ? first : out.f_beta;
   }
-  if (any(wide & ~steep)) {
-    const Lane bracket = -log_denominator - b * (q * decay + a * (1.0 - decay)) / denominator;
-    phi_q = (wide & ~steep) ? bracket / (p * q * q) : phi_q;
-  }
-  const Lane cube = x * x * x;
-  out.f_alpha = cube * (flipped ? phi_q : phi_p);
-  out.f_beta = cube * (flipped ? phi_p : phi_q);
   return out;
 }
 
@@ -171,8 +253,10 @@ DIVLEARN_INLINE Scalar evaluate_quickly(Lane t, const Point& point) {
 
 // Whether `evaluate_quickly` serves a whole spectrum, given its sum of f.
 DIVLEARN_INLINE bool quick_enough(int d, const Lane* t, const Point& point, Lane sum) {
-  constexpr double SMALLEST_PARAMETER = 0.25, SMALLEST = 0.1, LARGEST_EXPONENT = 300.0;
-  if (!(point.alpha >= SMALLEST_PARAMETER && point.beta >= SMALLEST_PARAMETER)) return false;
+  constexpr double LEAST_PARAMETER = 0.25, LARGEST_RATIO = 4.0;
+  constexpr double SMALLEST = 0.1, LARGEST_EXPONENT = 300.0;
+  const double least = point.alpha < point.beta ? point.alpha : point.beta;
+  if (!(least >= LEAST_PARAMETER && point.theta <= (1.0 + LARGEST_RATIO) * least)) return false;
   Lane extent = {};
   for (int i = 0; i < d; ++i) extent = maximum(extent, absolute(t[i]));
   return !any(~(sum * point.product > SMALLEST * d) | ~(extent * point.theta < LARGEST_EXPONENT));

@@ -82,7 +82,7 @@ class Pairs:
 
     def finish(self, values: RealArray) -> RealArray:
         """Restore the leading dimensions and the type; a single pair gives a scalar."""
-        shaped = values.reshape(*self.leading, *values.shape[1:]).astype(self.dtype, copy=False)
+        shaped = values.reshape((*self.leading, *values.shape[1:])).astype(self.dtype, copy=False)
         return shaped if shaped.ndim else shaped[()]
 
 

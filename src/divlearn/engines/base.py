@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.engines.blas import limit_blas
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
@@ -283,8 +284,9 @@ class Engine(ABC):
         )  # fmt: skip
 
     def _check(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> tuple[Prepared, RealArray]:
-        prepared = self.prepare(data)
-        checked = check_spd(atoms, ndim=3, name="atoms", dtype=np.float64)
+        with limit_blas(1):  # threads would cost more than these factorizations
+            prepared = self.prepare(data)
+            checked = check_spd(atoms, ndim=3, name="atoms", dtype=np.float64)
         if checked.shape[-1] != prepared.d:
             raise ValueError(
                 f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "

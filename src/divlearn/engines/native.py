@@ -1,14 +1,14 @@
 """The native engine: compiled kernels that run one matrix per vector lane.
 
 Data is packed once, several matrices side by side; every verb then works on blocks that stay in
-the cache. This module only prepares arrays, cuts the work into calls short enough to be
-interrupted, and turns sums into gradients; the kernels are under ``native/``.
+the cache. This module only prepares arrays and turns sums into gradients; the kernels are under
+``native/``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,10 +24,10 @@ from divlearn.engines.reference import ReferenceEngine
 __all__ = ["NativeEngine", "instruction_sets"]
 
 _NOTHING = np.empty(0)
-_CALL_OPERATIONS = 2e9  # per call: well under a second, so that Ctrl-C is answered
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
+_CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
 _DIRECT_SPREAD = 1e6  # conditioning up to which gradients need no eigenvectors
 _LAPACK_DIMENSION = 256  # from here on LAPACK's eigenvectors win
 
@@ -89,15 +89,16 @@ class NativeData(Prepared):
             self._inverse.append(inverse)
         return self._inverse[0]
 
-    def part(self, start: int, stop: int, inverse: RealArray) -> Any:
-        """Matrices [start, stop) as the kernels take them; start is a multiple of `lanes`."""
-        size = self.d * (self.d + 1) // 2
-        end = -(-stop // self.lanes) * self.lanes
-        packed, plain = slice(start * size, end * size), slice(start, end)
+    def arrays(self, inverse: RealArray = _NOTHING) -> Any:
+        """Return the arrays the kernels take."""
         return _native.DataArrays(
-            stop - start, self.d, self.factor[packed], self.matrix[packed], inverse[packed],
-            self.logdet[plain], self.exponent[plain], self.spread[plain],
+            self.n_matrices, self.d, self.factor, self.matrix, inverse, self.logdet,
+            self.exponent, self.spread,
         )  # fmt: skip
+
+    def rows(self, group: int) -> slice:
+        """Rows of a group of lanes."""
+        return slice(group * self.lanes, min((group + 1) * self.lanes, self.n_matrices))
 
 
 def _prepare_again(matrices: RealArray, instruction_set: str) -> NativeData:
@@ -129,7 +130,7 @@ class _Atoms:
         """Select some of the atoms."""
         return self if len(index) == len(self.original) else _Atoms(self.original[index])
 
-    def part(self) -> Any:
+    def arrays(self) -> Any:
         """Return the arrays the kernels take."""
         return _native.AtomArrays(
             len(self.original), self.whitener, self.packed, self.packed_inverse, self.logdet,
@@ -165,6 +166,17 @@ class _Atoms:
         with limit_blas(1):
             product = self.whitener.mT @ inner @ self.whitener
         return self.in_units(0.5 * (product + product.mT))
+
+
+def _add(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
+    """Add what the reference engine found for some rows of one atom, in place."""
+    result.atoms[atom] += extra.atoms
+    result.whitened[atom] += extra.whitened
+    for sums, share in ((result.alpha, extra.alpha), (result.beta, extra.beta)):
+        if sums is not None and share is not None:
+            sums[atom] += share
+    if result.values is not None:
+        result.values[rows, atom] = extra.values
 
 
 def _direct_routes(parameters: Parameters, spread: RealArray) -> NDArray[np.str_]:
@@ -251,15 +263,9 @@ class NativeEngine(Engine):
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         assert isinstance(data, NativeData)
         out = np.empty((data.n_matrices, len(atoms), data.d))
-        everything = _Atoms(atoms).part()
-        for start, stop, threads in self._calls(data, len(atoms)):
-            failures = _native.spectra(
-                self.instruction_set, data.part(start, stop, _NOTHING), everything,
-                out[start:stop], self.condition_limit, threads,
-            )  # fmt: skip
-            if failures:
-                rows = self._reference.prepare(data.matrices[start:stop])
-                out[start:stop] = self._reference._spectra(rows, atoms)
+        failed = self._run(_native.spectra, data, _Atoms(atoms), _NOTHING, out)
+        for rows, atom, part in self._failures(data, failed):
+            out[rows, atom] = self._reference._spectra(part, atoms[atom])
         return out
 
     def _encode(
@@ -269,24 +275,19 @@ class NativeEngine(Engine):
         if parameters.opposite:
             self._reference._encode(self._reference.prepare(data.matrices), atoms, parameters, out)
             return
-        everything = _Atoms(atoms).part()
         alpha, beta = parameters.alpha, parameters.beta
-        reverse_burg = bool(((alpha == 1) & (beta == 0)).any()) and alpha.shape[1] == 1
-        inverse = (
-            data.inverse(self._threads(data.factor.size * data.d)) if reverse_burg else _NOTHING
-        )
+        reverse_burg = alpha.shape[1] == 1 and bool(((alpha == 1) & (beta == 0)).any())
+        inverse = self._inverse(data) if reverse_burg else _NOTHING
         direct = out.dtype == np.float64 and out.flags.c_contiguous
-        for start, stop, threads in self._calls(data, len(atoms)):
-            block = out[start:stop] if direct else np.empty((stop - start, *out.shape[1:]))
-            failures = _native.encode(
-                self.instruction_set, data.part(start, stop, inverse), everything, alpha, beta,
-                block, self.condition_limit, threads,
+        values = out if direct else np.empty(out.shape)
+        failed = self._run(_native.encode, data, _Atoms(atoms), inverse, alpha, beta, values)
+        for rows, atom, part in self._failures(data, failed):
+            self._reference._encode(
+                part, atoms[atom], parameters.chosen(np.arange(len(atoms))[atom]),
+                values[rows, atom],
             )  # fmt: skip
-            if failures:
-                rows = self._reference.prepare(data.matrices[start:stop])
-                self._reference._encode(rows, atoms, parameters, block)
-            if not direct:
-                out[start:stop] = block
+        if not direct:
+            out[...] = values
 
     def _pullback(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
@@ -324,53 +325,42 @@ class NativeEngine(Engine):
         with_parameters: bool, with_values: bool,
     ) -> Pullback:  # fmt: skip
         n, pairs = parameters.alpha.shape
-        everything = atoms.part()
-        inner = np.zeros((n, len(atoms.lower[0])))
-        first, second = np.zeros((n, pairs)), np.zeros((n, pairs))
-        values = np.empty(cotangent.shape) if with_values else None
-        chunks = self._chunks(inner.size)
-        sums = np.empty((n, chunks, inner.shape[1]))
-        alphas, betas = (
-            np.empty((n, chunks, pairs)) if with_parameters else _NOTHING for _ in range(2)
+        chunks = self._chunks(data, atoms)
+        inner = np.empty((n, chunks, len(atoms.lower[0])))
+        first, second = (np.empty((n, chunks, pairs if with_parameters else 0)) for _ in range(2))
+        values = np.empty(cotangent.shape if with_values else 0)
+        failed = self._run(
+            _native.pullback, data, atoms, _NOTHING, parameters.alpha, parameters.beta, cotangent,
+            chunks, inner, first, second, values, False,
+        )  # fmt: skip
+        whitened = -atoms.unpack(inner.sum(axis=1))
+        result = Pullback(
+            atoms.congruence(whitened),
+            whitened,
+            first.sum(axis=1) if with_parameters else None,
+            second.sum(axis=1) if with_parameters else None,
+            values if with_values else None,
         )
-        for start, stop, threads in self._calls(data, n):
-            failures = _native.pullback(
-                self.instruction_set, data.part(start, stop, _NOTHING), everything,
-                parameters.alpha, parameters.beta, cotangent[start:stop], chunks, sums, alphas,
-                betas, _NOTHING if values is None else values[start:stop], False,
-                self.condition_limit, threads,
+        for rows, atom, part in self._failures(data, failed):
+            extra = self._reference._pullback(
+                part, atoms.original[atom], parameters.chosen(np.arange(n)[atom]),
+                cotangent[rows, atom], with_parameters, with_values,
             )  # fmt: skip
-            if failures:  # beyond the range of the kernels: extreme scales
-                return self._reference._pullback(
-                    self._reference.prepare(data.matrices), atoms.original, parameters, cotangent,
-                    with_parameters, with_values,
-                )  # fmt: skip
-            inner += sums.sum(axis=1)
-            if with_parameters:
-                first += alphas.sum(axis=1)
-                second += betas.sum(axis=1)
-        whitened = -atoms.unpack(inner)
-        gradient = atoms.congruence(whitened)
-        if not with_parameters:
-            return Pullback(gradient, whitened, values=values)
-        return Pullback(gradient, whitened, first, second, values)
+            _add(result, extra, rows, atom)
+        return result
 
     def _logdet_pullback(
         self, data: NativeData, atoms: _Atoms, parameters: Parameters, cotangent: RealArray
     ) -> Pullback:
         """Theta = 1: grad_B = sum_i w_i (N_i^-1 - B^-1)/alpha with N = alpha X + beta B."""
-        alpha, beta = parameters.alpha, parameters.beta
-        everything = atoms.part()
-        total = np.zeros((len(alpha), len(atoms.lower[0])))
-        chunks = self._chunks(total.size)
-        sums = np.empty((len(alpha), chunks, total.shape[1]))
-        for start, stop, threads in self._calls(data, len(alpha)):
-            _native.pullback(
-                self.instruction_set, data.part(start, stop, _NOTHING), everything, alpha, beta,
-                cotangent[start:stop], chunks, sums, _NOTHING, _NOTHING, _NOTHING, True,
-                self.condition_limit, threads,
-            )  # fmt: skip
-            total += sums.sum(axis=1)
+        alpha = parameters.alpha
+        chunks = self._chunks(data, atoms)
+        sums = np.empty((len(alpha), chunks, len(atoms.lower[0])))
+        self._run(
+            _native.pullback, data, atoms, _NOTHING, alpha, parameters.beta, cotangent, chunks,
+            sums, _NOTHING, _NOTHING, _NOTHING, True,
+        )  # fmt: skip
+        total = sums.sum(axis=1)
         weight = cotangent.sum(axis=0)[:, :, None]
         own = weight * atoms.unpack(atoms.packed_inverse)
         return atoms.gradient(atoms.in_units((atoms.unpack(total) - own) / alpha[:, :, None]))
@@ -379,7 +369,7 @@ class NativeEngine(Engine):
         self, data: NativeData, atoms: _Atoms, inverse: bool, cotangent: RealArray
     ) -> Pullback:
         """(0,1): sum_i w_i (B^-1 - B^-1 X_i B^-1); (1,0): sum_i w_i (X_i^-1 - B^-1)."""
-        packed = data.inverse(self._threads(data.factor.size * data.d)) if inverse else data.matrix
+        packed = self._inverse(data) if inverse else data.matrix
         weights = np.ascontiguousarray(cotangent[:, :, 0])
         total = np.empty((weights.shape[1], len(atoms.lower[0])))
         _native.weighted_sum(
@@ -394,16 +384,37 @@ class NativeEngine(Engine):
             product = precision @ summed @ precision
         return atoms.gradient(own - 0.5 * (product + product.mT))
 
-    def _chunks(self, entries: int) -> int:
-        return int(np.clip(_SUM_ENTRIES // entries, 1, _CHUNKS))
+    def _run(
+        self, kernel: Callable[..., int], data: NativeData, atoms: _Atoms, inverse: RealArray,
+        *arrays: Any,
+    ) -> NDArray[np.uint8] | None:  # fmt: skip
+        """Call a kernel; return its marks of (group, atom) without an answer, None if all have."""
+        n = len(atoms.original)
+        operations = data.n_matrices * n * (10.0 * data.d**3 + 300.0 * data.d**2)
+        failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
+        failures = kernel(
+            self.instruction_set, data.arrays(inverse), atoms.arrays(), *arrays,
+            self.condition_limit, self._threads(operations), failed,
+        )  # fmt: skip
+        return failed if failures else None
 
-    def _calls(self, data: NativeData, n_atoms: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (start, stop, threads): row ranges, whole groups of lanes each, of bounded cost."""
-        cost = n_atoms * (10.0 * data.d**3 + 300.0 * data.d**2)
-        step = max(1, int(_CALL_OPERATIONS * self.n_threads / cost / data.lanes)) * data.lanes
-        for start in range(0, data.n_matrices, step):
-            stop = min(start + step, data.n_matrices)
-            yield start, stop, self._threads((stop - start) * cost)
+    def _failures(
+        self, data: NativeData, failed: NDArray[np.uint8] | None
+    ) -> Iterator[tuple[slice, slice, Prepared]]:
+        """Yield what is beyond the range of the kernels, extreme scales, for the reference."""
+        for group, atom in [] if failed is None else np.argwhere(failed).tolist():
+            rows = data.rows(group)
+            part = self._reference.prepare(data.matrices[rows])
+            yield rows, slice(atom, atom + 1), part
+
+    @staticmethod
+    def _chunks(data: NativeData, atoms: _Atoms) -> int:
+        """Partial sums per atom; depends on the data alone, so that results do not on threads."""
+        most = _SUM_ENTRIES // (len(atoms.original) * len(atoms.lower[0]))
+        return max(1, min(_CHUNKS, data.n_matrices // _CHUNK_MATRICES, most))
+
+    def _inverse(self, data: NativeData) -> RealArray:
+        return data.inverse(self._threads(data.factor.size * data.d))
 
     def _threads(self, operations: float) -> int:
         """Threads worth waking for that much work."""

@@ -48,11 +48,29 @@ class ReferenceEngine(Engine):
     def _encode(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
-        for rows, atom, eigen, _ in self._blocks(data, atoms, vectors=False):
+        alpha, beta = parameters.alpha, parameters.beta
+        for rows, t in self._spectra_blocks(data, atoms):
+            for atom, pair in np.argwhere((alpha < 0) | (beta < 0)):
+                check_domain(
+                    t[:, atom], alpha[atom, pair], beta[atom, pair],
+                    names=_pair_names(rows.start, atom),
+                )  # fmt: skip
             for pair in range(out.shape[2]):
-                point = parameters.alpha[atom, pair], parameters.beta[atom, pair]
-                check_domain(eigen.t, *point, names=_pair_names(rows.start, atom))
-                out[rows, atom, pair] = abld_scalar(eigen.t, *point, derivatives=()).f.sum(axis=-1)
+                point = alpha[:, pair, None], beta[:, pair, None]
+                out[rows, :, pair] = abld_scalar(t, *point, derivatives=()).f.sum(axis=-1)
+
+    def _spectra_blocks(
+        self, data: Prepared, atoms: RealArray
+    ) -> Iterator[tuple[slice, RealArray]]:
+        """Yield (rows, log-eigenvalues to all atoms): one evaluation of f serves many atoms."""
+        assert isinstance(data, ReferenceData)
+        step = max(1, _BLOCK_ENTRIES // (len(atoms) * data.d))
+        for start in range(0, data.n_matrices, step):
+            rows = slice(start, min(start + step, data.n_matrices))
+            part = ReferenceData(
+                self.name, data.matrices[rows], data.factor[rows], data.exponent[rows]
+            )
+            yield rows, self._spectra(part, atoms)
 
     def _pullback(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,

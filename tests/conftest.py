@@ -1,0 +1,157 @@
+"""Engines to run every test on, and random SPD matrices of every temper."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from divlearn.engines import ReferenceEngine, available_engines, get_engine
+from divlearn.spectral import abld_scalar
+
+# Where nothing compiled runs the library says so once, as a warning; here warnings are errors.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    get_engine()
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def engine_names() -> list[str]:
+    """The reference engine, and the native one once for every instruction set it has here."""
+    if "native" not in available_engines():
+        return ["reference", "native"]
+    from divlearn.engines.native import instruction_sets
+
+    return ["reference", *(f"native-{name}" for name in instruction_sets())]
+
+
+def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
+    """Engine by a name of `engine_names`. One thread: several would spin on a busy machine."""
+    if name == "reference":
+        return ReferenceEngine(n_threads, accuracy)
+    if "native" not in available_engines():
+        pytest.skip("the native engine is not installed or switched off")
+    from divlearn.engines.native import NativeEngine
+
+    return NativeEngine(n_threads, accuracy, instruction_set=name.removeprefix("native-"))
+
+
+@pytest.fixture(params=engine_names())
+def engine_name(request) -> str:
+    """Name of each engine, for tests that want several of one kind."""
+    return request.param
+
+
+@pytest.fixture
+def engine(engine_name):
+    """Each engine that is there."""
+    return make_engine(engine_name)
+
+
+# --- random SPD matrices, always from a seeded generator ------------------------------------------
+
+
+def wishart(rng: np.random.Generator, n: int, d: int, dof: int | None = None) -> np.ndarray:
+    """Sample covariances of ``dof`` standard normal vectors: ordinary data."""
+    samples = rng.standard_normal((n, d, dof or 2 * d + 2))
+    return samples @ samples.mT / samples.shape[-1]
+
+
+def rotated(rng: np.random.Generator, n: int, d: int, condition: float) -> np.ndarray:
+    """Random eigenvectors, eigenvalues log-spaced from 1/condition to 1."""
+    vectors = np.linalg.qr(rng.standard_normal((n, d, d)))[0]
+    product = (vectors * np.geomspace(1 / condition, 1, d)) @ vectors.mT
+    return 0.5 * (product + product.mT)
+
+
+def graded(
+    rng: np.random.Generator, n: int, d: int, condition: float, ascending: bool = True
+) -> np.ndarray:
+    """D A D with A Wishart and D log-spaced: variables in very different units."""
+    units = np.geomspace(1 / np.sqrt(condition), 1, d)[:: 1 if ascending else -1]
+    return units[:, None] * wishart(rng, n, d, 4 * d) * units
+
+
+# --- how accurate an answer can be ----------------------------------------------------------------
+
+
+def scaled_condition(X: np.ndarray) -> np.ndarray:
+    """Condition number of each matrix once its diagonal is one: what Cholesky factors see."""
+    exponent = np.frexp(np.diagonal(X, axis1=-2, axis2=-1))[1] / 2
+    units = np.exp2(-exponent)
+    return np.linalg.cond(units[..., :, None] * X * units[..., None, :])
+
+
+def log_eigenvalue_error(
+    X: np.ndarray, B: np.ndarray, t: np.ndarray, limit: float = 1e5
+) -> np.ndarray:
+    """First-order bound on the error of every log-eigenvalue t (N, n, d) of the pencils (X, B).
+
+    A Cholesky factor belongs to a matrix that is off by d eps in units of its diagonal, which
+    moves an eigenvalue by d eps times the scaled condition number, relatively. A symmetric
+    eigensolver adds eps times the ratio of the eigenvalues, but no more than the ratio at which
+    the accurate route takes over (``limit``). Then t itself is rounded.
+    """
+    with np.errstate(over="ignore"):
+        ratio = np.minimum(np.exp(t[..., -1] - t[..., 0]), limit)
+    condition = scaled_condition(X)[:, None] + scaled_condition(B)[None, :] + ratio
+    return (X.shape[-1] * EPS * condition + EPS * np.abs(t).max(axis=-1))[..., None]
+
+
+def propagated(
+    name: str, t: np.ndarray, alpha, beta, t_error: np.ndarray, constant: float = 8
+) -> np.ndarray:
+    """Bound on the error of sum_i g(t_i) for g one of f, f_alpha, f_beta.
+
+    What the error of t does to g, and the rounding of g itself, which `spectral` bounds by
+    8 eps (1 + |alpha t| + |beta t|) relatively.
+    """
+    names = () if name == "f" else (name,)
+
+    def g(at):
+        return getattr(abld_scalar(at, alpha, beta, derivatives=names), name)
+
+    value = g(t)
+    with np.errstate(invalid="ignore"):
+        moved = np.maximum(np.abs(g(t + t_error) - value), np.abs(g(t - t_error) - value))
+        rounding = constant * EPS * (1 + np.abs(alpha * t) + np.abs(beta * t)) * np.abs(value)
+    return (moved + rounding).sum(axis=-1)
+
+
+def gradient_error(t: np.ndarray, alpha, beta, t_error: np.ndarray) -> np.ndarray:
+    """Bound on the Frobenius norm of the error of V diag(f_t) V^T in a whitened frame.
+
+    f_t is a function of the whitened matrix, which is known up to relative errors ``t_error``: a
+    function of slope f_tt moves by f_tt times the error, up to the spread of t for what mixes
+    distant eigenvectors, and rounding adds the error relative to f_t.
+    """
+    grid = np.linspace(t[..., 0], t[..., -1], 30, axis=-1)
+    slopes = abld_scalar(grid, alpha, beta, derivatives=("f_t", "f_tt"))
+    spread = 1 + t[..., -1] - t[..., 0]
+    size = spread * slopes.f_tt.max(axis=-1) + np.abs(slopes.f_t).max(axis=-1)
+    return np.sqrt(t.shape[-1]) * t_error[..., 0] * size
+
+
+def in_frame_of(B: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """L^T (gradient) L with the Cholesky factor L of B: free of the units and condition of B."""
+    factor = np.linalg.cholesky(B)
+    return factor.mT @ gradient @ factor
+
+
+def frobenius(M: np.ndarray) -> np.ndarray:
+    return np.sqrt((M**2).sum(axis=(-2, -1)))
+
+
+def assert_within(error, allowed) -> None:
+    """Assert ``error <= allowed`` everywhere, and say by how much it fails (NaN fails too)."""
+    error, allowed = np.broadcast_arrays(error, allowed)
+    bad = ~(error <= allowed)
+    if bad.any():
+        worst = np.unravel_index(np.argmax(np.where(bad, error / allowed, 0)), error.shape)
+        index = [int(i) for i in worst]
+        pytest.fail(
+            f"{bad.sum()} of {bad.size} errors exceed their bound; the worst at {index}: "
+            f"{error[worst]:.3g} > {allowed[worst]:.3g}"
+        )

@@ -1,0 +1,1 @@
+"""Comparisons with high precision, with peers and with the paper."""

@@ -1,0 +1,65 @@
+"""The demonstration from its command line: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from divlearn.demo import main
+from divlearn.maps import NAMED
+
+pytest.importorskip("skimage", reason="scikit-image is not installed")
+image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
+
+SMALL = ("--patch", "64")
+
+
+def test_as_a_command_with_its_defaults(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "divlearn.demo", *SMALL],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):
+        assert part in done.stdout
+    assert "Picture: demo/plane.png" in done.stdout
+    assert "\x1b" not in done.stdout  # piped, so no colours
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    height, width = image.imread(tmp_path / "demo" / "plane.png").shape[:2]
+    assert 900 <= width <= 2000
+    assert 700 <= height <= 2000
+
+
+def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
+    path = tmp_path / "new" / "folder" / "map.png"
+    options = ["--output", str(path), "--patch", "128", "--engine", "reference", "--threads", "1"]
+    assert main(options) == 0
+    printed = capsys.readouterr().out
+    assert "reference engine, 1 thread." in " ".join(printed.split())
+    assert "2,256 pairs x 25 points" in " ".join(printed.split())
+    assert "The grid is coarse" in printed
+    assert path.is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "{}/file/plane.png"], "cannot write .*plane.png .*; choose another --output"),
+        (["--output", "{}/folder.png", "--patch", "256"], "cannot write .*; choose another"),
+        (["--output", "{}/plane"], "must name a picture"),
+        (["--output", "{}/plane.xyz", "--patch", "256"], "Format 'xyz' is not supported"),
+        (["--patch", "1"], "patch=1 must be >= 2"),
+        (["--engine", "steam"], "engine='steam' must be"),
+        (["--threads", "0"], "n_threads=0 must be >= 1"),
+    ],
+)
+def test_one_sentence_and_exit_code_one(options, message, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.png").mkdir()
+    assert main([option.format(tmp_path) for option in options]) == 1
+    problem = capsys.readouterr().err
+    assert len(problem.splitlines()) == 1
+    assert re.search(message, problem)

@@ -1,0 +1,132 @@
+"""The layering: nothing below imports anything above it, and the core imports little else."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import divlearn
+
+ROOT = Path(divlearn.__file__).parent
+ALLOWED = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
+OPTIONAL = {"matplotlib", "skimage", "torch", "pyriemann", "cupy", "dask", "jinja2", "plotly"}
+
+# From the ground up; a module may import those of its own layer and of the layers below.
+LAYERS = [
+    {"arrays"},
+    {"tolerances"},
+    {"geometry", "spectral"},
+    {"spd"},
+    {"engines"},
+    {"pairs"},
+    {"divergence", "optim"},
+    {"means"},
+    {"iddl", "cluster", "baselines", "descriptors", "datasets"},
+    {"experiments", "demo", "maps", "report"},
+    {"cli", "__main__"},
+]
+ABOVE_THE_CORE = set().union(*LAYERS[8:])
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name under divlearn -> file."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in sorted(ROOT.rglob("*.py"))
+    }
+
+
+def imports(path: Path, *, top_level: bool) -> set[str]:
+    """Absolute names of everything a file imports, or only of what it imports when loaded."""
+    package = ("divlearn", *path.relative_to(ROOT).parts[:-1])
+    found = set()
+    pending = list(ast.parse(path.read_text()).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parents = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*parents, *filter(None, [node.module])))
+            found |= {f"{base}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending += node.orelse if top_level else [*node.body, *node.orelse]
+        elif not (top_level and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def layer(name: str) -> int | None:
+    return next((i for i, names in enumerate(LAYERS) if name in names), None)
+
+
+def core() -> list[str]:
+    return [
+        name for name in modules()
+        if name.split(".")[0] not in ABOVE_THE_CORE and name != "__init__"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in modules() if n != "__init__"])
+def test_nothing_imports_what_lies_above(name):
+    own = layer(name.split(".")[0])
+    assert own is not None, f"{name} has no layer; give it one here"
+    for imported in imports(modules()[name], top_level=False):
+        parts = imported.split(".")
+        if parts[0] != "divlearn":
+            continue
+        other = layer(parts[1]) if len(parts) > 1 else None
+        if other is None:  # the package itself, which pulls in everything: for the top alone
+            assert own >= layer("experiments"), f"{name} imports the whole package"
+        else:
+            assert other <= own, f"{name} imports {imported}, which lies above it"
+
+
+def test_the_ground_stands_alone():
+    for name in ("arrays", "tolerances", "geometry", "spectral", "spd"):
+        if name not in modules():
+            continue
+        for imported in imports(modules()[name], top_level=False):
+            forbidden = ("divlearn.engines", "divlearn.divergence", "divlearn.means")
+            assert not imported.startswith(forbidden), (name, imported)
+
+
+def test_engines_know_no_divergence_and_no_mean():
+    for name in modules():
+        if name.startswith("engines"):
+            for imported in imports(modules()[name], top_level=False):
+                forbidden = ("divlearn.divergence", "divlearn.means", "divlearn.pairs")
+                assert not imported.startswith(forbidden), (name, imported)
+
+
+@pytest.mark.parametrize("name", core())
+def test_the_core_imports_only_what_is_required(name):
+    for imported in imports(modules()[name], top_level=True):
+        package = imported.split(".")[0]
+        if package not in {"divlearn", *sys.stdlib_module_names}:
+            assert package in ALLOWED, f"{name} imports {imported} when loaded"
+
+
+def test_importing_the_package_loads_nothing_optional():
+    code = "import sys, divlearn; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+        env=os.environ,
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    assert "numpy" in loaded
+    assert not loaded & OPTIONAL
+
+
+def test_the_parser_of_imports_sees_them(tmp_path):
+    """A test of the test: every form of import is found, functions only when asked for."""
+    path = ROOT / "engines" / "__init__.py"
+    everything, loaded = imports(path, top_level=False), imports(path, top_level=True)
+    assert "divlearn.engines.native.NativeEngine" in everything
+    assert "divlearn.engines.native.NativeEngine" not in loaded
+    assert "divlearn.engines.base.Engine" in loaded

@@ -1,0 +1,295 @@
+"""Centroids: oracles, stationarity, monotone descent, equivariance, weights and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import EPS, frobenius, in_frame_of, rotated, wishart
+from scipy.optimize import minimize_scalar
+
+from divlearn import abld, abld_grad, mean_abld
+from divlearn.engines import get_engine
+from divlearn.spectral import abld_scalar
+
+POINTS = [
+    (0, 0), (0, 1), (1, 0), (0.5, 0.5), (1, 1), (0.25, 0.75), (2, 0.3), (0, 0.4), (1.7, 0),
+    (1e-8, 1e-8), (20, 20), (0.01, 3), (-0.5, -0.5), (-1, 0), (0, -2), (-0.2, -1.3),
+]  # fmt: skip
+
+
+def ordinary(n: int = 12, d: int = 4, seed: int = 0):
+    return wishart(np.random.default_rng(seed), n, d, 3 * d)
+
+
+def spread_out(n: int = 8, d: int = 4):
+    """Eigenvalues over twelve orders of magnitude: steps must be cut."""
+    rng = np.random.default_rng(5)
+    scale = np.exp(rng.uniform(-7, 7, n))
+    return rotated(rng, n, d, 1e5) * scale[:, None, None]
+
+
+# --- oracles --------------------------------------------------------------------------------------
+
+
+def within(mean, peer, gradient_norm: float):
+    """Relative distance of two centroids, each known up to the norm of its gradient.
+
+    The objective is 1-strongly convex near data of moderate spread up to a factor f_tt >= 0.05,
+    so a gradient of norm g is a distance of at most 20 g.
+    """
+    factor = np.linalg.cholesky(peer)
+    whitened = np.linalg.solve(factor, np.linalg.solve(factor, mean).T)
+    assert np.linalg.norm(whitened - np.eye(len(mean))) <= 20 * gradient_norm
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 13)])
+@pytest.mark.parametrize(
+    ("point", "peer"), [((0, 0), "mean_riemann"), ((0.5, 0.5), "mean_logdet")]
+)
+def test_against_pyriemann(engine, point, peer, weights):
+    means = pytest.importorskip("pyriemann.geometry.mean")
+    X = ordinary()
+    result = mean_abld(X, *point, sample_weight=weights, engine=engine)
+    options = {"tol": 1e-12, "maxiter": 500, "sample_weight": weights}
+    assert result.converged
+    within(result.mean, getattr(means, peer)(X, **options), 1e-9)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 13)])
+def test_closed_forms(engine, weights):
+    X = ordinary()
+    share = np.full(12, 1 / 12) if weights is None else weights / weights.sum()
+    arithmetic = np.einsum("n,nij->ij", share, X)
+    harmonic = np.linalg.inv(np.einsum("n,nij->ij", share, np.linalg.inv(X)))
+    condition = float(np.linalg.cond(X).max())
+    for point, exact in (((0, 1), arithmetic), ((1, 0), harmonic), ((-1, 0), arithmetic)):
+        result = mean_abld(X, *point, sample_weight=weights, engine=engine)
+        np.testing.assert_allclose(result.mean, exact, rtol=0, atol=40 * EPS * condition)
+        assert np.array_equal(result.mean, result.mean.T)
+        assert (result.n_iter, result.converged) == (0, True)
+        assert "closed form" in result.message
+
+
+def test_closed_form_agrees_with_the_iteration_beside_it(engine):
+    """(0, 1) is closed, (0, 1 + h) is not: the centroid moves by about h."""
+    X = ordinary()
+    beside = mean_abld(X, 0, 1 + 1e-7, engine=engine)
+    assert beside.n_iter > 0
+    np.testing.assert_allclose(beside.mean, mean_abld(X, 0, 1).mean, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_commuting_data_against_scalar_minimisation(point):
+    """Diagonal matrices: each entry has its own centroid in one dimension."""
+    rng = np.random.default_rng(2)
+    log_x, weights = rng.normal(0, 0.8, (6, 3)), rng.uniform(0.5, 2, 6)
+    X = np.exp(log_x)[:, :, None] * np.eye(3)
+    mean = mean_abld(X, *point, sample_weight=weights).mean
+    assert_off_diagonal = mean - np.diag(np.diag(mean))
+    assert np.abs(assert_off_diagonal).max() <= 16 * EPS * np.abs(mean).max()
+    for column in range(3):
+
+        def objective(c, column=column):
+            t = log_x[:, column] - c
+            return weights @ abld_scalar(t, *point, derivatives=()).f
+
+        best = minimize_scalar(objective, (-3, 3), tol=1e-12).x
+        # A minimiser found from values alone is good to the square root of epsilon.
+        assert abs(np.log(mean[column, column]) - best) <= 20 * np.sqrt(EPS)
+
+
+# --- the iteration --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [ordinary, spread_out])
+@pytest.mark.parametrize("point", POINTS)
+def test_descends_and_stops_at_a_stationary_point(point, data):
+    X = data()
+    result = mean_abld(X, *point)
+    assert result.converged, result.message
+    assert result.gradient_norm <= 1e-10
+    assert len(result.history) == result.n_iter + 1
+    assert (np.diff(result.history) <= 0).all()
+    assert result.history[-1] == result.objective
+    assert result.objective == pytest.approx(abld(X, result.mean, *point).mean(), rel=1e-9)
+    gradient = in_frame_of(result.mean, abld_grad(X, result.mean, *point).Y.mean(axis=0))
+    # The tolerance, and the rounding of gradients of that size that cancel in the sum.
+    sizes = frobenius(in_frame_of(result.mean, abld_grad(X, result.mean, *point).Y)).max()
+    rounding = 4 * EPS * float(np.linalg.cond(X).max()) * sizes
+    assert frobenius(gradient) <= 2 * (1e-10 + rounding)
+
+
+@pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (1, 1), (0.01, 3), (20, 20), (0, 0.4)])
+def test_every_start_leads_to_the_same_centroid(engine, point):
+    X = ordinary()
+    right = mean_abld(X, *point, engine=engine)
+    for start in (X[0], 100 * np.eye(4), 0.01 * wishart(np.random.default_rng(9), 1, 4)[0]):
+        result = mean_abld(X, *point, init=start, engine=engine)
+        assert result.converged, result.message
+        assert (np.diff(result.history) <= 0).all()
+        # f_tt may be small far out for (20, 20): distances are gradients over curvature.
+        curvature = abld_scalar(
+            get_engine("reference").spectra(X, right.mean[None]), *point, derivatives="f_tt"
+        ).f_tt.mean()
+        within(result.mean, right.mean, 1e-10 / min(curvature, 1))
+    again = mean_abld(X, *point, init=right.mean, engine=engine)
+    assert again.n_iter <= 1
+    assert again.converged
+
+
+def test_init_is_read_only_input():
+    X, start = ordinary(), np.eye(4)
+    start.flags.writeable = False
+    X.flags.writeable = False
+    mean_abld(X, 0.5, 0.5, init=start)
+    assert np.array_equal(start, np.eye(4))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_congruence_equivariance(point):
+    X = ordinary()
+    A = np.random.default_rng(3).standard_normal((4, 4)) + 2 * np.eye(4)
+    first = mean_abld(X, *point).mean
+    second = mean_abld(A @ X @ A.T, *point).mean
+    spectra = get_engine("reference").spectra(X, first[None])
+    curvature = abld_scalar(spectra, *point, derivatives="f_tt").f_tt.mean()
+    within(second, A @ first @ A.T, 2e-10 / min(curvature, 1))
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e100, 1e150])
+@pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (0, 1), (1, 0), (1, 1)])
+def test_units_do_not_matter(point, scale):
+    X = ordinary()
+    within(mean_abld(scale * X, *point).mean / scale, mean_abld(X, *point).mean, 1e-10)
+
+
+def test_duality():
+    """The centroid of the inverses in the dual member is the inverse of the centroid."""
+    X = ordinary()
+    first = mean_abld(X, 0.3, 0.9).mean
+    second = mean_abld(np.linalg.inv(X), 0.9, 0.3).mean
+    within(np.linalg.inv(second), first, 1e-9)
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (0, 1), (1, 0), (2, 0.3)])
+def test_weights(engine, point):
+    X = ordinary(5)
+    counts = np.array([1, 3, 0, 2, 1])
+    weighted = mean_abld(X, *point, sample_weight=counts, engine=engine)
+    repeated = mean_abld(np.repeat(X, counts, axis=0), *point, engine=engine)
+    removed = mean_abld(X[counts > 0], *point, sample_weight=counts[counts > 0], engine=engine)
+    within(weighted.mean, repeated.mean, 2e-10)
+    within(weighted.mean, removed.mean, 2e-10)
+    assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
+    for scale in (1e-300, 7.0, 1e300):
+        scaled = mean_abld(X, *point, sample_weight=counts * scale, engine=engine)
+        within(scaled.mean, weighted.mean, 2e-10)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_one_matrix_is_its_own_centroid(point):
+    X = ordinary(1)
+    result = mean_abld(X, *point)
+    assert result.converged
+    within(result.mean, X[0], 1e-10)
+    assert abs(result.objective) <= 1e-18
+    within(mean_abld(ordinary(3), *point, sample_weight=[0, 1, 0]).mean, ordinary(3)[1], 1e-9)
+
+
+# --- the result, types, errors --------------------------------------------------------------------
+
+
+def test_result_is_an_array():
+    result = mean_abld(ordinary(), 0.5, 0.5)
+    assert np.asarray(result) is result.mean
+    copied = np.array(result)
+    assert np.array_equal(copied, result.mean)
+    copied[0, 0] = 7
+    assert result.mean[0, 0] != 7
+    assert np.asarray(result, dtype=np.float32).dtype == np.float32
+    assert np.linalg.slogdet(result)[0] == 1
+    assert abld(result, result.mean, 0, 0) <= 1e-25
+
+
+def test_message_says_why_it_stopped():
+    X = spread_out()
+    done = mean_abld(X, 0.5, 0.5)
+    assert "gradient norm" in done.message
+    assert "<= tol=1e-10" in done.message
+    short = mean_abld(X, 0.5, 0.5, max_iter=2)
+    assert (short.n_iter, short.converged) == (2, False)
+    assert "max_iter=2 reached" in short.message
+    assert "> tol=1e-10" in short.message
+    assert len(short.history) == 3
+    none = mean_abld(X, 0.5, 0.5, max_iter=0, init=np.eye(4))
+    assert np.array_equal(none.mean, np.eye(4))
+    loose = mean_abld(X, 0.5, 0.5, tol=1e-2)
+    assert loose.converged
+    assert loose.n_iter < done.n_iter
+    assert loose.gradient_norm <= 1e-2
+
+
+def test_out_of_reach_tolerance_is_said():
+    result = mean_abld(ordinary(), 0.3, 0.6, tol=1e-30, max_iter=1000)
+    assert not result.converged
+    assert result.n_iter < 1000
+    assert "no step lowers the objective" in result.message
+    assert result.gradient_norm < 1e-13
+
+
+def test_float32(engine):
+    X = ordinary().astype(np.float32)
+    result = mean_abld(X, 0.5, 0.5, engine=engine)
+    right = mean_abld(X.astype(np.float64), 0.5, 0.5).mean
+    assert result.mean.dtype == np.float32
+    assert result.converged, result.message
+    within(result.mean, right, np.finfo(np.float32).eps)
+
+
+def test_prepared_data_and_threads(engine):
+    X = ordinary()
+    right = mean_abld(X, 0.4, 1.2, engine=engine).mean
+    assert np.array_equal(mean_abld(engine.prepare(X), 0.4, 1.2, engine=engine).mean, right)
+    within(mean_abld(X, 0.4, 1.2, n_threads=1).mean, right, 2e-10)
+
+
+@pytest.mark.parametrize("accuracy", ["auto", "accurate"])
+def test_negative_orthant_is_the_positive_one_with_names_swapped(accuracy):
+    X = ordinary()
+    engine = get_engine("reference", accuracy=accuracy)
+    first, second = (
+        mean_abld(X, *point, engine=engine).mean for point in ((-0.3, -1.1), (1.1, 0.3))
+    )
+    assert np.array_equal(first, second)
+
+
+ERRORS = [
+    ({"alpha": np.nan}, ValueError, r"\(alpha, beta\) = \(nan, 0\.5\) must be finite"),
+    ({"beta": np.inf}, ValueError, r"\(alpha, beta\) = \(0\.5, inf\) must be finite"),
+    ({"beta": -0.5}, ValueError, r"\(0\.5, -0\.5\) have opposite signs"),
+    ({"alpha": "a"}, (TypeError, ValueError), r"a"),
+    ({"sample_weight": [1, 2]}, ValueError, r"sample_weight has shape \(2,\).*\(3,\)"),
+    ({"sample_weight": [1, -1, 1]}, ValueError, r"non-negative and not all zero"),
+    ({"sample_weight": [0, 0, 0]}, ValueError, r"non-negative and not all zero"),
+    ({"sample_weight": [1, np.nan, 1]}, ValueError, r"sample_weight must be finite"),
+    ({"init": np.eye(3)}, ValueError, r"init has shape \(3, 3\), but must have \(2, 2\)"),
+    ({"init": np.ones((2, 2))}, ValueError, r"init is rank-deficient"),
+    ({"init": np.eye(2)[None]}, ValueError, r"init has shape \(1, 2, 2\), expected \(d, d\)"),
+    ({"tol": 0}, ValueError, r"tol=0 must be > 0"),
+    ({"tol": np.nan}, ValueError, r"tol=nan must be > 0"),
+    ({"max_iter": -1}, ValueError, r"max_iter=-1 must be >= 0"),
+    ({"X": np.eye(2)}, ValueError, r"X has shape \(2, 2\), expected \(n_matrices, d, d\)"),
+    ({"X": np.empty((0, 2, 2))}, ValueError, r"X is empty"),
+    ({"X": -np.ones((1, 2, 2))}, ValueError, r"X\[0\] has a diagonal entry -1"),
+    ({"engine": "none"}, ValueError, r"engine='none' must be"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), ERRORS)
+def test_errors(change, error, message):
+    arguments = {"X": np.stack([np.eye(2)] * 3), "alpha": 0.5, "beta": 0.5} | change
+    with pytest.raises(error, match=message):
+        mean_abld(**arguments)
