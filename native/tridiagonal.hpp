@@ -6,29 +6,45 @@ namespace DIVLEARN_ISA {
 
 constexpr int ROW_TILE = W == 8 ? 4 : 2;  // what the register file holds
 
-// One pass over rows [i0, i0 + R): A -= v q^T + q v^T (the last step's update) and p += A u (the
-// next step's product). Fused, each entry is loaded and stored once for four multiply-adds.
-template <int R>
-DIVLEARN_INLINE void update_and_multiply(int i0, Lane* A, const Lane* v, const Lane* q,
-                                         const Lane* u, Lane* p) {
-  Lane vi[R], qi[R], ui[R], pi[R];
+// Reflector v and its companion q: the matrix still lacks - v q^T - q v^T.
+struct Pending {
+  const Lane *v, *q;
+};
+
+// One pass over rows [i0, i0 + R): A gets the pending updates, p += A u. Fused, each entry is loaded
+// and stored once; without updates it is only loaded.
+template <int R, int UPDATES>
+DIVLEARN_INLINE void update_and_multiply(int i0, Lane* A, const Pending* pending, const Lane* u,
+                                         Lane* p) {
+  Lane vi[UPDATES + 1][R], qi[UPDATES + 1][R], ui[R], pi[R];
   Lane* row[R];
   for (int r = 0; r < R; ++r) {
-    vi[r] = v[i0 + r];
-    qi[r] = q[i0 + r];
+    for (int n = 0; n < UPDATES; ++n) {
+      vi[n][r] = pending[n].v[i0 + r];
+      qi[n][r] = pending[n].q[i0 + r];
+    }
     ui[r] = u[i0 + r];
     pi[r] = Lane{};
     row[r] = A + packed_row(i0 + r);
   }
   for (int j = 0; j < i0; ++j) {
-    const Lane vj = v[j], qj = q[j], uj = u[j];
+    Lane vj[UPDATES + 1], qj[UPDATES + 1];
+#pragma GCC unroll 2
+    for (int n = 0; n < UPDATES; ++n) {
+      vj[n] = pending[n].v[j];
+      qj[n] = pending[n].q[j];
+    }
+    const Lane uj = u[j];
     Lane pj = p[j];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       Lane x = row[r][j];
-      x -= vi[r] * qj;
-      x -= qi[r] * vj;
-      row[r][j] = x;
+#pragma GCC unroll 2
+      for (int n = 0; n < UPDATES; ++n) {
+        x -= vi[n][r] * qj[n];
+        x -= qi[n][r] * vj[n];
+      }
+      if (UPDATES) row[r][j] = x;
       pi[r] += x * uj;
       pj += x * ui[r];
     }
@@ -39,28 +55,41 @@ DIVLEARN_INLINE void update_and_multiply(int i0, Lane* A, const Lane* v, const L
 #pragma GCC unroll 4
     for (int s = 0; s <= r; ++s) {
       Lane x = row[r][i0 + s];
-      x -= vi[r] * qi[s];
-      x -= qi[r] * vi[s];
-      row[r][i0 + s] = x;
+#pragma GCC unroll 2
+      for (int n = 0; n < UPDATES; ++n) {
+        x -= vi[n][r] * qi[n][s];
+        x -= qi[n][r] * vi[n][s];
+      }
+      if (UPDATES) row[r][i0 + s] = x;
       pi[r] += x * ui[s];
       if (s < r) pi[s] += x * ui[r];
     }
   for (int r = 0; r < R; ++r) p[i0 + r] = pi[r];
 }
 
+template <int R, int UPDATES>
+DIVLEARN_INLINE void pass(int k, Lane* A, const Pending* pending, const Lane* u, Lane* p) {
+  int i = 0;
+  for (; i + R <= k; i += R) update_and_multiply<R, UPDATES>(i, A, pending, u, p);
+  for (; i < k; ++i) update_and_multiply<1, UPDATES>(i, A, pending, u, p);
+}
+
 // A = Q T Q^T. diagonal[0..d), off_diagonal[0..d-1) (entry k couples k and k+1). Row k of A then
-// holds the reflector v_k (length k) and scale[k] its 2/(v^T v); work: 4 d lanes.
+// holds the reflector v_k (length k) and scale[k] its 2/(v^T v); work: 3 d lanes.
+//
+// Updates wait in pairs: every other step only reads the matrix, which matters once it outgrows the
+// first-level cache. The reflectors themselves stay where they are kept, in the rows of A.
 static void tridiagonalize(int d, Lane* A, Lane* diagonal, Lane* off_diagonal, Lane* scale,
                            Lane* work) {
-  Lane *v = work, *q = v + d, *u = q + d, *p = u + d;
-  for (int i = 0; i < d; ++i) v[i] = q[i] = Lane{};
+  Lane *p = work, *companion[2] = {work + d, work + 2 * d};
+  Pending pending[2];
+  int waiting = 0;
   scale[0] = scale[d > 1 ? 1 : 0] = Lane{};
   for (int k = d - 1; k >= 1; --k) {
     Lane* row = A + packed_row(k);
-    const Lane vk = v[k], qk = q[k];
-    for (int j = 0; j <= k; ++j) {
-      row[j] -= vk * q[j];
-      row[j] -= qk * v[j];
+    for (int n = 0; n < waiting; ++n) {
+      const Lane *v = pending[n].v, *q = pending[n].q, vk = v[k], qk = q[k];
+      for (int j = 0; j <= k; ++j) row[j] = row[j] - vk * q[j] - qk * v[j];
     }
     diagonal[k] = row[k];
     if (k == 1) {
@@ -82,23 +111,36 @@ static void tridiagonalize(int d, Lane* A, Lane* diagonal, Lane* off_diagonal, L
     off_diagonal[k - 1] = image;
     scale[k] = inverse;
     row[k - 1] = last - image;
-    for (j = 0; j < k; ++j) u[j] = row[j];
 
-    int i = 0;
-    for (; i + ROW_TILE <= k; i += ROW_TILE) update_and_multiply<ROW_TILE>(i, A, v, q, u, p);
-    for (; i < k; ++i) update_and_multiply<1>(i, A, v, q, u, p);
+    const Lane* u = row;
+    if (waiting == 2) {
+      pass<2, 2>(k, A, pending, u, p);
+      waiting = 0;
+    } else {
+      pass<ROW_TILE, 0>(k, A, pending, u, p);
+    }
+    if (waiting == 1) {
+      const Lane *v = pending[0].v, *q = pending[0].q;
+      Lane along_v = {}, along_q = {};
+      for (j = 0; j < k; ++j) {
+        along_v += v[j] * u[j];
+        along_q += q[j] * u[j];
+      }
+      for (j = 0; j < k; ++j) p[j] = p[j] - v[j] * along_q - q[j] * along_v;
+    }
     Lane product = {};
     for (j = 0; j < k; ++j) {
       p[j] *= inverse;
       product += p[j] * u[j];
     }
     product *= inverse * 0.5;
-    for (j = 0; j < k; ++j) {
-      q[j] = p[j] - product * u[j];
-      v[j] = u[j];
-    }
+    Lane* q = companion[waiting];
+    for (j = 0; j < k; ++j) q[j] = p[j] - product * u[j];
+    pending[waiting++] = {u, q};
   }
-  diagonal[0] = d > 1 ? A[0] - 2.0 * v[0] * q[0] : A[0];
+  Lane first = A[0];
+  for (int n = 0; n < waiting; ++n) first -= 2.0 * pending[n].v[0] * pending[n].q[0];
+  diagonal[0] = first;
 }
 
 // Z <- Q Z for a tile of P columns, Z[row * P + column]. The update by one reflector and the

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, get_engine
 from divlearn.spectral import abld_scalar
@@ -36,6 +37,13 @@ def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
     from divlearn.engines.native import NativeEngine
 
     return NativeEngine(n_threads, accuracy, instruction_set=name.removeprefix("native-"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_blas_thread():
+    """Small matrices gain nothing from more, and idle ones spin on a busy machine."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(params=engine_names())

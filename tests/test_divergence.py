@@ -154,9 +154,7 @@ def test_airm_is_half_the_squared_distance():
 
 seeds = st.integers(0, 2**32 - 1)
 dimensions = st.integers(1, 6)
-positive = st.one_of(
-    st.floats(0, 3), st.sampled_from([0.0, 1e-300, 1e-12, 1e-8, 0.5, 1.0, 2.0])
-)
+positive = st.one_of(st.floats(0, 3), st.sampled_from([0.0, 1e-300, 1e-12, 1e-8, 0.5, 1.0, 2.0]))
 unhurried = settings(deadline=None, max_examples=40)
 
 

@@ -141,13 +141,13 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
     """Padding of the last group of lanes must not leak into anything."""
     X, B, cotangent = problem(d)
     X, B, cotangent = X[:n_matrices], B[3 : 3 + n_atoms], cotangent[:n_matrices, 3 : 3 + n_atoms]
-    whole = engine.spectra(problem(d)[0], problem(d)[1])
-    assert np.array_equal(engine.spectra(X, B), whole[:n_matrices, 3 : 3 + n_atoms])
-    t_error = 2 * log_eigenvalue_error(X, B, whole[:n_matrices, 3 : 3 + n_atoms])
+    t = truth(d)[0][:n_matrices, 3 : 3 + n_atoms]
+    t_error = 2 * log_eigenvalue_error(X, B, t)
+    # Not bit by bit: lanes side by side iterate until the slowest of them is done.
+    assert_within(np.abs(engine.spectra(X, B) - t), t_error)
     for point in ((0.5, 0.5), (0.0, 1.0), (1.0, 0.0), (0.2, 0.9)):
         right = ReferenceEngine(1).pullback(X, B, *point, cotangent, values=True)
         points = np.repeat([point], n_atoms, axis=0)
-        t = whole[:n_matrices, 3 : 3 + n_atoms]
         gap = np.abs(engine.encode(X, B, *point) - right.values)
         assert_within(gap, value_error(X, B, t, t_error, points))
         for with_parameters in (True, False):

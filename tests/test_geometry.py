@@ -202,11 +202,11 @@ def test_broadcasting_and_symmetry():
 
 def test_errors_name_the_argument():
     bad, good = np.diag([1.0, -1.0]), np.eye(2)
-    with pytest.raises(ValueError, match="^base is not positive definite; see check_spd"):
+    with pytest.raises(ValueError, match=r"^base is not positive definite; see check_spd"):
         exp_map(bad, good)
-    with pytest.raises(ValueError, match="^point has the eigenvalue -1, must be > 0"):
+    with pytest.raises(ValueError, match=r"^point has the eigenvalue -1, must be > 0"):
         log_map(good, bad)
-    with pytest.raises(ValueError, match="^target has the eigenvalue -1, must be > 0"):
+    with pytest.raises(ValueError, match=r"^target has the eigenvalue -1, must be > 0"):
         transport(good, bad, good)
     with pytest.raises(ValueError, match=r"^S has shape \(3, 3\), must have d=2"):
         norm(good, np.eye(3))

@@ -43,9 +43,7 @@ def within(mean, peer, gradient_norm: float):
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(1.0, 13)])
-@pytest.mark.parametrize(
-    ("point", "peer"), [((0, 0), "mean_riemann"), ((0.5, 0.5), "mean_logdet")]
-)
+@pytest.mark.parametrize(("point", "peer"), [((0, 0), "mean_riemann"), ((0.5, 0.5), "mean_logdet")])
 def test_against_pyriemann(engine, point, peer, weights):
     means = pytest.importorskip("pyriemann.geometry.mean")
     X = ordinary()
@@ -85,8 +83,8 @@ def test_commuting_data_against_scalar_minimisation(point):
     log_x, weights = rng.normal(0, 0.8, (6, 3)), rng.uniform(0.5, 2, 6)
     X = np.exp(log_x)[:, :, None] * np.eye(3)
     mean = mean_abld(X, *point, sample_weight=weights).mean
-    assert_off_diagonal = mean - np.diag(np.diag(mean))
-    assert np.abs(assert_off_diagonal).max() <= 16 * EPS * np.abs(mean).max()
+    off_diagonal = mean - np.diag(np.diag(mean))
+    assert np.abs(off_diagonal).max() <= 16 * EPS * np.abs(mean).max()
     for column in range(3):
 
         def objective(c, column=column):
@@ -101,22 +99,43 @@ def test_commuting_data_against_scalar_minimisation(point):
 # --- the iteration --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [ordinary, spread_out])
-@pytest.mark.parametrize("point", POINTS)
-def test_descends_and_stops_at_a_stationary_point(point, data):
-    X = data()
-    result = mean_abld(X, *point)
-    assert result.converged, result.message
-    assert result.gradient_norm <= 1e-10
+def check_descent(result, X, point):
     assert len(result.history) == result.n_iter + 1
     assert (np.diff(result.history) <= 0).all()
     assert result.history[-1] == result.objective
     assert result.objective == pytest.approx(abld(X, result.mean, *point).mean(), rel=1e-9)
-    gradient = in_frame_of(result.mean, abld_grad(X, result.mean, *point).Y.mean(axis=0))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_descends_to_a_stationary_point(point):
+    X = ordinary()
+    result = mean_abld(X, *point)
+    check_descent(result, X, point)
+    assert result.converged, result.message
+    assert result.gradient_norm <= 1e-10
+    gradients = in_frame_of(result.mean, abld_grad(X, result.mean, *point).Y)
     # The tolerance, and the rounding of gradients of that size that cancel in the sum.
-    sizes = frobenius(in_frame_of(result.mean, abld_grad(X, result.mean, *point).Y)).max()
-    rounding = 4 * EPS * float(np.linalg.cond(X).max()) * sizes
-    assert frobenius(gradient) <= 2 * (1e-10 + rounding)
+    rounding = 4 * EPS * float(np.linalg.cond(X).max()) * frobenius(gradients).max()
+    assert frobenius(gradients.mean(axis=0)) <= 2 * (1e-10 + rounding)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_descends_on_data_over_many_orders_of_magnitude(point):
+    """Steps must be cut. Where the objective is flat to rounding, the gradient ends as its root."""
+    X = spread_out()
+    result = mean_abld(X, *point, max_iter=3000)
+    check_descent(result, X, point)
+    assert result.gradient_norm <= max(1e-10, np.sqrt(2 * 64 * EPS * result.objective))
+
+
+def test_beside_the_origin_it_is_as_fast_as_at_the_origin():
+    """Nothing happens at the origin: a safe step of length beta g would crawl there."""
+    X = spread_out()
+    origin = mean_abld(X, 0, 0)
+    for tiny in (1e-3, 1e-5, 1e-8, 1e-300):
+        beside = mean_abld(X, tiny, tiny)
+        assert beside.n_iter <= 2 * origin.n_iter, beside.message
+        within(beside.mean, origin.mean, 1e-9 + 100 * tiny)
 
 
 @pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (1, 1), (0.01, 3), (20, 20), (0, 0.4)])

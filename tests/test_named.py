@@ -45,7 +45,9 @@ def test_against_pyriemann(name):
     np.testing.assert_allclose(ours(X, Y, squared=True), squares, rtol=closeness(X, Y))
 
 
-@pytest.mark.parametrize(("name", "peer"), [("burg", "kullback"), ("reverse-burg", "kullback_right")])
+@pytest.mark.parametrize(
+    ("name", "peer"), [("burg", "kullback"), ("reverse-burg", "kullback_right")]
+)
 def test_burg_is_twice_kullback(name, peer):
     X, Y = data()
     theirs = [2 * distances.distance(x, y, metric=peer) for x, y in zip(X, Y, strict=True)]

@@ -184,7 +184,7 @@ def test_what_is_not_real_numbers_is_a_type_error(X):
 
 @pytest.mark.parametrize("X", [[[1.0, 0.0], [0.0]], [np.eye(2), np.eye(3)]])
 def test_ragged_lists(X):
-    with pytest.raises(ValueError, match="X is ragged: .* pass matrices of one size"):
+    with pytest.raises(ValueError, match=r"X is ragged: .* pass matrices of one size"):
         check_spd(X)
 
 
@@ -223,7 +223,7 @@ def test_asymmetry_is_named_and_never_repaired(regularize):
     X[3, 2, 0] += 0.5
     message = (
         r"^X\[3\] is not symmetric: \|x_ij - x_ji\| = 0.5 at \(0, 2\), must be <= 1.5e-08 times "
-        r"the largest entry 4 \(1 of 5 matrices are not symmetric\); .*\(X \+ X.mT\) / 2"
+        r"sqrt\(x_ii x_jj\) = 4 \(1 of 5 matrices are not symmetric\); .*\(X \+ X.mT\) / 2"
     )
     with pytest.raises(ValueError, match=message):
         check_spd(X, regularize=regularize)
@@ -388,3 +388,11 @@ def test_nothing_to_repair(method):
     assert report.indices.size == report.amount.size == report.relative_change.size == 0
     with pytest.raises(AttributeError):
         report.method = "clip"
+
+
+def test_asymmetry_is_judged_in_the_units_of_its_variables():
+    # Far below the largest entry, yet the small variables disagree in every digit.
+    X = np.diag([1e-10, 1.0, 1e10])
+    X[0, 1], X[1, 0] = 5e-6, 0.0
+    with pytest.raises(ValueError, match=r"not symmetric: .* sqrt\(x_ii x_jj\) = 1e-05"):
+        check_spd(X)

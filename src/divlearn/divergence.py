@@ -107,7 +107,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     Examples
     --------
     >>> gradient = abld_grad(np.diag([1.0, 4.0]), np.eye(2), 0, 1)
-    >>> gradient.Y  # Y^-1 - Y^-1 X Y^-1
+    >>> gradient.Y.round(9) + 0.0  # Y^-1 - Y^-1 X Y^-1
     array([[ 0.,  0.],
            [ 0., -3.]])
     """

@@ -15,20 +15,27 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
+from divlearn.arrays import RealArray
 
 __all__ = [
-    "FloatArray", "check_symmetric", "compose", "equilibrate", "exp_map", "expm", "geodesic",
+    "check_symmetric", "compose", "equilibrate", "exp_map", "expm", "geodesic",
     "inner", "invsqrtm", "locate", "log_map", "logm", "norm", "normalize", "powm", "sqrtm",
     "transport",
 ]  # fmt: skip
 
-FloatArray = NDArray[np.floating[Any]]
-
 
 def check_symmetric(
-    X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X"
-) -> FloatArray:
+    X: ArrayLike,
+    *,
+    dtype: DTypeLike | None = None,
+    ndim: int | None = None,
+    name: str = "X",
+    graded: bool = False,
+) -> RealArray:
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
+
+    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
+    against the geometric mean of their two diagonal entries.
 
     Examples
     --------
@@ -39,10 +46,10 @@ def check_symmetric(
     array = _as_numeric(X, name)
     _check_shape(array.shape, ndim, name)
     _check_finite(array, name)
-    return _average_triangles(_cast(array, dtype, name), name)
+    return _average_triangles(_cast(array, dtype, name), name, graded)
 
 
-def equilibrate(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
     """Scale rows and columns by powers of two so that the diagonal lies in [1/2, 2).
 
     Parameters
@@ -128,13 +135,13 @@ def _check_finite(array: NDArray[Any], name: str) -> None:
             )
 
 
-def _cast(array: NDArray[Any], dtype: DTypeLike | None, name: str) -> FloatArray:
+def _cast(array: NDArray[Any], dtype: DTypeLike | None, name: str) -> RealArray:
     small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     target = np.dtype(dtype if dtype is not None else np.float32 if small else np.float64)
     if target not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ValueError(f"dtype={dtype!r} must be float32 or float64, or None to follow {name}")
     with np.errstate(over="ignore"):
-        result: FloatArray = array.astype(target, order="C")
+        result: RealArray = array.astype(target, order="C")
     if np.can_cast(array.dtype, target):
         return result
     diagonal = np.eye(array.shape[-1], dtype=bool)
@@ -146,48 +153,54 @@ def _cast(array: NDArray[Any], dtype: DTypeLike | None, name: str) -> FloatArray
     return result
 
 
-def _average_triangles(X: FloatArray, name: str) -> FloatArray:
+def _average_triangles(X: RealArray, name: str, graded: bool) -> RealArray:
     """Average both triangles in place; equal ones, the common case, only cost the comparison."""
     if np.array_equal(X, X.mT):
         return X
     matrices = X.reshape(-1, *X.shape[-2:])
     with np.errstate(over="ignore"):
         gap = np.abs(matrices - matrices.mT)
-    worst, largest = gap.max(axis=(1, 2)), np.abs(matrices).max(axis=(1, 2))
+    scale = np.abs(matrices).max(axis=(1, 2), keepdims=True)
+    if graded:
+        root = np.sqrt(np.abs(np.diagonal(matrices, axis1=1, axis2=2)))
+        scale = root[:, :, None] * root[:, None, :]
     tolerance = tolerances.asymmetry(X.dtype)
-    failing = np.flatnonzero(worst > tolerance * largest)
+    excess = gap - tolerance * scale
+    failing = np.flatnonzero(excess.max(axis=(1, 2)) > 0)
     if failing.size:
         where, count = locate(failing, X.shape[:-2], name, "are not symmetric")
         first = failing[0]
-        row, column = np.unravel_index(gap[first].argmax(), gap[first].shape)
+        row, column = np.unravel_index(excess[first].argmax(), gap[first].shape)
+        unit = np.broadcast_to(scale[first], gap[first].shape)[row, column]
+        against = "sqrt(x_ii x_jj)" if graded else "the largest entry"
         raise ValueError(
-            f"{where} is not symmetric: |x_ij - x_ji| = {worst[first]:.3g} at ({row}, {column}), "
-            f"must be <= {tolerance:.2g} times the largest entry {largest[first]:.3g}{count}; "
+            f"{where} is not symmetric: |x_ij - x_ji| = {gap[first, row, column]:.3g} at "
+            f"({row}, {column}), must be <= {tolerance:.2g} times {against} = {unit:.3g}{count}; "
             f"if this is noise pass ({name} + {name}.mT) / 2"
         )
-    uneven = matrices[worst > 0]
-    matrices[worst > 0] = 0.5 * uneven + 0.5 * uneven.mT
+    uneven = gap.any(axis=(1, 2))
+    matrices[uneven] = 0.5 * matrices[uneven] + 0.5 * matrices[uneven].mT
     return X
 
 
-def normalize(X: FloatArray) -> tuple[FloatArray, NDArray[np.intc]]:
+def normalize(X: RealArray) -> tuple[RealArray, NDArray[np.intc]]:
     """Divide by ``2**exponent``, so that the largest entry is about one and nothing overflows."""
     exponent = np.frexp(np.abs(X).max(axis=(-2, -1)))[1]
     return np.ldexp(X, -exponent[..., None, None]), exponent
 
 
-def compose(vectors: FloatArray, values: FloatArray) -> FloatArray:
+def compose(vectors: RealArray, values: RealArray) -> RealArray:
     """Compute ``V diag(values) V^T``, exactly symmetric."""
     return _symmetric_part((vectors * values[..., None, :]) @ vectors.mT)
 
 
-def _symmetric_part(M: FloatArray) -> FloatArray:
+def _symmetric_part(M: RealArray) -> RealArray:
     return 0.5 * M + 0.5 * M.mT
 
 
 def _apply(
-    X: ArrayLike, function: Callable[[FloatArray], FloatArray], name: str, *, positive: bool = True
-) -> FloatArray:
+    X: ArrayLike, function: Callable[[RealArray], RealArray], name: str, *, positive: bool = True
+) -> RealArray:
     """Apply ``function`` to the eigenvalues of symmetric matrices."""
     normalized, exponent = normalize(check_symmetric(X, name=name))
     eigenvalues, vectors = np.linalg.eigh(normalized)
@@ -210,7 +223,7 @@ def _apply(
     return compose(vectors, values)
 
 
-def sqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+def sqrtm(X: ArrayLike, *, name: str = "X") -> RealArray:
     r"""Symmetric square root :math:`X^{1/2}` of SPD matrices, shape (..., d, d).
 
     Examples
@@ -222,7 +235,7 @@ def sqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
     return _apply(X, np.sqrt, name)
 
 
-def invsqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+def invsqrtm(X: ArrayLike, *, name: str = "X") -> RealArray:
     r"""Symmetric inverse square root :math:`X^{-1/2}` of SPD matrices, shape (..., d, d).
 
     Examples
@@ -234,7 +247,7 @@ def invsqrtm(X: ArrayLike, *, name: str = "X") -> FloatArray:
     return _apply(X, lambda eigenvalues: 1 / np.sqrt(eigenvalues), name)
 
 
-def logm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+def logm(X: ArrayLike, *, name: str = "X") -> RealArray:
     r"""Symmetric logarithm :math:`\log X` of SPD matrices, shape (..., d, d).
 
     Examples
@@ -246,7 +259,7 @@ def logm(X: ArrayLike, *, name: str = "X") -> FloatArray:
     return _apply(X, np.log, name)
 
 
-def expm(X: ArrayLike, *, name: str = "X") -> FloatArray:
+def expm(X: ArrayLike, *, name: str = "X") -> RealArray:
     r"""Exponential :math:`\exp X` of symmetric matrices of any sign, shape (..., d, d).
 
     Examples
@@ -258,7 +271,7 @@ def expm(X: ArrayLike, *, name: str = "X") -> FloatArray:
     return _apply(X, np.exp, name, positive=False)
 
 
-def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> FloatArray:
+def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
     r"""Real power :math:`X^p` of SPD matrices, shape (..., d, d); ``p`` broadcasts over (...).
 
     Examples
@@ -279,8 +292,8 @@ class _Frame:
     so the solves with it, free of the units of the variables.
     """
 
-    scale: FloatArray
-    factor: FloatArray
+    scale: RealArray
+    factor: RealArray
 
     @classmethod
     def at(cls, base: ArrayLike, name: str) -> _Frame:
@@ -293,7 +306,7 @@ class _Frame:
                 f"{name} is not positive definite; see check_spd for a diagnosis and for repair"
             ) from error
 
-    def pull(self, S: ArrayLike, name: str) -> FloatArray:
+    def pull(self, S: ArrayLike, name: str) -> RealArray:
         """Move a symmetric matrix from the base point to the identity."""
         matrix = check_symmetric(S, name=name)
         d = self.scale.shape[-1]
@@ -305,13 +318,13 @@ class _Frame:
         half = np.linalg.solve(self.factor, scaled)
         return _symmetric_part(np.linalg.solve(self.factor, half.mT))
 
-    def push(self, M: FloatArray) -> FloatArray:
+    def push(self, M: RealArray) -> RealArray:
         """Move a symmetric matrix from the identity back to the base point."""
         scaled = _symmetric_part(self.factor @ M @ self.factor.mT)
         return scaled / self.scale[..., :, None] / self.scale[..., None, :]
 
 
-def exp_map(base: ArrayLike, tangent: ArrayLike) -> FloatArray:
+def exp_map(base: ArrayLike, tangent: ArrayLike) -> RealArray:
     r"""Point reached from ``base`` along ``tangent`` in unit time.
 
     .. math:: P^{1/2} \exp(P^{-1/2} S P^{-1/2}) P^{1/2} = L \exp(L^{-1} S L^{-T}) L^T
@@ -326,7 +339,7 @@ def exp_map(base: ArrayLike, tangent: ArrayLike) -> FloatArray:
     return frame.push(expm(frame.pull(tangent, "tangent"), name="tangent"))
 
 
-def log_map(base: ArrayLike, point: ArrayLike) -> FloatArray:
+def log_map(base: ArrayLike, point: ArrayLike) -> RealArray:
     r"""Tangent at ``base`` that leads to ``point`` in unit time, the inverse of `exp_map`.
 
     .. math:: P^{1/2} \log(P^{-1/2} X P^{-1/2}) P^{1/2} = L \log(L^{-1} X L^{-T}) L^T
@@ -341,7 +354,7 @@ def log_map(base: ArrayLike, point: ArrayLike) -> FloatArray:
     return frame.push(logm(frame.pull(point, "point"), name="point"))
 
 
-def inner(base: ArrayLike, S: ArrayLike, T: ArrayLike) -> FloatArray:
+def inner(base: ArrayLike, S: ArrayLike, T: ArrayLike) -> RealArray:
     r"""Inner product :math:`\operatorname{tr}(P^{-1} S P^{-1} T)` of tangents at ``base``.
 
     Examples
@@ -353,7 +366,7 @@ def inner(base: ArrayLike, S: ArrayLike, T: ArrayLike) -> FloatArray:
     return np.asarray((frame.pull(S, "S") * frame.pull(T, "T")).sum(axis=(-2, -1)))
 
 
-def norm(base: ArrayLike, S: ArrayLike) -> FloatArray:
+def norm(base: ArrayLike, S: ArrayLike) -> RealArray:
     r"""Length :math:`\operatorname{tr}(P^{-1} S P^{-1} S)^{1/2}` of a tangent at ``base``.
 
     Examples
@@ -365,7 +378,7 @@ def norm(base: ArrayLike, S: ArrayLike) -> FloatArray:
     return np.asarray(np.linalg.norm(frame.pull(S, "S"), axis=(-2, -1)))
 
 
-def transport(source: ArrayLike, target: ArrayLike, S: ArrayLike) -> FloatArray:
+def transport(source: ArrayLike, target: ArrayLike, S: ArrayLike) -> RealArray:
     r"""Parallel transport of a tangent along the geodesic from ``source`` to ``target``.
 
     .. math:: E S E^T, \quad E = (Q P^{-1})^{1/2} = L (L^{-1} Q L^{-T})^{1/2} L^{-1}
@@ -384,7 +397,7 @@ def transport(source: ArrayLike, target: ArrayLike, S: ArrayLike) -> FloatArray:
     return frame.push(root @ frame.pull(S, "S") @ root)
 
 
-def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> FloatArray:
+def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray:
     r"""Point at ``fraction`` of the way from ``start`` to ``end``; broadcasts over (...).
 
     .. math:: P^{1/2} (P^{-1/2} Q P^{-1/2})^t P^{1/2} = L (L^{-1} Q L^{-T})^t L^T

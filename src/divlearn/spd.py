@@ -1,4 +1,8 @@
-"""What a symmetric positive definite (SPD) matrix is: diagnosis, and repair on request."""
+"""What a symmetric positive definite (SPD) matrix is: diagnosis, and repair on request.
+
+Functions of such matrices and their affine-invariant geometry, from `divlearn.geometry`, are here
+too.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,29 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
+from divlearn.arrays import RealArray
 from divlearn.geometry import (
-    FloatArray,
     check_symmetric,
     compose,
     equilibrate,
+    exp_map,
     expm,
+    geodesic,
+    inner,
     invsqrtm,
     locate,
+    log_map,
     logm,
+    norm,
     normalize,
     powm,
     sqrtm,
+    transport,
 )
 
 __all__ = [
-    "SPDRepairWarning", "SPDReport", "check_spd", "expm", "invsqrtm", "logm", "powm", "sqrtm",
+    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "geodesic", "inner",
+    "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
 ]  # fmt: skip
 
 _METHODS = ("raise", "shrink", "jitter", "clip")
@@ -41,6 +52,7 @@ class SPDRepairWarning(UserWarning):
     Examples
     --------
     >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
     ...     repaired = check_spd(np.ones((2, 2)), regularize="jitter")
     >>> print(caught[0].message)
     jitter repaired 1 of 1 matrices (flat index 0); largest relative change 2.11e-08
@@ -85,12 +97,12 @@ class SPDReport:
 def check_spd(
     X: ArrayLike, *, regularize: str = ..., dtype: DTypeLike | None = ..., ndim: int | None = ...,
     name: str = ..., return_report: Literal[False] = ...,
-) -> FloatArray: ...  # fmt: skip
+) -> RealArray: ...  # fmt: skip
 @overload
 def check_spd(
     X: ArrayLike, *, regularize: str = ..., dtype: DTypeLike | None = ..., ndim: int | None = ...,
     name: str = ..., return_report: Literal[True],
-) -> tuple[FloatArray, SPDReport]: ...  # fmt: skip
+) -> tuple[RealArray, SPDReport]: ...  # fmt: skip
 def check_spd(
     X: ArrayLike,
     *,
@@ -99,7 +111,7 @@ def check_spd(
     ndim: int | None = None,
     name: str = "X",
     return_report: bool = False,
-) -> FloatArray | tuple[FloatArray, SPDReport]:
+) -> RealArray | tuple[RealArray, SPDReport]:
     r"""Validate SPD matrices, and repair those that are not positive definite on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
@@ -147,7 +159,7 @@ def check_spd(
     """
     if regularize not in _METHODS:
         raise ValueError(f"regularize={regularize!r} must be one of {', '.join(_METHODS)}")
-    checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name)
+    checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
     failing = _find_failing(matrices)
@@ -164,7 +176,7 @@ def check_spd(
     return (checked, report) if return_report else checked
 
 
-def _find_failing(matrices: FloatArray) -> NDArray[np.intp]:
+def _find_failing(matrices: RealArray) -> NDArray[np.intp]:
     d = matrices.shape[-1]
     tolerance = tolerances.positive_definite(d, matrices.dtype)
     step = max(1, _BLOCK_ENTRIES // d**2)
@@ -177,7 +189,7 @@ def _find_failing(matrices: FloatArray) -> NDArray[np.intp]:
     return np.array(failing, dtype=np.intp)
 
 
-def _has_cholesky(X: FloatArray) -> bool:
+def _has_cholesky(X: RealArray) -> bool:
     try:
         np.linalg.cholesky(X)
     except np.linalg.LinAlgError:
@@ -186,7 +198,7 @@ def _has_cholesky(X: FloatArray) -> bool:
 
 
 def _raise_not_definite(
-    matrices: FloatArray, failing: NDArray[np.intp], leading: tuple[int, ...], name: str
+    matrices: RealArray, failing: NDArray[np.intp], leading: tuple[int, ...], name: str
 ) -> NoReturn:
     where, count = locate(failing, leading, name, "are not positive definite")
     X = matrices[failing[0]]
@@ -216,12 +228,12 @@ def _raise_not_definite(
 
 
 def _repair(
-    matrices: FloatArray,
+    matrices: RealArray,
     method: str,
     indices: NDArray[np.intp],
     leading: tuple[int, ...],
     name: str,
-) -> tuple[FloatArray, NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[RealArray, NDArray[np.float64], NDArray[np.float64]]:
     """Return repaired matrices, amounts and relative changes; float64 inside, whatever comes."""
     X, exponent = normalize(matrices.astype(np.float64))
     eigenvalues, vectors = np.linalg.eigh(X)

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from divlearn.arrays import RealArray
+
 __all__ = ["SpectralValues", "abld_scalar", "invert_f_t", "log_generalized_domain"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-RealArray = npt.NDArray[np.floating[Any]]
 Values = dict[str, FloatArray]
 Rule = Callable[["_Points", set[str]], Values]
 

@@ -1,4 +1,4 @@
-"""The divergence of two matrices at 60 digits: definitions and differences, none of our formulas."""
+"""The divergence of two matrices at 60 digits: definitions and differences, no derived formulas."""
 
 from __future__ import annotations
 

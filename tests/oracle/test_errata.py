@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import EPS, wishart
-from oracle.high_precision import Pair
 
 from divlearn import abld, abld_grad, get_divergence
 from divlearn.spd import logm, powm
 from divlearn.spectral import abld_scalar, log_generalized_domain
+from oracle.high_precision import Pair
 
 RTOL = 1e3 * EPS  # condition numbers here are below 100
 

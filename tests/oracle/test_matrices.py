@@ -18,10 +18,10 @@ from conftest import (
     scaled_condition,
     wishart,
 )
-from oracle.high_precision import Pair
 
 from divlearn import abld, abld_grad
 from divlearn.spectral import log_generalized_domain
+from oracle.high_precision import Pair
 
 POINTS = [
     (0.0, 0.0),  # origin
@@ -282,7 +282,7 @@ def parameter_disagreements(pair: Pair, point, derivatives) -> list[str]:
 @cache
 def ordinary(d: int) -> tuple[np.ndarray, np.ndarray, list]:
     rng = np.random.default_rng(d)
-    X, B = wishart(rng, {8: 24, 18: 12}[d], d), wishart(rng, 1, d)
+    X, B = wishart(rng, {8: 60, 18: 12}[d], d), wishart(rng, 1, d)
     return X, B, [Pair(one, B[0], digits=40) for one in X]
 
 
