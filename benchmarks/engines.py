@@ -14,7 +14,7 @@ import platform
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -111,6 +111,11 @@ def _on(library: str, arrays: str) -> str:
     return library if arrays == "numpy" else f"{library} on {arrays}"
 
 
+@cache
+def thread_pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
+
+
 def make_setting(d: int, threads: int, sets: Sequence[str], more_atoms: int) -> Setting:
     # Many matrices per atom, as in use, so that the work on atoms alone does not count.
     atoms = more_atoms * (16 if d < 20 else 8 if d < 64 else 4)
@@ -122,7 +127,7 @@ def make_setting(d: int, threads: int, sets: Sequence[str], more_atoms: int) -> 
         converters["torch"] = (torch, lambda x: torch.from_numpy(np.ascontiguousarray(x)))
     if threads == 1:
         return Setting(d, threads, sets, work, lambda f, xs: [f(x) for x in xs], converters)
-    pool = ThreadPoolExecutor(threads)
+    pool = thread_pool(threads)
     return Setting(d, threads, sets, work, lambda f, xs: list(pool.map(f, xs)), converters)
 
 
@@ -227,7 +232,7 @@ def mean(setting: Setting, member: Mean) -> list[Method]:
 
 
 def mean_data(setting: Setting) -> Any:
-    return setting.work.matrices[: 256 if setting.d < 64 else 64]
+    return setting.work.matrices[: 256 if setting.d < 64 else 32]
 
 
 def gemm(setting: Setting) -> Method:

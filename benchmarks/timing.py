@@ -29,6 +29,8 @@ Job = Callable[[], tuple[Any, ...]]
 AGREEMENT = 1e-8
 _CHECKED = 8  # matrices on which methods must agree before they are timed
 _LEAST_ROUNDS = 3
+_TRIES = 4  # more of a job, to find how large it should be
+_LONG = 0.1  # seconds from which one try is enough
 _LONGEST = 2.0  # times the seconds asked for, where jobs cannot be made short
 
 
@@ -157,8 +159,8 @@ def _sized(method: Method, share: float, clock: Clock) -> tuple[Job, int, float]
     while True:
         job = method.make(count)
         elapsed = clock(job, method.threads)
-        if elapsed < share:  # the first time may have been slow for being the first
-            elapsed = clock(job, method.threads)
+        if elapsed < _LONG:  # one try may be slow: for being the first, or disturbed
+            elapsed = min(elapsed, *(clock(job, method.threads) for _ in range(_TRIES)))
         if elapsed > share / 2 or count == method.limit:
             return job, count, elapsed
         steps = int(count * min(16.0, share / elapsed) / method.step)

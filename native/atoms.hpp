@@ -11,18 +11,21 @@ struct PreparedAtoms {  // outputs, shapes as in `Atoms`
   double *whitener, *matrix, *inverse, *logdet, *exponent, *spread;
 };
 
-// L <- Cholesky factor of the packed lower triangle A; false if there is none.
-inline bool factor_packed(int d, const double* A, double* L) {
-  for (int i = 0; i < d; ++i) {
-    double* row = L + (size_t)i * d;
-    const double* source = A + (size_t)i * (i + 1) / 2;
-    for (int j = 0; j <= i; ++j) {
-      const double* other = L + (size_t)j * d;
-      double sum = source[j];
-      for (int k = 0; k < j; ++k) sum -= row[k] * other[k];
-      if (j < i) row[j] = sum / other[j];
-      else if (sum > 0.0) row[i] = std::sqrt(sum);
-      else return false;
+// L <- Cholesky factor (row-major, lower) of the packed lower triangle A; false if there is none.
+// Column by column, so that the inner loop runs along a row and is vectorized.
+inline bool factor_packed(int d, const double* A, double* L, double* column) {
+  for (int i = 0; i < d; ++i)
+    for (int j = 0; j <= i; ++j) L[(size_t)i * d + j] = A[(size_t)i * (i + 1) / 2 + j];
+  for (int j = 0; j < d; ++j) {
+    const double square = L[(size_t)j * d + j];
+    if (!(square > 0.0)) return false;
+    const double pivot = std::sqrt(square);
+    L[(size_t)j * d + j] = pivot;
+    for (int i = j + 1; i < d; ++i) column[i] = L[(size_t)i * d + j] /= pivot;
+    for (int i = j + 1; i < d; ++i) {
+      double* row = L + (size_t)i * d;
+      const double factor = column[i];
+      for (int k = j + 1; k <= i; ++k) row[k] -= factor * column[k];
     }
   }
   return true;
@@ -57,7 +60,7 @@ inline void invert_packed(int d, const double* K, double* inverse) {
 // Returns the index of the first atom without a Cholesky factor, or -1. Scaling as for the data.
 inline int prepare_atoms(int n, int d, const double* atoms, const PreparedAtoms& out) {
   const size_t size = (size_t)d * (d + 1) / 2;
-  std::vector<double> factor((size_t)d * d);
+  std::vector<double> factor((size_t)d * d), column(d);
   for (int atom = 0; atom < n; ++atom) {
     const double* B = atoms + (size_t)atom * d * d;
     double* packed = out.matrix + atom * size;
@@ -72,7 +75,7 @@ inline int prepare_atoms(int n, int d, const double* atoms, const PreparedAtoms&
     for (int i = 0; i < d; ++i)
       for (int j = 0; j <= i; ++j)
         packed[(size_t)i * (i + 1) / 2 + j] = std::ldexp(B[(size_t)i * d + j], -middle);
-    if (!factor_packed(d, packed, factor.data())) return atom;
+    if (!factor_packed(d, packed, factor.data(), column.data())) return atom;
     double sum = 0.0, smallest = factor[0], largest = factor[0];
     for (int i = 0; i < d; ++i) {
       const double pivot = factor[(size_t)i * d + i];
@@ -80,7 +83,7 @@ inline int prepare_atoms(int n, int d, const double* atoms, const PreparedAtoms&
       smallest = pivot < smallest ? pivot : smallest;
       largest = pivot > largest ? pivot : largest;
     }
-    out.logdet[atom] = 2.0 * sum + middle * (d * 0.6931471805599453094);
+    out.logdet[atom] = 2.0 * sum;
     out.exponent[atom] = middle;
     out.spread[atom] = (largest / smallest) * (largest / smallest);
     invert_factor(d, factor.data(), out.whitener + (size_t)atom * d * d);

@@ -150,7 +150,7 @@ static long factor(long count, int d, const double* matrices, double* factor_out
       least = minimum(least, inverse_diagonal[i]);
     }
     const Lane ratio = largest / least;
-    store(logdet + group * W, logdet_from_inverse_diagonal(d, inverse_diagonal) + power * (d * LN2));
+    store(logdet + group * W, logdet_from_inverse_diagonal(d, inverse_diagonal));
     store(exponent + group * W, power);
     store(spread + group * W, ratio * ratio);
     for (int w = 0; w < W; ++w)
@@ -160,20 +160,6 @@ static long factor(long count, int d, const double* matrices, double* factor_out
       }
   });
   return failed < count ? failed : -1;
-}
-
-static void invert(long count, int d, const double* factors, double* inverse, int threads) {
-  const size_t size = packed_size(d);
-  for_each_task(group_count(count), threads, size + d, [&](long group, Lane* scratch) {
-    Lane *work = scratch, *inverse_diagonal = scratch + size;
-    const Lane* L = (const Lane*)factors + group * size;
-    std::memcpy(work, L, size * sizeof(Lane));
-    for (int i = 0; i < d; ++i) inverse_diagonal[i] = 1.0 / L[packed_row(i) + i];
-    triangular_inverse(d, work, inverse_diagonal);
-    Lane* out = (Lane*)inverse + group * size;
-    for (size_t i = 0; i < size; ++i) out[i] = Lane{};
-    add_transposed_gram(d, work, fill(1.0), out);
-  });
 }
 
 // ---------------------------------------------------------------- spectra of one group
@@ -323,19 +309,15 @@ static long spectra(const Data& data, const Atoms& atoms, const Options& options
 
 // ---------------------------------------------------------------- encode
 
-enum class Route { spectrum, logdet, trace, inverse_trace };
-
-static Route route_of(const Data& data, const Parameters& parameters, int atom) {
-  if (parameters.per_atom != 1) return Route::spectrum;
+// alpha + beta = 1: log-determinants alone.
+static bool on_logdet_line(const Data& data, const Parameters& parameters, int atom) {
   const double alpha = parameters.alpha[atom], beta = parameters.beta[atom];
-  if (alpha == 0.0 && beta == 1.0 && data.matrix) return Route::trace;
-  if (alpha == 1.0 && beta == 0.0 && data.inverse) return Route::inverse_trace;
-  const bool line = __builtin_fabs(alpha + beta - 1.0) <= EPS && alpha > 0.0 && beta > 0.0;
-  return line && data.matrix ? Route::logdet : Route::spectrum;
+  return parameters.per_atom == 1 && data.matrix && alpha > 0.0 && beta > 0.0 &&
+         __builtin_fabs(alpha + beta - 1.0) <= EPS;
 }
 
-// Routes without eigenvalues subtract log-determinants: their error is absolute, about eps times
-// the condition number. They serve where that is small against the result.
+// It subtracts log-determinants: its error is absolute, about eps times the condition number. It
+// serves where that is small against the result.
 constexpr double SPREAD_LIMIT = 1e6, SMALLEST_RESULT = 0.005, EXPONENT_LIMIT = 400.0;
 
 DIVLEARN_INLINE bool trusted(int d, Lane scaled_result, Lane spread, Lane exponent) {
@@ -372,55 +354,12 @@ static bool logdet_value(const Data& data, long group, const Atoms& atoms, int a
   if (any(~(absolute(exponent) < EXPONENT_LIMIT))) return false;
   Lane *N = scratch, *inverse_diagonal = N + packed_size(d);
   mixed_cholesky(data, group, atoms, atom, alpha, beta, exponent, N, inverse_diagonal);
-  const Lane logdet = logdet_from_inverse_diagonal(d, inverse_diagonal) +
-                      atoms.exponent[atom] * (d * LN2);
-  const Lane scaled = logdet - alpha * load(data.logdet + group * W) - beta * atoms.logdet[atom];
+  // Scaled log-determinants; of the exponents only the difference is left, as alpha + beta = 1.
+  const Lane logdet = logdet_from_inverse_diagonal(d, inverse_diagonal) -
+                      alpha * load(data.logdet + group * W) - beta * atoms.logdet[atom];
+  const Lane scaled = logdet - exponent * (alpha * d * LN2);
   *value = scaled * (1.0 / (alpha * beta));
   return trusted(d, scaled, load(data.spread + group * W) * atoms.spread[atom], exponent);
-}
-
-// D at (0, 1): tr(X B^-1) - logdet(X B^-1) - d; at (1, 0) with X^-1, B and the other sign.
-static bool trace_value(const Data& data, long group, const Atoms& atoms, int atom, bool inverse,
-                        Lane* value) {
-  const int d = data.d;
-  const size_t size = packed_size(d);
-  const Lane* P = group_of(inverse ? data.inverse : data.matrix, group, d);
-  const double* S = (inverse ? atoms.matrix : atoms.inverse) + atom * size;
-  Lane on = {}, even = {}, odd = {};
-  for (int i = 0; i < d; ++i) {
-    const Lane* row = P + packed_row(i);
-    const double* other = S + packed_row(i);
-    int j = 0;
-    for (; j + 1 < i; j += 2) {
-      even += row[j] * other[j];
-      odd += row[j + 1] * other[j + 1];
-    }
-    if (j < i) even += row[j] * other[j];
-    on += row[i] * other[i];
-  }
-  const double sign = inverse ? -1.0 : 1.0;
-  const Lane exponent = pair_exponent(data, group, atoms, atom) * sign;
-  if (any(~(absolute(exponent) < EXPONENT_LIMIT))) return false;
-  const Lane trace = (on + 2.0 * (even + odd)) * exact_power(exponent);
-  const Lane logdet = load(data.logdet + group * W) - atoms.logdet[atom];
-  *value = trace - sign * logdet - (double)d;
-  return trusted(d, *value, load(data.spread + group * W) * atoms.spread[atom], exponent);
-}
-
-// A direct route for one group, or false where the spectrum must be asked.
-DIVLEARN_INLINE bool direct_value(Route route, const Data& data, long group, const Atoms& atoms,
-                                  const Parameters& parameters, int atom, Lane* scratch,
-                                  Lane* value) {
-  switch (route) {
-    case Route::logdet:
-      return logdet_value(data, group, atoms, atom, parameters.alpha[atom], parameters.beta[atom],
-                          scratch, value);
-    case Route::trace:
-    case Route::inverse_trace:
-      return trace_value(data, group, atoms, atom, route == Route::inverse_trace, value);
-    default:
-      return false;
-  }
 }
 
 static long encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
@@ -448,8 +387,9 @@ static long encode(const Data& data, const Atoms& atoms, const Parameters& param
     for (int g = 0; g < here; ++g)
       for (int atom = begin; atom < end; ++atom) {
         Lane value;
-        if (!direct_value(route_of(data, parameters, atom), data, first + g, atoms, parameters,
-                          atom, scratch, &value))
+        if (!on_logdet_line(data, parameters, atom) ||
+            !logdet_value(data, first + g, atoms, atom, parameters.alpha[atom],
+                          parameters.beta[atom], scratch, &value))
           continue;
         write(first + g, atom, 0, value);
         missing[atom - begin] &= ~(1u << g);
@@ -484,6 +424,9 @@ DIVLEARN_INLINE double sum_lanes(Lane x) {
   for (int w = 0; w < W; ++w) sum += x[w];
   return sum;
 }
+
+// Derivatives beyond the range of floating-point numbers: sums of infinities would be NaN.
+DIVLEARN_INLINE Lane saturate(Lane x) { return minimum(maximum(x, fill(-1e300)), fill(1e300)); }
 
 // The sums of one (atom, chunk), with the scalar work on a spectrum.
 class Totals {
@@ -534,10 +477,10 @@ class Totals {
     Scalar sum = {};
     for (int i = 0; i < d; ++i) {
       const Scalar scalar = function(t[i], point);
-      slope_[i] = scalar.f_t;
+      slope_[i] = saturate(scalar.f_t);
       sum.f += scalar.f;
-      sum.f_alpha += scalar.f_alpha;
-      sum.f_beta += scalar.f_beta;
+      sum.f_alpha += saturate(scalar.f_alpha);
+      sum.f_beta += saturate(scalar.f_beta);
     }
     return sum;
   }
@@ -743,28 +686,10 @@ static long pullback_logdet(const Data& data, const Atoms& atoms, const Paramete
   return failures;
 }
 
-static void weighted_sum(long count, int d, const double* packed, const double* exponent, int sign,
-                         int n, const double* weight, double* out, int threads) {
-  const size_t size = packed_size(d);
-  const long groups = group_count(count);
-  for_each_task(n, threads, size, [&](long atom, Lane* total) {
-    for (size_t i = 0; i < size; ++i) total[i] = Lane{};
-    for (long group = 0; group < groups; ++group) {
-      Lane w = {};
-      for (int lane = 0; lane < W && group * W + lane < count; ++lane)
-        w[lane] = __builtin_ldexp(weight[(size_t)(group * W + lane) * n + atom],
-                                  sign * (int)exponent[group * W + lane]);
-      const Lane* P = group_of(packed, group, d);
-      for (size_t i = 0; i < size; ++i) total[i] += w * P[i];
-    }
-    for (size_t i = 0; i < size; ++i) out[atom * size + i] = sum_lanes(total[i]);
-  });
-}
-
 #define DIVLEARN_STRING_(x) #x
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
-static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, invert, spectra,
-                                        encode, pullback, pullback_logdet, weighted_sum};
+static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
+                                        pullback, pullback_logdet};
 
 }  // namespace DIVLEARN_ISA
 

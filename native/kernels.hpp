@@ -11,8 +11,7 @@ struct Data {
   int d;
   const double* factor;    // Cholesky factors
   const double* matrix;    // the matrices, or null where no route needs them
-  const double* inverse;   // their inverses, or null likewise
-  const double* logdet;    // of the matrices before scaling
+  const double* logdet;    // of the scaled matrices
   const double* exponent;
   const double* spread;    // (max l_ii / min l_ii)^2: a lower bound of the condition number
 };
@@ -22,7 +21,6 @@ struct Atoms {
   int count;
   const double* whitener;  // (n, d, d): inverse Cholesky factors, zero above the diagonal
   const double* matrix;    // (n, d(d+1)/2): packed lower triangle
-  const double* inverse;   // likewise
   const double* logdet;
   const double* exponent;
   const double* spread;
@@ -58,7 +56,6 @@ struct Kernels {
   // Returns the index of the first matrix that has no Cholesky factor, or -1.
   long (*factor)(long count, int d, const double* matrices, double* factor, double* matrix,
                  double* logdet, double* exponent, double* spread, int threads);
-  void (*invert)(long count, int d, const double* factor, double* inverse, int threads);
   // The following return the number of entries they set in Options::failed.
   long (*spectra)(const Data&, const Atoms&, const Options&, double* out);
   long (*encode)(const Data&, const Atoms&, const Parameters&, const Options&, double* out);
@@ -67,9 +64,6 @@ struct Kernels {
   // Theta = 1 alone: atoms get sum_i w_i N_i^-1, N = alpha X + beta B; one pair per atom.
   long (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
                           const double* cotangent, const PullbackOutput&);
-  // out (n, d(d+1)/2) = sum_i w_i 2^(sign * exponent_i) P_i for packed lanes P.
-  void (*weighted_sum)(long count, int d, const double* packed, const double* exponent, int sign,
-                       int n, const double* weight, double* out, int threads);
 };
 
 const Kernels* kernels_baseline();

@@ -63,16 +63,16 @@ auto aligned(const A& array, size_t size, const Kernels& kernels, const char* wh
   return data;
 }
 
-// The arrays of prepared data: factor, matrix and inverse may be empty where they are not needed.
+// The arrays of prepared data; matrix may be empty where it is not needed.
 struct DataArrays {
   long count;
   int d;
-  ConstArray factor, matrix, inverse, logdet, exponent, spread;
+  ConstArray factor, matrix, logdet, exponent, spread;
 };
 
 struct AtomArrays {
   int count;
-  ConstArray whitener, matrix, inverse, logdet, exponent, spread;
+  ConstArray whitener, matrix, logdet, exponent, spread;
 };
 
 divlearn::Data view(const DataArrays& arrays, const Kernels& kernels) {
@@ -86,7 +86,6 @@ divlearn::Data view(const DataArrays& arrays, const Kernels& kernels) {
           arrays.d,
           aligned(arrays.factor, size, kernels, "wrong size of packed factors"),
           optional(arrays.matrix),
-          optional(arrays.inverse),
           checked(arrays.logdet, padded, "wrong size of logdet"),
           checked(arrays.exponent, padded, "wrong size of exponent"),
           checked(arrays.spread, padded, "wrong size of spread")};
@@ -98,7 +97,6 @@ divlearn::Atoms view(const AtomArrays& arrays, int d) {
   return {arrays.count,
           checked(arrays.whitener, n * d * d, "wrong size of whitener"),
           checked(arrays.matrix, size, "wrong size of atoms"),
-          checked(arrays.inverse, size, "wrong size of inverse atoms"),
           checked(arrays.logdet, n, "wrong size of logdet of atoms"),
           checked(arrays.exponent, n, "wrong size of exponent of atoms"),
           checked(arrays.spread, n, "wrong size of spread of atoms")};
@@ -173,16 +171,6 @@ int prepare_atoms(ConstArray atoms, Array whitener, Array matrix, Array inverse,
   return divlearn::prepare_atoms(n, d, atoms.data(), out);
 }
 
-void invert(const std::string& isa, long count, int d, ConstArray factors, Array inverse,
-            int threads) {
-  const Kernels& kernels = find(isa);
-  const size_t size = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes * packed_size(d);
-  const double* source = aligned(factors, size, kernels, "wrong size of packed factors");
-  double* target = aligned(inverse, size, kernels, "wrong size of packed inverses");
-  nb::gil_scoped_release release;
-  kernels.invert(count, d, source, target, threads);
-}
-
 long spectra(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
              double condition_limit, int threads, Marks failed) {
   const Kernels& kernels = find(isa);
@@ -238,27 +226,13 @@ long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& 
                     });
 }
 
-void weighted_sum(const std::string& isa, long count, int d, ConstArray packed, ConstArray exponent,
-                  int sign, ConstArray weight, Array out, int threads) {
-  const Kernels& kernels = find(isa);
-  const size_t padded = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
-  require(weight.ndim() == 2 && weight.shape(0) == (size_t)count, "weights must be (N, n)");
-  const int n = (int)weight.shape(1);
-  const double* source = aligned(packed, padded * packed_size(d), kernels, "wrong size of packed data");
-  const double* exponents = checked(exponent, padded, "wrong size of exponent");
-  double* target = checked(out, n * packed_size(d), "wrong size of sums");
-  nb::gil_scoped_release release;
-  kernels.weighted_sum(count, d, source, exponents, sign, n, weight.data(), target, threads);
-}
-
 }  // namespace
 
 NB_MODULE(_native, module) {
   nb::class_<DataArrays>(module, "DataArrays")
-      .def(nb::init<long, int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray,
-                    ConstArray>());
+      .def(nb::init<long, int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
   nb::class_<AtomArrays>(module, "AtomArrays")
-      .def(nb::init<int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
+      .def(nb::init<int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
   module.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const Kernels* kernels : supported()) names.push_back(kernels->name);
@@ -267,9 +241,7 @@ NB_MODULE(_native, module) {
   module.def("lanes", [](const std::string& isa) { return find(isa).lanes; });
   module.def("factor", &factor);
   module.def("prepare_atoms", &prepare_atoms);
-  module.def("invert", &invert);
   module.def("spectra", &spectra);
   module.def("encode", &encode);
   module.def("pullback", &pullback);
-  module.def("weighted_sum", &weighted_sum);
 }

@@ -266,7 +266,7 @@ DIVLEARN_INLINE bool quick_enough(int d, const Lane* t, const Point& point, Lane
 // one logarithm for four eigenvalues. Its absolute error is about d eps/(alpha beta), so it serves
 // only where the result is not small against that, and where four factors cannot overflow.
 static bool quick_sum(int d, const Lane* t, const Point& point, Lane* sum) {
-  constexpr double SMALLEST = 0.01, LARGEST_EXPONENT = 170.0, SMALLEST_SHARE = 1e-10;
+  constexpr double SMALLEST = 0.05, LARGEST_EXPONENT = 170.0, SMALLEST_SHARE = 1e-10;
   if (point.origin) {
     Lane total = {};
     for (int i = 0; i < d; ++i) total += t[i] * t[i];

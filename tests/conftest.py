@@ -99,11 +99,12 @@ def log_eigenvalue_error(
 
     A Cholesky factor belongs to a matrix that is off by d eps in units of its diagonal, which
     moves an eigenvalue by d eps times the scaled condition number, relatively. A symmetric
-    eigensolver adds eps times the ratio of the eigenvalues, but no more than the ratio at which
-    the accurate route takes over (``limit``). Then t itself is rounded.
+    eigensolver adds eps times the ratio of the eigenvalues, up to the ``limit`` at which the
+    accurate route takes over, which does not. Then t itself is rounded.
     """
     with np.errstate(over="ignore"):
-        ratio = np.minimum(np.exp(t[..., -1] - t[..., 0]), limit)
+        ratio = np.exp(t[..., -1] - t[..., 0])
+        ratio = np.where(ratio <= 2 * limit, ratio, 1.0)
     condition = scaled_condition(X)[:, None] + scaled_condition(B)[None, :] + ratio
     return (X.shape[-1] * EPS * condition + EPS * np.abs(t).max(axis=-1))[..., None]
 

@@ -40,7 +40,7 @@ has_native = "native" in available_engines()
 
 def sizes(d: int) -> tuple[int, int]:
     """Numbers of matrices and of atoms: not multiples of any number of lanes."""
-    return (37, len(POINTS)) if d <= 33 else (9, len(POINTS))
+    return (37, len(POINTS)) if d <= 8 else (9, len(POINTS))
 
 
 @cache
@@ -158,7 +158,7 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
             assert_within(error, allowed.sum(axis=0))
 
 
-@pytest.mark.parametrize("d", [2, 8, 18])
+@pytest.mark.parametrize("d", [2, 8])
 def test_several_pairs_per_atom(engine, d):
     X, B, _ = problem(d)
     B = B[:3]
@@ -228,7 +228,7 @@ def test_pullback_is_the_derivative_of_encode(engine):
 
 
 @pytest.mark.parametrize("accuracy", ["auto", "accurate", "fast"])
-@pytest.mark.parametrize("d", [1, 2, 5, 18])
+@pytest.mark.parametrize("d", [1, 2, 5, 9])
 def test_accuracy_routes_agree_on_ordinary_data(engine_name, accuracy, d):
     engine = make_engine(engine_name, accuracy=accuracy)
     assert engine.accuracy == accuracy
@@ -432,7 +432,7 @@ def degenerate(kind: str, d: int):
     return 0.5 * (X + X.mT), B, np.sort(np.log(values))
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 18, 42])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 18, 33])
 @pytest.mark.parametrize("kind", ["equal", "multiple", "diagonal", "repeated", "cluster"])
 def test_degenerate_spectra(engine, kind, d):
     X, B, t = degenerate(kind, d)
@@ -538,7 +538,8 @@ def test_extreme_gradients_at_the_origin(engine, name):
     np.testing.assert_allclose(back.whitened[0], -np.diag(t), rtol=8 * EPS, atol=4 * EPS)
     unit = np.diag(B[0])
     np.testing.assert_allclose(np.diag(back.atoms[0]) * unit, -t, rtol=8 * EPS, atol=4 * EPS)
-    np.testing.assert_allclose(back.beta[0], (t**3).sum() / 6, rtol=1e3 * EPS, atol=EPS**3)
+    allowed = 16 * EPS * np.abs(t).max() * (t**2).sum() + EPS**3  # cubes may cancel
+    assert_within(abs(back.beta[0] - (t**3).sum() / 6), allowed)
 
 
 # --- preparing, passing on, pickling --------------------------------------------------------------

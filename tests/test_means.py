@@ -234,7 +234,7 @@ def test_result_is_an_array():
 
 
 def test_message_says_why_it_stopped():
-    X = spread_out()
+    X = ordinary()
     done = mean_abld(X, 0.5, 0.5)
     assert "gradient norm" in done.message
     assert "<= tol=1e-10" in done.message

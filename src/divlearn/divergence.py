@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.pairs import Pairs, check_pair, congruence
+from divlearn.engines.base import check_out
+from divlearn.pairs import Pairs, check_pair
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 
@@ -82,7 +83,7 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     if single and second.ndim > 2 and first.ndim == 2:
         return _to_one(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
     pairs = Pairs(first, second, alpha, beta)
-    eigen, _ = pairs.decompose(vectors=False)
+    eigen = pairs.decompose(vectors=False)
     pairs.check_domain(eigen)
     scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=())
     return pairs.finish(scalar.f.sum(axis=-1))
@@ -112,18 +113,20 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
            [ 0., -3.]])
     """
     pairs = Pairs(X, Y, alpha, beta)
-    eigen, whitened = pairs.decompose(vectors=True)
+    eigen = pairs.decompose(vectors=True)
     pairs.check_domain(eigen)
-    assert eigen.vectors is not None
     scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
     assert scalar.f_t is not None
     assert scalar.f_alpha is not None
     assert scalar.f_beta is not None
-    # V = L_Y^-T Z and V Lambda^-1/2 = L_X^-T R with the singular vectors of L_Y^-1 L_X = Z S R^T.
-    right = whitened.mT @ eigen.vectors
-    right /= np.linalg.norm(right, axis=1, keepdims=True)
-    in_x = congruence(pairs.x_whitener, right, scalar.f_t, pairs.x_exponent)
-    in_y = congruence(pairs.y_whitener, eigen.vectors, -scalar.f_t, pairs.y_exponent)
+    in_y = pairs.gradient(eigen, scalar.f_t)
+    # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
+    # the large ones of the other and both gradients keep their accuracy.
+    turned = pairs.turned()
+    back = turned.decompose(vectors=True)
+    slope = abld_scalar(back.t, turned.alpha, turned.beta, derivatives="f_t").f_t
+    assert slope is not None
+    in_x = turned.gradient(back, slope)
     return DivergenceGradient(
         pairs.finish(scalar.f.sum(axis=-1)),
         pairs.finish(in_x),
@@ -168,9 +171,8 @@ def pairwise_abld(
     if Y is not None:
         return chosen.encode(data, Y, alpha, beta, out=out)
     n = data.n_matrices
-    if out is None:
-        out = np.empty((n, n), data.dtype)
-    if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and n > 64 and out.shape == (n, n):
+    out = check_out(out, (n, n), data.dtype)
+    if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and n > 64:
         bounds = np.linspace(0, n, _SYMMETRIC_BLOCKS + 1).astype(int)
         for start, stop in pairwise(bounds):
             # D is symmetric: atoms are the block, data is what lies from it on.
@@ -217,10 +219,7 @@ def divergence_plane(
             "one-dimensional: the grid is their product"
         )
     shape = (data.n_matrices, len(atoms), len(first), len(second))
-    if out is None:
-        out = np.empty(shape, data.dtype)
-    elif out.shape != shape:
-        raise ValueError(f"out has shape {out.shape}, but must have {shape}")
+    out = check_out(out, shape, data.dtype)
     grid = np.stack(np.meshgrid(first, second, indexing="ij")).reshape(2, 1, -1)
     pairs = np.broadcast_to(grid, (2, len(atoms), grid.shape[2]))
     flat = out.reshape(*shape[:2], -1)
@@ -288,6 +287,7 @@ class Divergence:
         """Table of all pairs in the textbook form; options are those of `pairwise_abld`."""
         value = pairwise_abld(X, Y, alpha=self.alpha, beta=self.beta, **options)
         if self.symmetrized:
+            options.pop("out", None)  # it holds the first direction
             value += pairwise_abld(X, Y, alpha=self.beta, beta=self.alpha, **options)
             value *= 0.5
         value *= self.scale

@@ -2,7 +2,6 @@ r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,8 @@ from divlearn.spectral import abld_scalar, invert_f_t
 __all__ = ["MeanResult", "mean_abld"]
 
 
-_HALVINGS = 30
+_ATTEMPTS = 40
+_SMALLEST_SAFE = 0.25  # the proved step shrinks with the larger parameter
 # The objective is a sum of positive terms; differences below this part of it are rounding.
 _ROUNDING = 64 * np.finfo(np.float64).eps
 
@@ -67,7 +67,8 @@ def mean_abld(
     :math:`G = \sum_i w_i f_t(\log(L^{-1} X_i L^{-T}))`, the iteration is
     :math:`C \leftarrow L \exp(h(G)) L^T`, where h inverts :math:`f_t` ("ratio": exact if the data
     commutes and has one spectrum) or, for alpha + beta > 1 off the axes, divides by the mean
-    curvature. A step that raises the objective is replaced by one that provably does not.
+    curvature. A step that raises the objective is replaced by one that provably does not, or is
+    shortened until it does not.
 
     Parameters
     ----------
@@ -95,23 +96,27 @@ def mean_abld(
     True
     """
     chosen = get_engine(engine, n_threads)
-    data = chosen.prepare(X)
+    given = chosen.prepare(X)
+    # float32 data is averaged in double precision; only the result is rounded.
+    data = chosen.prepare(given.matrices.astype(np.float64)) if given.dtype != np.float64 else given
     a, b = _same_signs(alpha, beta)
     weights = _check_weights(sample_weight, data.n_matrices)
     if not tol > 0:
         raise ValueError(f"tol={tol} must be > 0")
     if max_iter < 0:
         raise ValueError(f"max_iter={max_iter} must be >= 0")
-    problem = _Problem(chosen, data, weights, a, b)
+    problem = _Problem(chosen, data, weights, a, b, given.dtype)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
-        mean = closed(data.matrices.astype(np.float64), weights)
-        state = problem.evaluate(mean)
+        state = problem.evaluate(closed(data.matrices, weights))
         kind = closed.__name__.replace("_", " ")
-        return _result(data, state, 0, True, f"the {kind}, in closed form", [state.objective])
+        return _result(
+            given.dtype, state, 0, True, f"the {kind}, in closed form", [state.objective]
+        )
     if init is None:
-        double = data.matrices.astype(np.float64)
-        start = geodesic(arithmetic_mean(double, weights), harmonic_mean(double, weights), 0.5)
+        start = geodesic(
+            arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
+        )
     else:
         start = check_spd(init, ndim=2, name="init", dtype=np.float64)
         if start.shape[0] != data.d:
@@ -151,6 +156,7 @@ class _Problem:
     weights: RealArray
     alpha: float
     beta: float
+    dtype: np.dtype[Any]  # of the result
 
     def evaluate(self, mean: RealArray) -> _State:
         back = self.engine.pullback(
@@ -158,57 +164,60 @@ class _Problem:
             parameters=False, values=True,
         )  # fmt: skip
         assert back.values is not None
-        objective = float(self.weights @ back.values[:, 0].astype(np.float64))
-        return _State(mean, objective, -back.whitened[0].astype(np.float64))
+        objective = float(self.weights @ back.values[:, 0])
+        return _State(mean, objective, -back.whitened[0])
 
     def curvature(self, mean: RealArray) -> float:
         """Weighted mean of f_t(t)/t over all eigenvalues: 1 for t = 0."""
-        t = self.engine.spectra(self.data, mean[None])[:, 0].astype(np.float64)
+        t = self.engine.spectra(self.data, mean[None])[:, 0]
         t = np.where(np.abs(t) < 1e-8, 1e-8, t)
         slope = abld_scalar(t, self.alpha, self.beta, derivatives="f_t").f_t
         assert slope is not None
         return float(self.weights @ (slope / t).mean(axis=1))
 
-    def steps(self, state: _State, curvature: float | None) -> Iterator[RealArray]:
-        """Tangent steps h(G), the fast one first, then ever shorter safe ones."""
-        values, vectors = np.linalg.eigh(state.G)
-        if curvature is None:
-            # G lies in the range of f_t, up to rounding.
-            low = -1 / self.beta if self.beta else -np.inf
-            high = 1 / self.alpha if self.alpha else np.inf
-            margin = 1 - 1e-12
-            fast = invert_f_t(np.clip(values, low * margin, high * margin), self.alpha, self.beta)
-        else:
-            fast = values / curvature
-        yield (vectors * fast) @ vectors.T
+    def in_range(self, slopes: RealArray) -> RealArray:
+        """Keep eigenvalues of G inside the open range of f_t, where they are up to rounding."""
+        margin = 1 - 1e-12
+        low = -margin / self.beta if self.beta else -np.inf
+        high = margin / self.alpha if self.alpha else np.inf
+        return np.clip(slopes, low, high)
+
+    def fast_step(self, slopes: RealArray, curvature: float | None) -> RealArray:
+        """Tangent step h(g) for the eigenvalues g of G."""
+        if curvature is not None:
+            return slopes / curvature
+        return invert_f_t(slopes, self.alpha, self.beta)
+
+    def safe_step(self, slopes: RealArray) -> RealArray | None:
+        """Step that provably does not raise the objective; None beside the origin: too short."""
         power = 1 / max(1.0, self.alpha + self.beta)
+        if max(self.alpha, self.beta) < _SMALLEST_SAFE:
+            return None
         if self.beta >= self.alpha:
-            safe = power * np.log1p(self.beta * values) if self.beta else 0.5 * values
-        else:
-            safe = -power * np.log1p(-self.alpha * values)
-        for halving in range(_HALVINGS):
-            yield (vectors * (0.5**halving * safe)) @ vectors.T
+            return np.asarray(power * np.log1p(self.beta * slopes))
+        return np.asarray(-power * np.log1p(-self.alpha * slopes))
 
 
 def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> MeanResult:
     state = problem.evaluate(start)
     history = [state.objective]
-    theta = problem.alpha + problem.beta
-    use_curvature = theta > 1 and problem.alpha > 0 and problem.beta > 0
+    off_axes = problem.alpha > 0 and problem.beta > 0
+    use_curvature = problem.alpha + problem.beta > 1 and off_axes
     curvature = None
+    length = 1.0  # of the fast step; halved where it overshoots
     for iteration in range(max_iter):
         if state.gradient_norm <= tol:
             message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
-            return _result(problem.data, state, iteration, True, message, history)
+            return _result(problem.dtype, state, iteration, True, message, history)
         if use_curvature and iteration < 2:  # it settles as fast as the iterates do
             curvature = problem.curvature(state.mean)
-        following = _descend(problem, state, curvature)
+        following, length = _descend(problem, state, curvature, min(1.0, 2 * length))
         if following is None:
             message = (
                 f"no step lowers the objective beyond rounding; gradient norm "
                 f"{state.gradient_norm:.2g} > tol={tol:g}"
             )
-            return _result(problem.data, state, iteration, False, message, history)
+            return _result(problem.dtype, state, iteration, False, message, history)
         state = following
         history.append(state.objective)
     converged = state.gradient_norm <= tol
@@ -217,35 +226,40 @@ def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> 
         f"max_iter={max_iter} reached; gradient norm {state.gradient_norm:.2g} {relation} "
         f"tol={tol:g}"
     )
-    return _result(problem.data, state, max_iter, converged, message, history)
+    return _result(problem.dtype, state, max_iter, converged, message, history)
 
 
-def _descend(problem: _Problem, state: _State, curvature: float | None) -> _State | None:
+def _descend(
+    problem: _Problem, state: _State, curvature: float | None, length: float
+) -> tuple[_State | None, float]:
     """First step that does not raise the objective, or None at the level of rounding."""
-    factor = np.linalg.cholesky(state.mean)
+    slopes, vectors = np.linalg.eigh(state.G)
+    slopes = problem.in_range(slopes)
+    frame = np.linalg.cholesky(state.mean) @ vectors
     allowance = _ROUNDING * abs(state.objective)
-    for step in problem.steps(state, curvature):
-        values, vectors = np.linalg.eigh(0.5 * step)
-        half = factor @ (vectors * np.exp(values)) @ vectors.T
+    fast, safe = problem.fast_step(slopes, curvature), problem.safe_step(slopes)
+    for attempt in range(_ATTEMPTS):
+        use_safe = attempt == 1 and safe is not None
+        step = safe if use_safe and safe is not None else length * fast
+        half = frame * np.exp(0.5 * step)
         trial = problem.evaluate(half @ half.T)
         if trial.objective < state.objective:
-            return trial
+            return trial, length
         # Near the centroid the objective is flat to rounding while the gradient still falls.
-        if (
-            trial.objective <= state.objective + allowance
-            and trial.gradient_norm < 0.9 * state.gradient_norm
-        ):
-            return _State(trial.mean, min(trial.objective, state.objective), trial.G)
-        if np.abs(values).max() < np.finfo(np.float64).eps:
-            break
-    return None
+        flat = trial.objective <= state.objective + allowance
+        if flat and trial.gradient_norm < 0.9 * state.gradient_norm:
+            return _State(trial.mean, min(trial.objective, state.objective), trial.G), length
+        if not use_safe:
+            length *= 0.5
+    return None, length
 
 
 def _result(
-    data: Prepared, state: _State, n_iter: int, converged: bool, message: str, history: list[float]
-) -> MeanResult:
+    dtype: np.dtype[Any], state: _State, n_iter: int, converged: bool, message: str,
+    history: list[float],
+) -> MeanResult:  # fmt: skip
     return MeanResult(
-        state.mean.astype(data.dtype), state.objective, state.gradient_norm, n_iter, converged,
+        state.mean.astype(dtype), state.objective, state.gradient_norm, n_iter, converged,
         message, np.array(history),
     )  # fmt: skip
 

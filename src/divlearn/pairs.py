@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.pencil import Eigen, check_domain, decompose, factorize, whiteners
+from divlearn.engines.pencil import (
+    Eigen,
+    check_domain,
+    congruence,
+    decompose,
+    factorize,
+    whiteners,
+)
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
-__all__ = ["Pairs", "check_pair", "congruence"]
+__all__ = ["Pairs", "check_pair"]
 
 
 def check_pair(X: ArrayLike, Y: ArrayLike) -> tuple[RealArray, RealArray]:
@@ -24,13 +34,13 @@ def check_pair(X: ArrayLike, Y: ArrayLike) -> tuple[RealArray, RealArray]:
     return first, second
 
 
-def congruence(
-    whitener: RealArray, vectors: RealArray, values: RealArray, exponent: IntArray
-) -> RealArray:
-    """``L^-T Q diag(values) Q^T L^-1`` for matrices that were scaled by 2^-exponent."""
-    basis = whitener.mT @ vectors
-    product = (basis * values[:, None, :]) @ basis.mT
-    return np.ldexp(0.5 * (product + product.mT), -exponent[:, None, None])
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """One partner of every pair, scaled by 2^-exponent: Cholesky factors and their inverses."""
+
+    factor: RealArray
+    whitener: RealArray
+    exponent: IntArray
 
 
 class Pairs:
@@ -48,26 +58,44 @@ class Pairs:
                 f"beta {shapes[3]} do not broadcast; for all pairs use pairwise_abld"
             ) from None
         self.dtype = np.result_type(X, Y)
-        d = X.shape[-1]
-        # Factor before broadcasting: each matrix once, however many partners it has.
-        x_factor, x_exponent = factorize(X.reshape(-1, d, d))
-        y_factor, y_exponent = factorize(Y.reshape(-1, d, d))
-        self.x_factor = self._spread(x_factor.reshape(X.shape), d)
-        self.x_whitener = self._spread(whiteners(x_factor).reshape(X.shape), d)
-        self.y_whitener = self._spread(whiteners(y_factor).reshape(Y.shape), d)
-        self.x_exponent = np.broadcast_to(x_exponent.reshape(shapes[0]), self.leading).ravel()
-        self.y_exponent = np.broadcast_to(y_exponent.reshape(shapes[1]), self.leading).ravel()
         self.alpha = np.broadcast_to(a, self.leading).reshape(-1, 1)
         self.beta = np.broadcast_to(b, self.leading).reshape(-1, 1)
+        self.x, self.y = self._factorize(X), self._factorize(Y)
 
-    def _spread(self, matrices: RealArray, d: int) -> RealArray:
+    def _factorize(self, matrices: RealArray) -> _Side:
+        # Factor before broadcasting: each matrix once, however many partners it has.
+        d = matrices.shape[-1]
+        factor, exponent = factorize(matrices.reshape(-1, d, d))
+        exponents = np.broadcast_to(exponent.reshape(matrices.shape[:-2]), self.leading).ravel()
+        return _Side(
+            self._spread(factor.reshape(matrices.shape)),
+            self._spread(whiteners(factor).reshape(matrices.shape)),
+            exponents,
+        )
+
+    def _spread(self, matrices: RealArray) -> RealArray:
+        d = matrices.shape[-1]
         return np.broadcast_to(matrices, (*self.leading, d, d)).reshape(-1, d, d)
 
-    def decompose(self, *, vectors: bool) -> tuple[Eigen, RealArray]:
-        """Log-eigenvalues (and vectors) of every pencil, and the whitened data L_Y^-1 L_X."""
-        whitened = self.y_whitener @ self.x_factor
-        exponent = self.x_exponent - self.y_exponent
-        return decompose(whitened, exponent, condition_limit(), vectors), whitened
+    def turned(self) -> Pairs:
+        """Return the pencils (Y, X) with alpha and beta exchanged."""
+        other = copy(self)
+        other.x, other.y, other.alpha, other.beta = self.y, self.x, self.beta, self.alpha
+        return other
+
+    def decompose(self, *, vectors: bool) -> Eigen:
+        """Log-eigenvalues (and vectors) of every pencil, in the frame of Y's Cholesky factor."""
+        exponent = self.x.exponent - self.y.exponent
+        return decompose(self.y.whitener @ self.x.factor, exponent, condition_limit(), vectors)
+
+    def gradient(self, eigen: Eigen, slope: RealArray) -> RealArray:
+        """Gradient in Y: ``-V diag(f_t) V^T`` with ``V = L_Y^-T Z``."""
+        assert eigen.vectors is not None
+        inner = (eigen.vectors * slope[:, None, :]) @ eigen.vectors.mT
+        gradient: RealArray = np.ldexp(
+            congruence(self.y.whitener, -inner), -self.y.exponent[:, None, None]
+        )
+        return gradient
 
     def check_domain(self, eigen: Eigen) -> None:
         """Raise if parameters of opposite signs meet an eigenvalue outside their domain."""

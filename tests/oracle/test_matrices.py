@@ -35,6 +35,7 @@ POINTS = [
 ]  # fmt: skip
 
 
+@cache
 def shortcut_error(pair: Pair, alpha: float, beta: float, order: int = 0) -> float:
     """What engines may lose to the forms that need fewer eigenvalues, exponentials or logarithms.
 
@@ -87,7 +88,7 @@ def cases() -> dict[str, Pair]:
             graded(rng, 1, d, 1e10, False)[0],
         )
     pairs["rotated-1e4-5"] = tuple(rotated(rng, 2, 5, 1e4))
-    return {name: Pair(*pair, digits=90) for name, pair in pairs.items()}
+    return {name: Pair(*pair) for name, pair in pairs.items()}
 
 
 CASES = tuple(cases())
@@ -98,14 +99,22 @@ WITH_GRADIENT = (
 )  # fmt: skip
 
 
+@cache
 def exact_t(pair: Pair) -> np.ndarray:
     return np.array([float(value) for value in pair.t])
 
 
+@cache
 def t_error(pair: Pair) -> np.ndarray:
     return log_eigenvalue_error(pair.X[None], pair.Y[None], exact_t(pair)[None, None])[0, 0]
 
 
+@cache
+def matrix_error(pair: Pair, alpha: float, beta: float) -> float:
+    return float(gradient_error(exact_t(pair), alpha, beta, t_error(pair)))
+
+
+@cache
 def usable(pair: Pair, alpha: float, beta: float) -> bool:
     """Whether the pair lies in the domain, a tenth of the way from its end at least."""
     lower, upper = log_generalized_domain(alpha, beta)
@@ -113,6 +122,7 @@ def usable(pair: Pair, alpha: float, beta: float) -> bool:
     return bool((t > 0.9 * lower).all() and (t < 0.9 * upper).all())
 
 
+@cache
 def value_error(pair: Pair, alpha: float, beta: float, name: str = "f") -> float:
     # With opposite signs `spectral` promises 24 eps over the distance to the end, >= 1/10 here.
     constant = 8 if alpha * beta >= 0 else 240
@@ -194,17 +204,17 @@ def test_close_matrices_keep_relative_accuracy(engine, name, alpha_beta):
 
 def gradient_points(pair: Pair) -> list[tuple[float, float]]:
     """Points where squares of derivatives stay in the range of floating-point numbers."""
-    points = [point for point in POINTS if usable(pair, *point)]
+    some = POINTS if pair.d < 5 else POINTS[::3]  # differences at 60 digits take their time
+    points = [point for point in some if usable(pair, *point)]
     return [point for point in points if pair.divergence(*point) < 1e100]
 
 
 @pytest.mark.parametrize("name", WITH_GRADIENT)
 def test_gradients_in_the_matrices(name):
     pair = cases()[name]
-    t = exact_t(pair)
     for alpha, beta in gradient_points(pair):
         gradient = abld_grad(pair.X, pair.Y, alpha, beta)
-        allowed = float(gradient_error(t, alpha, beta, t_error(pair)))
+        allowed = matrix_error(pair, alpha, beta)
         for matrix, computed, exact in (
             (pair.X, gradient.X, pair.X_gradient(alpha, beta)),
             (pair.Y, gradient.Y, pair.Y_gradient(alpha, beta)),
@@ -250,7 +260,7 @@ def test_pullback(engine, name, with_parameters):
 
 
 def pullback_disagreements(pair: Pair, point, matrix, whitened) -> list[str]:
-    allowed = float(gradient_error(exact_t(pair), *point, t_error(pair)))
+    allowed = matrix_error(pair, *point)
     if point[0] * point[1] >= 0:
         allowed += shortcut_error(pair, *point)
     exact = pair.Y_gradient(*point)

@@ -15,7 +15,7 @@ from divlearn.engines.blas import limit_blas
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
-__all__ = ["ACCURACIES", "Engine", "Parameters", "Prepared", "Pullback"]
+__all__ = ["ACCURACIES", "Engine", "Parameters", "Prepared", "Pullback", "check_out"]
 
 
 ACCURACIES = ("auto", "accurate", "fast")
@@ -133,6 +133,18 @@ def _parameter(value: ArrayLike, name: str) -> RealArray:
     return array
 
 
+def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
+    """Return ``out`` if it can take a result of that shape, a new array if it is None."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if out.shape != shape or out.dtype.kind != "f" or not out.flags.writeable:
+        raise ValueError(
+            f"out has shape {out.shape} and dtype {out.dtype}, but must be a writeable "
+            f"floating-point array of shape {shape}"
+        )
+    return out
+
+
 class Engine(ABC):
     r"""Divergences of data to atoms, and their gradients.
 
@@ -224,14 +236,7 @@ class Engine(ABC):
         """
         prepared, checked = self._check(data, atoms)
         parameters = Parameters.resolve(alpha, beta, len(checked))
-        shape = (prepared.n_matrices, *parameters.shape)
-        if out is None:
-            out = np.empty(shape, prepared.dtype)
-        elif out.shape != shape or out.dtype.kind != "f" or not out.flags.writeable:
-            raise ValueError(
-                f"out has shape {out.shape} and dtype {out.dtype}, but must be a writeable "
-                f"floating-point array of shape {shape}"
-            )
+        out = check_out(out, (prepared.n_matrices, *parameters.shape), prepared.dtype)
         self._encode(prepared, checked, parameters, out.reshape(len(out), *parameters.alpha.shape))
         return out
 

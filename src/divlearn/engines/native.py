@@ -1,7 +1,7 @@
 """The native engine: compiled kernels that run one matrix per vector lane.
 
 Data is packed once, several matrices side by side; every verb then works on blocks that stay in
-the cache. This module only prepares arrays and turns sums into gradients; the kernels are under
+the cache. This module chooses routes and turns sums into gradients; the kernels are under
 ``native/``.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,8 +17,11 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.blas import limit_blas
+from divlearn.engines.packing import NativeAtoms, NativeData, instruction_sets, pack
+from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
+from divlearn.engines.traces import trace_gradient, trace_values, usable
+from divlearn.spectral import abld_scalar
 
 __all__ = ["NativeEngine", "instruction_sets"]
 
@@ -28,7 +30,10 @@ _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what w
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
-_DIRECT_SPREAD = 1e6  # conditioning up to which gradients need no eigenvectors
+_LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
+_LARGEST_SPREAD = 1e6  # conditioning up to which it is used
+_LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
+_PAIRS = 4096  # of them at a time
 _LAPACK_DIMENSION = 256  # from here on LAPACK's eigenvectors win
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
@@ -44,130 +49,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def instruction_sets() -> tuple[str, ...]:
-    """Instruction sets the kernels can use on this machine, the fastest first.
-
-    Examples
-    --------
-    >>> instruction_sets()[-1]
-    'baseline'
-    """
-    return tuple(_native.instruction_sets())
-
-
-def _aligned(size: int) -> RealArray:
-    """Return an array of doubles that starts on a cache line, as the vector loads need."""
-    raw = np.empty(size + 8)
-    start = (-raw.ctypes.data // raw.itemsize) % 8
-    return raw[start : start + size]
-
-
-@dataclass(frozen=True, eq=False)
-class NativeData(Prepared):
-    """Packed lanes: entry by entry, `lanes` matrices side by side, the last group padded."""
-
-    lanes: int
-    factor: RealArray
-    matrix: RealArray
-    logdet: RealArray
-    exponent: RealArray
-    spread: RealArray
-    instruction_set: str
-    _inverse: list[RealArray] = field(default_factory=list)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the matrices alone: packed arrays lose their alignment on the way."""
-        return _prepare_again, (self.matrices, self.instruction_set)
-
-    def inverse(self, n_threads: int) -> RealArray:
-        """Packed inverses, computed when first asked for."""
-        if not self._inverse:
-            inverse = _aligned(self.factor.size)
-            _native.invert(
-                self.instruction_set, self.n_matrices, self.d, self.factor, inverse, n_threads
-            )
-            self._inverse.append(inverse)
-        return self._inverse[0]
-
-    def arrays(self, inverse: RealArray = _NOTHING) -> Any:
-        """Return the arrays the kernels take."""
-        return _native.DataArrays(
-            self.n_matrices, self.d, self.factor, self.matrix, inverse, self.logdet,
-            self.exponent, self.spread,
-        )  # fmt: skip
-
-    def rows(self, group: int) -> slice:
-        """Rows of a group of lanes."""
-        return slice(group * self.lanes, min((group + 1) * self.lanes, self.n_matrices))
-
-
-def _prepare_again(matrices: RealArray, instruction_set: str) -> NativeData:
-    usable = instruction_set if instruction_set in instruction_sets() else None
-    return NativeEngine(instruction_set=usable)._prepare(matrices)
-
-
-class _Atoms:
-    """Atoms as the kernels take them, and what turns their sums into gradients."""
-
-    def __init__(self, atoms: RealArray) -> None:
-        n, d = atoms.shape[:2]
-        self.original = atoms
-        self.lower = np.tril_indices(d)
-        self.whitener = np.empty((n, d, d))
-        self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
-        self.logdet, self.exponent, self.spread = np.empty((3, n))
-        failed = _native.prepare_atoms(
-            atoms, self.whitener, self.packed, self.packed_inverse, self.logdet, self.exponent,
-            self.spread,
-        )  # fmt: skip
-        if failed >= 0:
-            raise ValueError(
-                f"atoms[{failed}] has no Cholesky factor in double precision; see check_spd for "
-                "a diagnosis and for repair"
-            )
-
-    def chosen(self, index: NDArray[np.intp]) -> _Atoms:
-        """Select some of the atoms."""
-        return self if len(index) == len(self.original) else _Atoms(self.original[index])
-
-    def arrays(self) -> Any:
-        """Return the arrays the kernels take."""
-        return _native.AtomArrays(
-            len(self.original), self.whitener, self.packed, self.packed_inverse, self.logdet,
-            self.exponent, self.spread,
-        )  # fmt: skip
-
-    def unpack(self, packed: RealArray) -> RealArray:
-        """Symmetric matrices from packed lower triangles."""
-        full = np.empty_like(self.whitener)
-        rows, columns = self.lower
-        full[:, rows, columns] = packed
-        full[:, columns, rows] = packed
-        return full
-
-    def in_units(self, gradient: RealArray) -> RealArray:
-        """Undo the scaling of the atoms on something that scales as their inverse."""
-        scaled: RealArray = np.ldexp(gradient, -self.exponent.astype(int)[:, None, None])
-        return scaled
-
-    def inverse(self) -> RealArray:
-        """Inverse atoms."""
-        return self.in_units(self.unpack(self.packed_inverse))
-
-    def gradient(self, euclidean: RealArray) -> Pullback:
-        """Add ``L_B^T (gradient) L_B`` to a gradient found without it."""
-        with limit_blas(1):
-            factor = np.linalg.cholesky(self.original)
-            product = factor.mT @ euclidean @ factor
-        return Pullback(euclidean, 0.5 * (product + product.mT))
-
-    def congruence(self, inner: RealArray) -> RealArray:
-        """``L_B^-T S L_B^-1``."""
-        with limit_blas(1):
-            product = self.whitener.mT @ inner @ self.whitener
-        return self.in_units(0.5 * (product + product.mT))
-
-
 def _add(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
     """Add what the reference engine found for some rows of one atom, in place."""
     result.atoms[atom] += extra.atoms
@@ -179,16 +60,25 @@ def _add(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
         result.values[rows, atom] = extra.values
 
 
-def _direct_routes(parameters: Parameters, spread: RealArray) -> NDArray[np.str_]:
+def _value_routes(parameters: Parameters) -> NDArray[np.str_]:
+    """How each atom's values are found; theta = 1 is the kernels' own affair."""
+    if parameters.alpha.shape[1] > 1:
+        return np.full(len(parameters.alpha), "spectrum")
+    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
+    burg, reverse = (alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0)
+    return np.asarray(np.select([burg, reverse], ["trace", "inverse trace"], "spectrum"))
+
+
+def _gradient_routes(
+    data: NativeData, atoms: NativeAtoms, parameters: Parameters
+) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where parameters and data allow."""
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha > 0) & (beta > 0)
-    routes = np.select(
-        [spread > _DIRECT_SPREAD, line, (alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0)],
-        ["spectrum", "logdet", "trace", "inverse_trace"],
-        "spectrum",
-    )
-    return np.asarray(routes)
+    line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= _LEAST_ALPHA) & (beta > 0)
+    sound = data.spread.max() <= _LARGEST_SPREAD / atoms.spread
+    routes = np.where(line & sound, "logdet", _value_routes(parameters))
+    traces = np.char.find(routes, "trace") >= 0
+    return np.where(traces & ~sound, "spectrum", routes)
 
 
 class NativeEngine(Engine):
@@ -228,42 +118,12 @@ class NativeEngine(Engine):
         return prepared
 
     def _prepare(self, matrices: RealArray) -> NativeData:
-        lanes = _native.lanes(self.instruction_set)
-        count, d = len(matrices), matrices.shape[-1]
-        padded = -(-count // lanes) * lanes
-        factor, matrix = (_aligned(padded * d * (d + 1) // 2) for _ in range(2))
-        logdet, exponent, spread = np.empty((3, padded))
-        failed = _native.factor(
-            self.instruction_set,
-            matrices.astype(np.float64, copy=False),
-            factor,
-            matrix,
-            logdet,
-            exponent,
-            spread,
-            self._threads(factor.size * d),
-        )
-        if failed >= 0:
-            raise ValueError(
-                f"X[{failed}] has no Cholesky factor in double precision; see check_spd for a "
-                "diagnosis and for repair"
-            )
-        return NativeData(
-            self.name,
-            matrices,
-            lanes,
-            factor,
-            matrix,
-            logdet,
-            exponent,
-            spread,
-            self.instruction_set,
-        )
+        return pack(matrices, self.instruction_set, self._threads(matrices.size * len(matrices[0])))
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         assert isinstance(data, NativeData)
         out = np.empty((data.n_matrices, len(atoms), data.d))
-        failed = self._run(_native.spectra, data, _Atoms(atoms), _NOTHING, out)
+        failed = self._run(_native.spectra, data, NativeAtoms(atoms), out)
         for rows, atom, part in self._failures(data, failed):
             out[rows, atom] = self._reference._spectra(part, atoms[atom])
         return out
@@ -275,19 +135,53 @@ class NativeEngine(Engine):
         if parameters.opposite:
             self._reference._encode(self._reference.prepare(data.matrices), atoms, parameters, out)
             return
-        alpha, beta = parameters.alpha, parameters.beta
-        reverse_burg = alpha.shape[1] == 1 and bool(((alpha == 1) & (beta == 0)).any())
-        inverse = self._inverse(data) if reverse_burg else _NOTHING
+        routes = _value_routes(parameters)
+        if (routes == "spectrum").all():
+            self._spectral_encode(data, NativeAtoms(atoms), parameters, out)
+            return
+        for route in np.unique(routes):
+            chosen = np.flatnonzero(routes == route)
+            some, picked = NativeAtoms(atoms[chosen]), parameters.chosen(chosen)
+            values = np.empty((data.n_matrices, len(chosen), out.shape[2]))
+            if route == "spectrum" or not usable(data, some):
+                self._spectral_encode(data, some, picked, values)
+            else:
+                self._trace_encode(data, some, picked, values, inverse=route == "inverse trace")
+            out[:, chosen] = values
+
+    def _spectral_encode(
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
+    ) -> None:
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         values = out if direct else np.empty(out.shape)
-        failed = self._run(_native.encode, data, _Atoms(atoms), inverse, alpha, beta, values)
+        failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, values)
         for rows, atom, part in self._failures(data, failed):
-            self._reference._encode(
-                part, atoms[atom], parameters.chosen(np.arange(len(atoms))[atom]),
-                values[rows, atom],
-            )  # fmt: skip
+            picked = parameters.chosen(np.arange(len(atoms.original))[atom])
+            self._reference._encode(part, atoms.original[atom], picked, values[rows, atom])
         if not direct:
             out[...] = values
+
+    def _trace_encode(
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray,
+        *, inverse: bool,
+    ) -> None:  # fmt: skip
+        values, small = trace_values(data, atoms, inverse=inverse, n_threads=self._threads(np.inf))
+        out[:, :, 0] = values
+        if small is None:
+            return
+        if np.count_nonzero(small) > _LARGEST_SMALL_SHARE * small.size:
+            self._spectral_encode(data, atoms, parameters, out)
+            return
+        rows, columns = np.nonzero(small)
+        point = parameters.alpha[0, 0], parameters.beta[0, 0]
+        for start in range(0, len(rows), _PAIRS):
+            some = slice(start, start + _PAIRS)
+            factor, exponent = factorize(data.matrices[rows[some]])
+            whitened = atoms.whitener[columns[some]] @ factor
+            exponent = exponent - atoms.exponent[columns[some]].astype(int)
+            t = decompose(whitened, exponent, self.condition_limit, vectors=False).t
+            scalar = abld_scalar(t, *point, derivatives=())
+            out[rows[some], columns[some], 0] = scalar.f.sum(axis=-1)
 
     def _pullback(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
@@ -299,13 +193,13 @@ class NativeEngine(Engine):
                 self._reference.prepare(data.matrices), atoms, parameters, cotangent,
                 with_parameters, with_values,
             )  # fmt: skip
-        prepared = _Atoms(atoms)
+        prepared = NativeAtoms(atoms)
         if with_parameters or with_values or cotangent.shape[2] > 1:
             return self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
         gradient, whitened = np.empty((2, *atoms.shape))
-        routes = _direct_routes(parameters, data.spread.max() * prepared.spread)
+        routes = _gradient_routes(data, prepared, parameters)
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
             some = prepared.chosen(chosen)
@@ -316,12 +210,15 @@ class NativeEngine(Engine):
             elif route == "logdet":
                 part = self._logdet_pullback(data, some, picked, weights)
             else:
-                part = self._trace_pullback(data, some, route == "inverse_trace", weights)
+                part = trace_gradient(
+                    data, some, weights[:, :, 0], inverse=route == "inverse trace",
+                    n_threads=self._threads(np.inf),
+                )  # fmt: skip
             gradient[chosen], whitened[chosen] = part.atoms, part.whitened
         return Pullback(gradient, whitened)
 
     def _spectral_pullback(
-        self, data: NativeData, atoms: _Atoms, parameters: Parameters, cotangent: RealArray,
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, cotangent: RealArray,
         with_parameters: bool, with_values: bool,
     ) -> Pullback:  # fmt: skip
         n, pairs = parameters.alpha.shape
@@ -330,7 +227,7 @@ class NativeEngine(Engine):
         first, second = (np.empty((n, chunks, pairs if with_parameters else 0)) for _ in range(2))
         values = np.empty(cotangent.shape if with_values else 0)
         failed = self._run(
-            _native.pullback, data, atoms, _NOTHING, parameters.alpha, parameters.beta, cotangent,
+            _native.pullback, data, atoms, parameters.alpha, parameters.beta, cotangent,
             chunks, inner, first, second, values, False,
         )  # fmt: skip
         whitened = -atoms.unpack(inner.sum(axis=1))
@@ -350,14 +247,14 @@ class NativeEngine(Engine):
         return result
 
     def _logdet_pullback(
-        self, data: NativeData, atoms: _Atoms, parameters: Parameters, cotangent: RealArray
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, cotangent: RealArray
     ) -> Pullback:
         """Theta = 1: grad_B = sum_i w_i (N_i^-1 - B^-1)/alpha with N = alpha X + beta B."""
         alpha = parameters.alpha
         chunks = self._chunks(data, atoms)
         sums = np.empty((len(alpha), chunks, len(atoms.lower[0])))
         self._run(
-            _native.pullback, data, atoms, _NOTHING, alpha, parameters.beta, cotangent, chunks,
+            _native.pullback, data, atoms, alpha, parameters.beta, cotangent, chunks,
             sums, _NOTHING, _NOTHING, _NOTHING, True,
         )  # fmt: skip
         total = sums.sum(axis=1)
@@ -365,35 +262,15 @@ class NativeEngine(Engine):
         own = weight * atoms.unpack(atoms.packed_inverse)
         return atoms.gradient(atoms.in_units((atoms.unpack(total) - own) / alpha[:, :, None]))
 
-    def _trace_pullback(
-        self, data: NativeData, atoms: _Atoms, inverse: bool, cotangent: RealArray
-    ) -> Pullback:
-        """(0,1): sum_i w_i (B^-1 - B^-1 X_i B^-1); (1,0): sum_i w_i (X_i^-1 - B^-1)."""
-        packed = self._inverse(data) if inverse else data.matrix
-        weights = np.ascontiguousarray(cotangent[:, :, 0])
-        total = np.empty((weights.shape[1], len(atoms.lower[0])))
-        _native.weighted_sum(
-            self.instruction_set, data.n_matrices, data.d, packed, data.exponent,
-            -1 if inverse else 1, weights, total, self._threads(packed.size * weights.shape[1]),
-        )  # fmt: skip
-        summed, precision = atoms.unpack(total), atoms.inverse()
-        own = weights.sum(axis=0)[:, None, None] * precision
-        if inverse:
-            return atoms.gradient(summed - own)
-        with limit_blas(1):
-            product = precision @ summed @ precision
-        return atoms.gradient(own - 0.5 * (product + product.mT))
-
     def _run(
-        self, kernel: Callable[..., int], data: NativeData, atoms: _Atoms, inverse: RealArray,
-        *arrays: Any,
-    ) -> NDArray[np.uint8] | None:  # fmt: skip
+        self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: Any
+    ) -> NDArray[np.uint8] | None:
         """Call a kernel; return its marks of (group, atom) without an answer, None if all have."""
         n = len(atoms.original)
         operations = data.n_matrices * n * (10.0 * data.d**3 + 300.0 * data.d**2)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
         failures = kernel(
-            self.instruction_set, data.arrays(inverse), atoms.arrays(), *arrays,
+            self.instruction_set, data.arrays(), atoms.arrays(), *arrays,
             self.condition_limit, self._threads(operations), failed,
         )  # fmt: skip
         return failed if failures else None
@@ -408,13 +285,10 @@ class NativeEngine(Engine):
             yield rows, slice(atom, atom + 1), part
 
     @staticmethod
-    def _chunks(data: NativeData, atoms: _Atoms) -> int:
+    def _chunks(data: NativeData, atoms: NativeAtoms) -> int:
         """Partial sums per atom; depends on the data alone, so that results do not on threads."""
         most = _SUM_ENTRIES // (len(atoms.original) * len(atoms.lower[0]))
         return max(1, min(_CHUNKS, data.n_matrices // _CHUNK_MATRICES, most))
-
-    def _inverse(self, data: NativeData) -> RealArray:
-        return data.inverse(self._threads(data.factor.size * data.d))
 
     def _threads(self, operations: float) -> int:
         """Threads worth waking for that much work."""

@@ -11,7 +11,9 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.jacobi import left_singular
 from divlearn.spectral import log_generalized_domain
 
-__all__ = ["Eigen", "check_domain", "decompose", "factorize", "whiteners"]
+__all__ = ["Eigen", "check_domain", "congruence", "decompose", "factorize", "whiteners"]
+
+_LOG_2 = float(np.log(2.0))
 
 
 def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
@@ -63,15 +65,38 @@ def decompose(
     else:
         values, basis = np.linalg.eigvalsh(gram), None
     redo = values[:, -1] > condition_limit * values[:, 0]
+    exponent = exponent + 2 * largest
+    t = np.empty_like(values)
+    t[~redo] = _log_scaled(values[~redo], exponent[~redo])
     if redo.any():
-        values[redo], accurate = left_singular(whitened[redo])
+        singular, accurate = left_singular(whitened[redo])
+        half = exponent[redo] // 2
+        t[redo] = 2 * _log_scaled(singular, half) + _LOG_2 * (exponent[redo] - 2 * half)[:, None]
         if basis is not None:
             basis[redo] = accurate
-    exponent = exponent + 2 * largest
+    if not np.isfinite(t).all():
+        raise ValueError(
+            "the eigenvalues of a pencil span more than double precision can hold; rescale the "
+            "variables of all matrices alike: X -> S X S with a diagonal S"
+        )
+    return Eigen(t, basis)
+
+
+def congruence(whitener: RealArray, inner: RealArray) -> RealArray:
+    """``K^T S K`` for symmetric S; what overflows is infinite, never NaN."""
+    exponent = np.frexp(np.abs(inner).max(axis=(-2, -1), keepdims=True))[1]
+    product = whitener.mT @ np.ldexp(inner, -exponent) @ whitener
+    with np.errstate(over="ignore"):
+        scaled: RealArray = np.ldexp(0.5 * (product + product.mT), exponent)
+    return scaled
+
+
+def _log_scaled(values: RealArray, exponent: IntArray) -> RealArray:
+    """``log(values * 2**exponent)``."""
     # A power of two inside the logarithm is exact; outside it rounds, but cannot overflow.
-    inside = np.where(np.abs(exponent) < 900, exponent, 0)
-    outside = (exponent - inside) * np.log(2.0)
-    return Eigen(np.log(np.ldexp(values, inside[:, None])) + outside[:, None], basis)
+    inside = np.where(np.abs(exponent) < 300, exponent, 0)
+    logarithm: RealArray = np.log(np.ldexp(values, inside[:, None]))
+    return logarithm + _LOG_2 * (exponent - inside)[:, None]
 
 
 def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[int], str]) -> None:

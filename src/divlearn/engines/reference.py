@@ -14,7 +14,14 @@ import numpy as np
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
 from divlearn.engines.blas import limit_blas
-from divlearn.engines.pencil import Eigen, check_domain, decompose, factorize, whiteners
+from divlearn.engines.pencil import (
+    Eigen,
+    check_domain,
+    congruence,
+    decompose,
+    factorize,
+    whiteners,
+)
 from divlearn.spectral import abld_scalar
 
 __all__ = ["ReferenceEngine"]
@@ -88,10 +95,10 @@ class ReferenceEngine(Engine):
                 check_domain(eigen.t, *point, names=_pair_names(rows.start, atom))
                 scalar = abld_scalar(eigen.t, *point, derivatives=wanted)
                 c = cotangent[rows, atom, pair]
-                weight += c[:, None] * _required(scalar.f_t)
+                weight += c[:, None] * _saturated(scalar.f_t)
                 if with_parameters:
-                    first[atom, pair] += c @ _required(scalar.f_alpha).sum(axis=-1)
-                    second[atom, pair] += c @ _required(scalar.f_beta).sum(axis=-1)
+                    first[atom, pair] += c @ _saturated(scalar.f_alpha).sum(axis=-1)
+                    second[atom, pair] += c @ _saturated(scalar.f_beta).sum(axis=-1)
                 if values is not None:
                     values[rows, atom, pair] = scalar.f.sum(axis=-1)
             # grad_B D = -V diag(f_t) V^T with V = L_B^-T Z, summed over the block as one product.
@@ -99,8 +106,7 @@ class ReferenceEngine(Engine):
             whitened[atom] -= scaled @ eigen.vectors.transpose(1, 0, 2).reshape(data.d, -1).T
             factors[atom] = whitener
         whitened = 0.5 * (whitened + whitened.mT)
-        gradient = factors.mT @ whitened @ factors
-        gradient = 0.5 * (gradient + gradient.mT)
+        gradient = congruence(factors, whitened)
         if not with_parameters:
             return Pullback(gradient, whitened, values=values)
         return Pullback(gradient, whitened, first, second, values)
@@ -124,9 +130,10 @@ class ReferenceEngine(Engine):
                     yield rows, atom, eigen, whitener[atom] * np.exp2(-0.5 * exponent)
 
 
-def _required(values: RealArray | None) -> RealArray:
-    assert values is not None
-    return values
+def _saturated(derivative: RealArray | None) -> RealArray:
+    """Keep derivatives in range: sums of infinities would be NaN."""
+    assert derivative is not None
+    return np.clip(derivative, -1e300, 1e300)
 
 
 def _pair_names(first: int, atom: int) -> Callable[[int], str]:

@@ -1,0 +1,162 @@
+"""Data and atoms in the form the compiled kernels take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.engines import _native  # type: ignore[attr-defined]
+from divlearn.engines.base import Prepared, Pullback
+from divlearn.engines.blas import limit_blas
+from divlearn.engines.pencil import congruence
+
+__all__ = ["NativeAtoms", "NativeData", "instruction_sets", "pack"]
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Instruction sets the kernels can use on this machine, the fastest first.
+
+    Examples
+    --------
+    >>> instruction_sets()[-1]
+    'baseline'
+    """
+    return tuple(_native.instruction_sets())
+
+
+def _aligned(size: int) -> RealArray:
+    """Return an array of doubles that starts on a cache line, as the vector loads need."""
+    raw = np.empty(size + 8)
+    start = (-raw.ctypes.data // raw.itemsize) % 8
+    return raw[start : start + size]
+
+
+@dataclass(frozen=True, eq=False)
+class NativeData(Prepared):
+    """Packed lanes: entry by entry, `lanes` matrices side by side, the last group padded."""
+
+    instruction_set: str
+    lanes: int
+    factor: RealArray
+    matrix: RealArray
+    logdet: RealArray
+    exponent: RealArray
+    spread: RealArray
+    _triangles: dict[bool, RealArray] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the matrices alone: packed arrays lose their alignment on the way."""
+        return _pack_again, (self.matrices, self.instruction_set)
+
+    def arrays(self) -> Any:
+        """Return the arrays the kernels take."""
+        return _native.DataArrays(
+            self.n_matrices, self.d, self.factor, self.matrix, self.logdet, self.exponent,
+            self.spread,
+        )  # fmt: skip
+
+    def triangles(self, *, inverse: bool) -> RealArray:
+        """Lower triangles of the matrices or of their inverses, kept once asked for."""
+        if inverse not in self._triangles:
+            matrices = self.matrices.astype(np.float64, copy=False)
+            with limit_blas(1):
+                source = np.linalg.inv(matrices) if inverse else matrices
+            rows, columns = np.tril_indices(self.d)
+            self._triangles[inverse] = source[:, rows, columns]
+        return self._triangles[inverse]
+
+    def rows(self, group: int) -> slice:
+        """Rows of a group of lanes."""
+        return slice(group * self.lanes, min((group + 1) * self.lanes, self.n_matrices))
+
+
+def pack(matrices: RealArray, instruction_set: str, n_threads: int) -> NativeData:
+    """Scale, factor and pack checked matrices."""
+    lanes = _native.lanes(instruction_set)
+    count, d = len(matrices), matrices.shape[-1]
+    padded = -(-count // lanes) * lanes
+    factor, matrix = (_aligned(padded * d * (d + 1) // 2) for _ in range(2))
+    logdet, exponent, spread = np.empty((3, padded))
+    failed = _native.factor(
+        instruction_set, matrices.astype(np.float64, copy=False), factor, matrix, logdet,
+        exponent, spread, n_threads,
+    )  # fmt: skip
+    if failed >= 0:
+        raise ValueError(
+            f"X[{failed}] has no Cholesky factor in double precision; see check_spd for a "
+            "diagnosis and for repair"
+        )
+    return NativeData(
+        "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread
+    )
+
+
+def _pack_again(matrices: RealArray, instruction_set: str) -> NativeData:
+    usable = instruction_sets()
+    return pack(matrices, instruction_set if instruction_set in usable else usable[0], 1)
+
+
+class NativeAtoms:
+    """Atoms as the kernels take them, and what turns their sums into gradients."""
+
+    def __init__(self, atoms: RealArray) -> None:
+        n, d = atoms.shape[:2]
+        self.original = atoms
+        self.lower = np.tril_indices(d)
+        self.whitener = np.empty((n, d, d))
+        self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
+        self.logdet, self.exponent, self.spread = np.empty((3, n))
+        failed = _native.prepare_atoms(
+            atoms, self.whitener, self.packed, self.packed_inverse, self.logdet, self.exponent,
+            self.spread,
+        )  # fmt: skip
+        if failed >= 0:
+            raise ValueError(
+                f"atoms[{failed}] has no Cholesky factor in double precision; see check_spd for "
+                "a diagnosis and for repair"
+            )
+
+    def chosen(self, index: NDArray[np.intp]) -> NativeAtoms:
+        """Select some of the atoms."""
+        return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
+
+    def arrays(self) -> Any:
+        """Return the arrays the kernels take."""
+        return _native.AtomArrays(
+            len(self.original), self.whitener, self.packed, self.logdet, self.exponent,
+            self.spread,
+        )  # fmt: skip
+
+    def unpack(self, packed: RealArray) -> RealArray:
+        """Symmetric matrices from packed lower triangles."""
+        full = np.empty_like(self.whitener)
+        rows, columns = self.lower
+        full[:, rows, columns] = packed
+        full[:, columns, rows] = packed
+        return full
+
+    def in_units(self, gradient: RealArray) -> RealArray:
+        """Undo the scaling of the atoms on something that scales as their inverse."""
+        with np.errstate(over="ignore"):
+            scaled: RealArray = np.ldexp(gradient, -self.exponent.astype(int)[:, None, None])
+        return scaled
+
+    def inverse(self) -> RealArray:
+        """Inverse atoms."""
+        return self.in_units(self.unpack(self.packed_inverse))
+
+    def gradient(self, euclidean: RealArray) -> Pullback:
+        """Add ``L_B^T (gradient) L_B`` to a gradient found without it."""
+        with limit_blas(1):
+            factor = np.linalg.cholesky(self.original)
+            product = factor.mT @ euclidean @ factor
+        return Pullback(euclidean, 0.5 * (product + product.mT))
+
+    def congruence(self, inner: RealArray) -> RealArray:
+        """``L_B^-T S L_B^-1``."""
+        with limit_blas(1):
+            return self.in_units(congruence(self.whitener, inner))
