@@ -17,6 +17,11 @@ DIVLEARN_INLINE Lane to_double(Mask k) {
 // 2^k for integers k in the normal range.
 DIVLEARN_INLINE Lane power_of_two(Mask k) { return (Lane)((k + 1023) << 52); }
 
+// The same for exponents that are whole numbers held as doubles.
+DIVLEARN_INLINE Lane power_of_two(Lane exponent) {
+  return power_of_two((Mask)(exponent + ROUNDER) - (int64_t)0x4338000000000000LL);
+}
+
 DIVLEARN_INLINE Mask exponent_of(Lane x) {
   return (Mask)(((Bits)x >> 52) & (Bits{} + 0x7ffULL)) - 1023;
 }

@@ -1,0 +1,185 @@
+// Spectra of blocks of lanes against one atom: the fast route, and the accurate one where it must be.
+#pragma once
+#include "eigenvalues.hpp"
+#include "jacobi.hpp"
+#include "packed.hpp"
+#include "tasks.hpp"
+#include "tridiagonal.hpp"
+
+namespace DIVLEARN_ISA {
+
+// t = log of `values` * 2^exponent, exact in the power of two wherever that stays a normal number.
+DIVLEARN_INLINE void log_spectrum(int d, const Lane* values, int stride, Lane exponent, Lane* t) {
+  if (any(~(absolute(exponent) < 900.0))) {
+    for (int i = 0; i < d; ++i) t[i] = log_lane(values[i * stride]) + exponent * LN2;
+    return;
+  }
+  const Lane factor = power_of_two(exponent);
+  for (int i = 0; i < d; ++i) t[i] = log_lane(values[i * stride] * factor);
+}
+
+DIVLEARN_INLINE Lane pair_exponent(const Data& data, long group, const Atoms& atoms, int atom) {
+  return load(data.exponent + group * W) - atoms.exponent[atom];
+}
+
+DIVLEARN_INLINE const Lane* group_of(const double* packed, long group, int d) {
+  return (const Lane*)packed + group * packed_size(d);
+}
+
+DIVLEARN_INLINE const double* whitener_of(const Atoms& atoms, int atom, int d) {
+  return atoms.whitener + (size_t)atom * d * d;
+}
+
+// True where the tridiagonal route cannot be trusted: not positive, NaN, or a ratio of eigenvalues
+// whose inverse comes near the rounding error of the largest.
+DIVLEARN_INLINE bool ill_conditioned(int d, const Lane* values, int stride, double limit) {
+  Lane largest = values[0], least = values[0];
+  for (int i = 1; i < d; ++i) {
+    largest = maximum(largest, values[i * stride]);
+    least = minimum(least, values[i * stride]);
+  }
+  Mask bad = ~(least > 0.0) | ~(largest <= limit * least);
+  for (int i = 0; i < d; ++i) bad |= values[i * stride] != values[i * stride];
+  return any(bad);
+}
+
+struct AccurateResult {
+  bool ok;
+  Lane* columns;  // orthogonal, |column j|^2 = values[j]
+  Lane* values;
+  Lane exponent;  // eigenvalues are values * 2^exponent
+};
+
+constexpr size_t accurate_lanes(size_t d) { return d * (d + 1) / 2 + d * d + d; }
+
+static AccurateResult accurate(const Data& data, long group, const Atoms& atoms, int atom,
+                               Lane* scratch) {
+  const int d = data.d;
+  Lane *G = scratch, *columns = G + packed_size(d), *values = columns + (size_t)d * d;
+  whiten(d, whitener_of(atoms, atom, d), group_of(data.factor, group, d), G);
+  const Lane exponent = unpack_columns(d, G, columns);
+  const bool converged = one_sided_jacobi(d, columns, values);
+  bool positive = true;
+  for (int i = 0; i < d; ++i) positive &= !any(~(values[i] > 0.0));
+  return {converged && positive, columns, values,
+          2.0 * exponent + pair_exponent(data, group, atoms, atom)};
+}
+
+constexpr int GROUPS = W == 8 ? 6 : 4;  // groups of lanes whose QL sweeps are interleaved
+constexpr int NARROW = 2;  // the same where few are left: padding would cost as much as data
+
+// L_B^-1 X L_B^-T = Q T Q^T for one group: reflectors in A and scale, T scaled to about norm 1.
+// Returns the exponent taken out of T; work: 3 d lanes.
+static Lane reduce_group(const Data& data, long group, const Atoms& atoms, int atom, Lane* A,
+                         Lane* diagonal, Lane* off_diagonal, Lane* scale, Lane* work) {
+  const int d = data.d;
+  whiten(d, whitener_of(atoms, atom, d), group_of(data.factor, group, d), A);
+  gram(d, A);
+  tridiagonalize(d, A, diagonal, off_diagonal, scale, work);
+  return normalize(d, diagonal, off_diagonal);
+}
+
+// Tridiagonal matrices of K groups, interleaved as the QL iteration takes them.
+template <int K>
+struct Interleaved {
+  Lane *diagonal, *squared, *values;
+
+  static size_t lanes(int d) { return 3 * (size_t)K * (d + 1); }
+
+  Interleaved(int d, Lane* scratch)
+      : diagonal(scratch), squared(diagonal + K * (d + 1)), values(squared + K * (d + 1)) {}
+
+  void put(int d, int g, const Lane* from, const Lane* off_diagonal) {
+    for (int i = 0; i < d; ++i) {
+      diagonal[i * K + g] = from[i];
+      squared[i * K + g] = i + 1 < d ? off_diagonal[i] * off_diagonal[i] : Lane{};
+    }
+  }
+
+  // Fills the places from `groups` on with the last group: it converges in step with the others.
+  void pad(int d, int groups) {
+    for (int g = groups; g < K; ++g)
+      for (int i = 0; i < d; ++i) {
+        diagonal[i * K + g] = diagonal[i * K + groups - 1];
+        squared[i * K + g] = squared[i * K + groups - 1];
+      }
+  }
+
+  bool solve(int d) { return rational_ql<K>(d, diagonal, squared, values); }
+};
+
+// Spectra of up to K groups against one atom: t[g * d + i]. Bit g of the result says group g failed.
+template <int K>
+struct BlockSpectra {
+  static size_t lanes(int d) {
+    return packed_size(d) + 6 * (size_t)d + Interleaved<K>::lanes(d) + accurate_lanes(d);
+  }
+
+  static unsigned compute(const Data& data, long first, int groups, const Atoms& atoms, int atom,
+                          double limit, Lane* scratch, Lane* t) {
+    if (K > NARROW && groups <= NARROW)
+      return BlockSpectra<NARROW>::compute(data, first, groups, atoms, atom, limit, scratch, t);
+    const int d = data.d;
+    Lane *A = scratch, *diagonal = A + packed_size(d), *off = diagonal + d, *scale = off + d;
+    Lane* work = scale + d;
+    Interleaved<K> block(d, work + 3 * d);
+    Lane* rest = work + 3 * d + Interleaved<K>::lanes(d);
+    Lane exponent[K];
+    bool converged = limit > 0.0;
+    if (converged) {
+      for (int g = 0; g < groups; ++g) {
+        exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, scale, work);
+        block.put(d, g, diagonal, off);
+      }
+      block.pad(d, groups);
+      converged = block.solve(d);
+    }
+    unsigned failures = 0;
+    for (int g = 0; g < groups; ++g) {
+      Lane* spectrum = t + (size_t)g * d;
+      if (converged && !ill_conditioned(d, block.values + g, K, limit)) {
+        const Lane shift = pair_exponent(data, first + g, atoms, atom);
+        log_spectrum(d, block.values + g, K, exponent[g] + shift, spectrum);
+        continue;
+      }
+      const AccurateResult result = accurate(data, first + g, atoms, atom, rest);
+      if (!result.ok) failures |= 1u << g;
+      log_spectrum(d, result.values, 1, result.exponent, spectrum);
+    }
+    return failures;
+  }
+};
+
+// Tasks are (block of groups, atom), block outermost: a block's factors stay in the cache.
+static long spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
+  constexpr int K = GROUPS;
+  const int d = data.d;
+  const long groups = group_count(data.count), blocks = (groups + K - 1) / K;
+  const size_t own = BlockSpectra<K>::lanes(d);
+  long failures = 0;
+  Interruption interruption(options.interrupted);
+  for_each_task(blocks * atoms.count, options.threads, own + (size_t)K * d, interruption,
+                [&](long task, Lane* scratch) {
+    const long first = task / atoms.count * K;
+    const int atom = (int)(task % atoms.count);
+    const int here = (int)(groups - first < K ? groups - first : K);
+    Lane* block = scratch + own;
+    const unsigned failed = BlockSpectra<K>::compute(data, first, here, atoms, atom,
+                                                     options.condition_limit, scratch, block);
+    if (failed) {
+      const long count = mark_failures(failed, first, atom, atoms.count, options);
+#pragma omp atomic
+      failures += count;
+    }
+    for (int g = 0; g < here; ++g) {
+      Lane* t = block + (size_t)g * d;
+      sort_lanes(d, t);
+      for (int w = 0; w < W && (first + g) * W + w < data.count; ++w)
+        for (int i = 0; i < d; ++i)
+          out[((size_t)((first + g) * W + w) * atoms.count + atom) * d + i] = t[i][w];
+    }
+  });
+  return failures;
+}
+
+}  // namespace DIVLEARN_ISA
