@@ -136,37 +136,34 @@ class NativeEngine(Engine):
             self._reference._encode(self._reference.prepare(data.matrices), atoms, parameters, out)
             return
         routes = _value_routes(parameters)
-        if (routes == "spectrum").all():
-            self._spectral_encode(data, NativeAtoms(atoms), parameters, out)
-            return
+        direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
+            everything = direct and len(chosen) == len(atoms)
+            shape = (data.n_matrices, len(chosen), out.shape[2])
+            values = out if everything else np.empty(shape)
             some, picked = NativeAtoms(atoms[chosen]), parameters.chosen(chosen)
-            values = np.empty((data.n_matrices, len(chosen), out.shape[2]))
             if route == "spectrum" or not usable(data, some):
                 self._spectral_encode(data, some, picked, values)
             else:
                 self._trace_encode(data, some, picked, values, inverse=route == "inverse trace")
-            out[:, chosen] = values
+            if not everything:
+                out[:, chosen] = values
 
     def _spectral_encode(
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
-        direct = out.dtype == np.float64 and out.flags.c_contiguous
-        values = out if direct else np.empty(out.shape)
-        failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, values)
+        failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
             picked = parameters.chosen(np.arange(len(atoms.original))[atom])
-            self._reference._encode(part, atoms.original[atom], picked, values[rows, atom])
-        if not direct:
-            out[...] = values
+            self._reference._encode(part, atoms.original[atom], picked, out[rows, atom])
 
     def _trace_encode(
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray,
         *, inverse: bool,
     ) -> None:  # fmt: skip
-        values, small = trace_values(data, atoms, inverse=inverse, n_threads=self._threads(np.inf))
-        out[:, :, 0] = values
+        threads = self._threads(np.inf)
+        small = trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
         if np.count_nonzero(small) > _LARGEST_SMALL_SHARE * small.size:

@@ -46,7 +46,7 @@ class NativeData(Prepared):
     logdet: RealArray
     exponent: RealArray
     spread: RealArray
-    _triangles: dict[bool, RealArray] = field(default_factory=dict)
+    kept: dict[str, RealArray] = field(default_factory=dict)  # what routes compute once
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the matrices alone: packed arrays lose their alignment on the way."""
@@ -58,16 +58,6 @@ class NativeData(Prepared):
             self.n_matrices, self.d, self.factor, self.matrix, self.logdet, self.exponent,
             self.spread,
         )  # fmt: skip
-
-    def triangles(self, *, inverse: bool) -> RealArray:
-        """Lower triangles of the matrices or of their inverses, kept once asked for."""
-        if inverse not in self._triangles:
-            matrices = self.matrices.astype(np.float64, copy=False)
-            with limit_blas(1):
-                source = np.linalg.inv(matrices) if inverse else matrices
-            rows, columns = np.tril_indices(self.d)
-            self._triangles[inverse] = source[:, rows, columns]
-        return self._triangles[inverse]
 
     def rows(self, group: int) -> slice:
         """Rows of a group of lanes."""

@@ -31,38 +31,59 @@ def usable(data: NativeData, atoms: NativeAtoms) -> bool:
     return alike and bool(data.spread.max() <= _LARGEST_SPREAD / atoms.spread.max())
 
 
-def trace_values(
-    data: NativeData, atoms: NativeAtoms, *, inverse: bool, n_threads: int
-) -> tuple[RealArray, NDArray[np.bool_] | None]:
-    """Divergences (n_matrices, n_atoms) at (0, 1), or (1, 0) if ``inverse``.
+def _columns(data: NativeData, inverse: bool) -> RealArray:
+    """Triangles of the matrices or their inverses, and two columns more; computed once.
 
-    Returns also where results are too small to be trusted, None if nowhere.
+    The log-determinants ride along in the product: -+logdet against 1, and 1 against those of the
+    atoms.
     """
-    n, d = data.n_matrices, data.d
-    sign = -1.0 if inverse else 1.0
-    middle = float(np.median(data.exponent))
-    of_data = sign * (data.logdet[:n] + (data.exponent[:n] - middle) * (d * _LOG_2))
-    of_atoms = sign * (atoms.logdet + (atoms.exponent - middle) * (d * _LOG_2))
+    key = "inverse traces" if inverse else "traces"
+    if key not in data.kept:
+        rows, columns = np.tril_indices(data.d)
+        matrices = data.matrices.astype(np.float64, copy=False)
+        with limit_blas(1):
+            source = np.linalg.inv(matrices) if inverse else matrices
+        n, size = data.n_matrices, len(rows)
+        left = np.empty((n, size + 2))
+        left[:, :size] = source[:, rows, columns]
+        left[:, size] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
+        left[:, size + 1] = 1.0
+        data.kept[key] = left
+    return data.kept[key]
+
+
+def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:
+    """Log-determinants up to a common constant, with the sign they have in the divergence."""
+    units = (exponent - np.median(data.exponent)) * (data.d * _LOG_2)
+    return -(scaled + units) if inverse else scaled + units
+
+
+def trace_values(
+    data: NativeData, atoms: NativeAtoms, out: RealArray, *, inverse: bool, n_threads: int
+) -> NDArray[np.bool_] | None:
+    """Divergences (n_matrices, n_atoms) at (0, 1), or (1, 0) if ``inverse``, into ``out``.
+
+    Returns where results are too small to be trusted, None if nowhere.
+    """
     rows, columns = atoms.lower
     other = atoms.original if inverse else atoms.inverse()
     weights = np.where(rows == columns, 1.0, 2.0) * other[:, rows, columns]
-    # The log-determinants ride along as two more columns.
-    left = np.column_stack([data.triangles(inverse=inverse), -of_data, np.ones(n)])
-    right = np.column_stack([weights, np.ones(len(weights)), of_atoms - d])
+    constant = _logdet(data, atoms.logdet, atoms.exponent, inverse) - data.d
+    right = np.column_stack([weights, np.ones(len(weights)), constant])
+    left = _columns(data, inverse)
     with limit_blas(n_threads):
-        values = left @ right.T
-    if values.min() >= _SMALLEST_RESULT * d:
-        return values, None
-    return values, values < _SMALLEST_RESULT * d
+        np.matmul(left, right.T, out=out)
+    smallest = _SMALLEST_RESULT * data.d
+    return None if out.min() >= smallest else out < smallest
 
 
 def trace_gradient(
     data: NativeData, atoms: NativeAtoms, cotangent: RealArray, *, inverse: bool, n_threads: int
 ) -> Pullback:
     """At (0, 1) sum_i w_i (B^-1 - B^-1 X_i B^-1), at (1, 0) sum_i w_i (X_i^-1 - B^-1)."""
-    precision = atoms.inverse()
+    precision, triangles = atoms.inverse(), _columns(data, inverse)[:, :-2]
     with limit_blas(n_threads):
-        summed = atoms.unpack(cotangent.T @ data.triangles(inverse=inverse))
+        summed = atoms.unpack(cotangent.T @ triangles)
         own = cotangent.sum(axis=0)[:, None, None] * precision
         if inverse:
             return atoms.gradient(summed - own)

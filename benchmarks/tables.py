@@ -1,0 +1,168 @@
+"""How results are shown: on the terminal, and as tables for the README."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from sections import SECTIONS, Record, Section
+from threadpoolctl import threadpool_info
+from timing import Memory, torch
+
+from divlearn.engines.native import instruction_sets
+
+README_SECTIONS = ("values", "airm", "line", "pullback")
+MARKERS = ("<!-- benchmark -->", "<!-- /benchmark -->")
+
+
+def machine() -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    libraries = ["divlearn", "numpy", "scipy", "pyriemann"] + (["torch"] if torch else [])
+    return {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": cores(),
+        "instruction_sets": list(instruction_sets()),
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in libraries},
+        "blas": sorted(
+            f"{info['internal_api']} {info['version']} {info.get('architecture', '')}".strip()
+            for info in threadpool_info()
+            if info["user_api"] == "blas"
+        ),
+    }
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_line(about: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return (
+        f"{about['cpu']}, {about['cores']} cores, {'/'.join(about['instruction_sets'])}; "
+        f"Python {about['python']}, {versions}; BLAS: {', '.join(about['blas'])}"
+    )
+
+
+def short(rate: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= size:
+            return f"{rate / size:.3g}{letter}"
+    return f"{rate:.3g}"
+
+
+def cell(record: Record) -> str:
+    if record.iterations is not None:
+        return f"{1e3 / record.median:.3g} ms, {record.iterations} it"
+    return f"{short(record.median)} ({short(record.best)})"
+
+
+def section_table(section: Section, threads: int, records: Sequence[Record]) -> Table:
+    """One row per dimension: the rate of every method, then our ratios."""
+    what = "median time, iterations" if section.mean else "pairs per second: median (best)"
+    table = Table(title=f"{section.title}; {_threads(threads)}; {what}")
+    names = list(dict.fromkeys(record.method for record in records))
+    ours = [name for name in names if name.startswith("divlearn")]
+    share = any(record.share_of_dgemm for record in records)
+    for heading in (
+        "d",
+        *names,
+        *(f"x best peer, {name.split()[1]}" for name in ours),
+        "best peer",
+    ):
+        table.add_column(heading, justify="right")
+    if share:
+        table.add_column("of dgemm", justify="right")
+    for d in dict.fromkeys(record.d for record in records):
+        row = {record.method: record for record in records if record.d == d}
+        cells = [cell(row[name]) for name in names] + [f"{row[name].ratio:.1f}" for name in ours]
+        cells.append(str(row[ours[0]].best_peer))
+        table.add_row(str(d), *cells, *([f"{row[ours[0]].share_of_dgemm:.0%}"] if share else []))
+    return table
+
+
+def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def memory_row(memory: Memory) -> list[str]:
+    sizes = (memory.peak, memory.naive, memory.inputs, memory.output)
+    return [
+        f"{memory.n_matrices} x {memory.n_atoms}, d = {memory.d}", f"{memory.seconds:.2f} s",
+        *(f"{size / 1e6:.1f} MB" for size in sizes),
+    ]  # fmt: skip
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def markdown(about: dict[str, Any], records: Sequence[Record]) -> str:
+    """Tables for the README: rate, ratio over the best peer, and which peer that was."""
+    lines = [f"Measured on: {machine_line(about)}.", ""]
+    for threads in dict.fromkeys(record.threads for record in records):
+        mine = [r for r in records if r.threads == threads and r.kind == "ours"]
+        dimensions = list(dict.fromkeys(record.d for record in mine))
+        lines += [
+            f"| {_threads(threads)} | {' | '.join(f'd = {d}' for d in dimensions)} |",
+            f"|---|{'---|' * len(dimensions)}",
+        ]
+        for section in SECTIONS:
+            lines += _markdown_rows(section, [r for r in mine if r.section == section.key])
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _markdown_rows(section: Section, records: Sequence[Record]) -> list[str]:
+    rows = []
+    for method in dict.fromkeys(record.method for record in records):
+        row = [record for record in records if record.method == method]
+        cells = [f"{_amount(r)}, **{r.ratio:.1f}x** {r.best_peer}" for r in row]
+        rows.append(f"| {section.title}, {method.split()[1]} | {' | '.join(cells)} |")
+        if row[0].share_of_dgemm:
+            shares = " | ".join(f"{r.share_of_dgemm:.0%}" for r in row)
+            rows.append(f"| its share of DGEMM peak | {shares} |")
+    return rows
+
+
+def _amount(record: Record) -> str:
+    if record.iterations is not None:
+        return f"{1e3 / record.median:.3g} ms"
+    return f"{short(record.median)}/s"
+
+
+def readme(about: dict[str, Any], records: Sequence[Record]) -> str:
+    """A short table: one thread, every compiled instruction set."""
+    mine = [r for r in records if r.threads == 1 and r.kind == "ours"]
+    dimensions = list(dict.fromkeys(record.d for record in mine))
+    lines = [
+        f"| one thread | {' | '.join(f'd = {d}' for d in dimensions)} |",
+        f"|---|{'---|' * len(dimensions)}",
+    ]
+    for section in SECTIONS:
+        if section.key not in README_SECTIONS:
+            continue
+        rows = [record for record in mine if record.section == section.key]
+        for method in dict.fromkeys(record.method for record in rows):
+            cells = [f"{_amount(r)}, {r.ratio:.1f}x" for r in rows if r.method == method]
+            lines.append(f"| {section.title}, {method.split()[1]} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Measured on: {machine_line(about)}."])
+
+
+def write_between_markers(path: Path, text: str) -> None:
+    """Replace what stands between the markers of a file."""
+    before, rest = path.read_text().split(MARKERS[0])
+    after = rest.split(MARKERS[1])[1]
+    path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")
