@@ -16,7 +16,7 @@ from divlearn.engines import available_engines
 if "native" not in available_engines():
     pytest.skip("the compiled engine is not installed", allow_module_level=True)
 
-from divlearn.engines import _native
+from divlearn.engines import ReferenceEngine, _native, native
 from divlearn.engines.native import NativeEngine
 from divlearn.engines.packing import NativeAtoms
 
@@ -86,3 +86,13 @@ def test_atoms_without_a_factor_are_named():
     indefinite = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
     with pytest.raises(ValueError, match=r"atoms\[1\] has no Cholesky factor"):
         NativeAtoms(indefinite)
+
+
+def test_large_dimensions_take_lapack(monkeypatch):
+    rng = np.random.default_rng(3)
+    X, weight = wishart(rng, 6, 4), rng.standard_normal((6, 2))
+    right = ReferenceEngine(1).pullback(X, X[:2], 0.7, 1.2, weight, values=True)
+    monkeypatch.setattr(native, "_LAPACK_DIMENSION", 4)
+    found = NativeEngine(1).pullback(X, X[:2], 0.7, 1.2, weight, values=True)
+    for name, value in vars(right).items():
+        assert np.array_equal(getattr(found, name), value), name

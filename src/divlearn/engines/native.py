@@ -34,7 +34,7 @@ _LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
 _LARGEST_SPREAD = 1e6  # conditioning up to which it is used
 _LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
 _PAIRS = 4096  # of them at a time
-_LAPACK_DIMENSION = 256  # from here on LAPACK's eigenvectors win
+_LAPACK_DIMENSION = 640  # from here on LAPACK's eigenvectors win
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
 _forked = False
