@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController, threadpool_limits
-
-from divlearn.engines.native import NativeEngine
 
 try:
     import torch
@@ -185,37 +184,8 @@ class Memory:
 
 
 def encode_memory(n_matrices: int, n_atoms: int, d: int) -> Memory:
-    """Peak memory of one encoding, data preparation included, in a fresh process."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_encode_memory, n_matrices, n_atoms, d).result()
-
-
-def _encode_memory(n_matrices: int, n_atoms: int, d: int) -> Memory:
-    engine = NativeEngine()
-    X, atoms = wishart(n_matrices, d, seed=0), wishart(n_atoms, d, seed=1)
-    out = np.full((n_matrices, n_atoms), np.nan)
-    engine.encode(X[:64], atoms[:4], 0.7, 1.2)  # loads what is loaded once
-    _forget_peak()
-    before = _resident("VmRSS")
-    start = time.perf_counter()
-    engine.encode(X, atoms, 0.7, 1.2, out=out)
-    elapsed = time.perf_counter() - start
-    peak = max(0, _resident("VmHWM") - before)
-    naive = 8 * n_matrices * n_atoms * d**2
-    return Memory(d, n_matrices, n_atoms, elapsed, X.nbytes + atoms.nbytes, out.nbytes, peak, naive)
-
-
-def _forget_peak() -> None:
-    """Start the high-water mark afresh, which data generation has raised, where allowed."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        print("the peak of memory includes data generation: /proc/self/clear_refs is read-only")
-
-
-def _resident(field: str) -> int:
-    """Bytes; unlike ru_maxrss, which a new process inherits, these are of this process alone."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return 1024 * int(line.split()[1])
-    raise RuntimeError(f"/proc/self/status has no {field}")
+    """Peak memory of one encoding in a fresh process that has loaded nothing else."""
+    script = Path(__file__).with_name("memory.py")
+    command = [sys.executable, str(script), *(str(size) for size in (n_matrices, n_atoms, d))]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return Memory(d, n_matrices, n_atoms, **found, naive=8 * n_matrices * n_atoms * d**2)

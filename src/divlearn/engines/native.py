@@ -32,6 +32,8 @@ _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their nu
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
 _LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
 _LARGEST_SPREAD = 1e6  # conditioning up to which it is used
+_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ there
+_BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
 _PAIRS = 4096  # of them at a time
 _LAPACK_DIMENSION = 640  # from here on LAPACK's eigenvectors win
@@ -76,6 +78,8 @@ def _gradient_routes(
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
     line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= _LEAST_ALPHA) & (beta > 0)
     sound = data.spread.max() <= _LARGEST_SPREAD / atoms.spread
+    sound &= np.abs(atoms.exponent - data.exponent.min()) <= _LARGEST_EXPONENT
+    sound &= np.abs(atoms.exponent - data.exponent.max()) <= _LARGEST_EXPONENT
     routes = np.where(line & sound, "logdet", _value_routes(parameters))
     traces = np.char.find(routes, "trace") >= 0
     return np.where(traces & ~sound, "spectrum", routes)
@@ -139,16 +143,26 @@ class NativeEngine(Engine):
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
-            everything = direct and len(chosen) == len(atoms)
-            shape = (data.n_matrices, len(chosen), out.shape[2])
-            values = out if everything else np.empty(shape)
             some, picked = NativeAtoms(atoms[chosen]), parameters.chosen(chosen)
-            if route == "spectrum" or not usable(data, some):
-                self._spectral_encode(data, some, picked, values)
-            else:
-                self._trace_encode(data, some, picked, values, inverse=route == "inverse trace")
-            if not everything:
-                out[:, chosen] = values
+            if direct and len(chosen) == len(atoms):
+                self._encode_route(route, data, some, picked, out)
+                continue
+            # Through a buffer, block by block: the result may be larger than memory.
+            step = max(1, _BUFFER_ENTRIES // (len(chosen) * out.shape[2] * data.lanes)) * data.lanes
+            for start in range(0, data.n_matrices, step):
+                part = data.block(start, min(start + step, data.n_matrices))
+                values = np.empty((part.n_matrices, len(chosen), out.shape[2]))
+                self._encode_route(route, part, some, picked, values)
+                out[start : start + step, chosen] = values
+
+    def _encode_route(
+        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
+        out: RealArray,
+    ) -> None:  # fmt: skip
+        if route == "spectrum" or not usable(data, atoms):
+            self._spectral_encode(data, atoms, parameters, out)
+        else:
+            self._trace_encode(data, atoms, parameters, out, inverse=route == "inverse trace")
 
     def _spectral_encode(
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray

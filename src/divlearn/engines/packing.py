@@ -46,6 +46,7 @@ class NativeData(Prepared):
     logdet: RealArray
     exponent: RealArray
     spread: RealArray
+    unit: float  # a typical exponent, from which others are counted
     kept: dict[str, RealArray] = field(default_factory=dict)  # what routes compute once
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -57,6 +58,18 @@ class NativeData(Prepared):
         return _native.DataArrays(
             self.n_matrices, self.d, self.factor, self.matrix, self.logdet, self.exponent,
             self.spread,
+        )  # fmt: skip
+
+    def block(self, start: int, stop: int) -> NativeData:
+        """Matrices [start, stop) without copying; start is a multiple of `lanes`."""
+        size = self.d * (self.d + 1) // 2
+        end = -(-stop // self.lanes) * self.lanes
+        packed, plain = slice(start * size, end * size), slice(start, end)
+        return NativeData(
+            self.engine, self.matrices[start:stop], self.instruction_set, self.lanes,
+            self.factor[packed], self.matrix[packed], self.logdet[plain], self.exponent[plain],
+            self.spread[plain], self.unit,
+            {key: columns[start:stop] for key, columns in self.kept.items()},
         )  # fmt: skip
 
     def rows(self, group: int) -> slice:
@@ -81,8 +94,9 @@ def pack(matrices: RealArray, instruction_set: str, n_threads: int) -> NativeDat
             "diagnosis and for repair"
         )
     return NativeData(
-        "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread
-    )
+        "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread,
+        float(np.median(exponent)),
+    )  # fmt: skip
 
 
 def _pack_again(matrices: RealArray, instruction_set: str) -> NativeData:

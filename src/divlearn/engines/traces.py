@@ -53,8 +53,8 @@ def _columns(data: NativeData, inverse: bool) -> RealArray:
 
 
 def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:
-    """Log-determinants up to a common constant, with the sign they have in the divergence."""
-    units = (exponent - np.median(data.exponent)) * (data.d * _LOG_2)
+    """Log-determinants in the units of the data, with the sign they have in the divergence."""
+    units = (exponent - data.unit) * (data.d * _LOG_2)
     return -(scaled + units) if inverse else scaled + units
 
 
