@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -220,3 +223,14 @@ def test_equilibrate(dtype):
     assert ((np.diag(scaled) >= 0.5) & (np.diag(scaled) < 2)).all()
     np.testing.assert_array_equal(np.diag(scaled) / scale / scale, np.diag(X))
     assert (np.frexp(scale)[0] == 0.5).all()
+
+
+@pytest.mark.parametrize("scales", list(itertools.permutations((1e-6, 1.0, 1e6))))
+def test_logarithm_of_graded_matrices_in_any_order(scales):
+    """Variables of very different units: every order keeps full accuracy (condition 1e24)."""
+    X = random_spd(3, seed=5) * np.outer(scales, scales)
+    with mpmath.workdps(60):
+        values, vectors = mpmath.eigsy(mpmath.matrix(X.tolist()))
+        logarithm = vectors * mpmath.diag([mpmath.log(value) for value in values]) * vectors.T
+        exact = np.array(logarithm.tolist(), dtype=float)
+    np.testing.assert_allclose(spd.logm(X), exact, rtol=0, atol=1e-14 * np.abs(exact).max())

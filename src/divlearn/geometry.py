@@ -198,12 +198,25 @@ def _symmetric_part(M: RealArray) -> RealArray:
     return 0.5 * M + 0.5 * M.mT
 
 
+def _graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
+    """Eigen-decompose with the largest variables first.
+
+    LAPACK's reduction keeps the small eigenvalues of graded matrices in that order, and loses them
+    in others.
+    """
+    order = np.argsort(-np.diagonal(X, axis1=-2, axis2=-1), axis=-1)
+    sorted_rows = np.take_along_axis(X, order[..., :, None], axis=-2)
+    values, vectors = np.linalg.eigh(np.take_along_axis(sorted_rows, order[..., None, :], axis=-1))
+    back = np.argsort(order, axis=-1)
+    return values, np.take_along_axis(vectors, back[..., :, None], axis=-2)
+
+
 def _apply(
     X: ArrayLike, function: Callable[[RealArray], RealArray], name: str, *, positive: bool = True
 ) -> RealArray:
     """Apply ``function`` to the eigenvalues of symmetric matrices."""
     normalized, exponent = normalize(check_symmetric(X, name=name))
-    eigenvalues, vectors = np.linalg.eigh(normalized)
+    eigenvalues, vectors = _graded_eigh(normalized)
     eigenvalues = np.ldexp(eigenvalues, exponent[..., None])
     failing = np.flatnonzero(eigenvalues[..., 0] <= 0)
     if positive and failing.size:
