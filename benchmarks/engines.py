@@ -118,20 +118,22 @@ def main() -> None:
         console.print("torch is not installed: left out")
     console.print(f"share of dgemm: {FLOPS}; dgemm is numpy's, {GEMM_SIZE} x {GEMM_SIZE}")
     records = run_sections(given, console)
+    speed_ups, grown = run_speed_up(given, console), run_growth(given, console)
+    memory = run_memory(given, console)
     results = {
         "machine": about,
         "settings": {"seconds": given.seconds, "clock": given.clock, "flops": FLOPS},
         "records": [asdict(record) for record in records],
-        "speed_up": run_speed_up(given, console),
-        "growth": run_growth(given, console),
-        "memory": [asdict(memory) for memory in run_memory(given, console)],
+        "speed_up": speed_ups,
+        "growth": grown,
+        "memory": [asdict(found) for found in memory],
     }
     if given.json:
         given.json.write_text(json.dumps(results, indent=1))
     if given.markdown:
         given.markdown.write_text(markdown(about, records))
     if given.readme:
-        write_between_markers(given.readme, readme(about, records))
+        write_between_markers(given.readme, readme(about, records, memory, speed_ups))
 
 
 if __name__ == "__main__":

@@ -143,8 +143,11 @@ def _amount(record: Record) -> str:
     return f"{short(record.median)}/s"
 
 
-def readme(about: dict[str, Any], records: Sequence[Record]) -> str:
-    """A short table: one thread, every compiled instruction set."""
+def readme(
+    about: dict[str, Any], records: Sequence[Record], memory: Sequence[Memory],
+    speed_ups: Sequence[dict[str, Any]],
+) -> str:  # fmt: skip
+    """A short table: one thread, every compiled instruction set; memory and threads in words."""
     mine = [r for r in records if r.threads == 1 and r.kind == "ours"]
     dimensions = list(dict.fromkeys(record.d for record in mine))
     lines = [
@@ -158,6 +161,12 @@ def readme(about: dict[str, Any], records: Sequence[Record]) -> str:
         for method in dict.fromkeys(record.method for record in rows):
             cells = [f"{_amount(r)}, {r.ratio:.1f}x" for r in rows if r.method == method]
             lines.append(f"| {section.title}, {method.split()[1]} | {' | '.join(cells)} |")
+    peaks = [f"{m.n_matrices:,} x {m.n_atoms}, d = {m.d}: {m.peak / 1e6:.0f} MB" for m in memory]
+    lines += ["", f"Memory beyond inputs and output: {'; '.join(peaks)}."]
+    for key, name in (("values", "values"), ("pullback", "gradients")):
+        gains = sorted(found[key] for found in speed_ups)
+        if gains:
+            lines.append(f"All cores over one, {name}: {gains[0]:.1f}x to {gains[-1]:.1f}x.")
     return "\n".join([*lines, "", f"Measured on: {machine_line(about)}."])
 
 
