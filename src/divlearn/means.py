@@ -2,7 +2,9 @@ r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,16 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.spd import check_spd
-from divlearn.spectral import abld_scalar, invert_f_t
+from divlearn.spectral import invert_f_t
 
 __all__ = ["MeanResult", "mean_abld"]
 
 
-_ATTEMPTS = 40
-_SMALLEST_SAFE = 0.25  # the proved step shrinks with the larger parameter
-# The objective is a sum of positive terms; differences below this part of it are rounding.
-_ROUNDING = 64 * np.finfo(np.float64).eps
+_HALVINGS = 40
+_SMALLEST_SAFE = 0.25  # largest parameter from which the proved step is worth trying
+# The objective is a sum of positive terms, each right to some hundred units of rounding;
+# differences below this part of it mean nothing.
+_ROUNDING = 4096 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +67,11 @@ def mean_abld(
 
     The objective is strictly geodesically convex, so the centroid exists and is unique. At (0, 1)
     it is the arithmetic and at (1, 0) the harmonic mean. Elsewhere, with C = L L^T and
-    :math:`G = \sum_i w_i f_t(\log(L^{-1} X_i L^{-T}))`, the iteration is
-    :math:`C \leftarrow L \exp(h(G)) L^T`, where h inverts :math:`f_t` ("ratio": exact if the data
-    commutes and has one spectrum) or, for alpha + beta > 1 off the axes, divides by the mean
-    curvature. A step that raises the objective is replaced by one that provably does not, or is
-    shortened until it does not.
+    :math:`G = \sum_i w_i f_t(\log(L^{-1} X_i L^{-T}))`, steps are
+    :math:`C \leftarrow L \exp(S) L^T`. The first is :math:`S = h(G)` where h inverts :math:`f_t`
+    (at the origin the Karcher step); later ones are quasi-Newton steps learned from those before.
+    A step that raises the objective is replaced by h(G), by one that provably does not raise it,
+    or by shorter ones.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ def mean_abld(
     problem = _Problem(chosen, data, weights, a, b, given.dtype)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
-        state = problem.evaluate(closed(data.matrices, weights))
+        state = problem.evaluate(np.linalg.cholesky(closed(data.matrices, weights)))
         kind = closed.__name__.replace("_", " ")
         return _result(
             given.dtype, state, 0, True, f"the {kind}, in closed form", [state.objective]
@@ -138,15 +141,19 @@ def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """An iterate C = L L^T with its objective and G in the frame of L."""
+    """An iterate C = A A^T with its objective and G in the frame A."""
 
-    mean: RealArray
+    frame: RealArray
     objective: float
     G: RealArray
 
     @property
     def gradient_norm(self) -> float:
         return float(np.linalg.norm(self.G) / np.sqrt(len(self.G)))
+
+    @property
+    def mean(self) -> RealArray:
+        return self.frame @ self.frame.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,60 +165,85 @@ class _Problem:
     beta: float
     dtype: np.dtype[Any]  # of the result
 
-    def evaluate(self, mean: RealArray) -> _State:
+    def evaluate(self, frame: RealArray) -> _State:
+        mean = frame @ frame.T
         back = self.engine.pullback(
             self.data, mean[None], self.alpha, self.beta, self.weights[:, None],
             parameters=False, values=True,
         )  # fmt: skip
         assert back.values is not None
-        objective = float(self.weights @ back.values[:, 0])
-        return _State(mean, objective, -back.whitened[0])
+        # From the frame of the Cholesky factor to ours: a rotation.
+        rotation = np.linalg.solve(np.linalg.cholesky(mean), frame)
+        G = -rotation.T @ back.whitened[0] @ rotation
+        return _State(frame, float(self.weights @ back.values[:, 0]), 0.5 * (G + G.T))
 
-    def curvature(self, mean: RealArray) -> float:
-        """Weighted mean of f_t(t)/t over all eigenvalues: 1 for t = 0."""
-        t = self.engine.spectra(self.data, mean[None])[:, 0]
-        t = np.where(np.abs(t) < 1e-8, 1e-8, t)
-        slope = abld_scalar(t, self.alpha, self.beta, derivatives="f_t").f_t
-        assert slope is not None
-        return float(self.weights @ (slope / t).mean(axis=1))
+    def steps(self, G: RealArray, memory: _Memory) -> Iterator[RealArray]:
+        """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
+        slopes, vectors = np.linalg.eigh(G)
+        slopes = self._in_range(slopes)
+        ratio = invert_f_t(slopes, self.alpha, self.beta)
+        learned = memory.direction(G)
+        # A learned step much longer than the other comes from noise.
+        if learned is not None and np.vdot(learned, G) > 0:
+            longest = 1 + 4 * np.abs(ratio).max()
+            if np.linalg.norm(learned, 2) <= longest:
+                yield learned
+        yield (vectors * ratio) @ vectors.T
+        largest = max(self.alpha, self.beta)
+        if largest >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
+            rising = self.beta >= self.alpha
+            logarithm = np.log1p(self.beta * slopes if rising else -self.alpha * slopes)
+            safe = (1.0 if rising else -1.0) / max(1.0, self.alpha + self.beta) * logarithm
+            yield (vectors * safe) @ vectors.T
+        for halving in range(1, _HALVINGS):
+            yield (vectors * (0.5**halving * ratio)) @ vectors.T
 
-    def in_range(self, slopes: RealArray) -> RealArray:
+    def _in_range(self, slopes: RealArray) -> RealArray:
         """Keep eigenvalues of G inside the open range of f_t, where they are up to rounding."""
         margin = 1 - 1e-12
         low = -margin / self.beta if self.beta else -np.inf
         high = margin / self.alpha if self.alpha else np.inf
         return np.clip(slopes, low, high)
 
-    def fast_step(self, slopes: RealArray, curvature: float | None) -> RealArray:
-        """Tangent step h(g) for the eigenvalues g of G."""
-        if curvature is not None:
-            return slopes / curvature
-        return invert_f_t(slopes, self.alpha, self.beta)
 
-    def safe_step(self, slopes: RealArray) -> RealArray | None:
-        """Step that provably does not raise the objective; None beside the origin: too short."""
-        power = 1 / max(1.0, self.alpha + self.beta)
-        if max(self.alpha, self.beta) < _SMALLEST_SAFE:
+class _Memory:
+    """Limited-memory BFGS on Sym(d).
+
+    In moving frames, C(S) = A exp(S) A^T and then A <- A exp(S/2), parallel transport is the
+    identity, so that the flat formulas hold as they stand.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: deque[tuple[RealArray, RealArray]] = deque(maxlen=10)
+
+    def learn(self, step: RealArray, change: RealArray) -> None:
+        """Remember a step and how the gradient changed along it."""
+        if np.vdot(step, change) > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+            self._pairs.append((step, change))
+
+    def direction(self, G: RealArray) -> RealArray | None:
+        """Quasi-Newton step for the negative gradient G; None before anything was learned."""
+        if not self._pairs:
             return None
-        if self.beta >= self.alpha:
-            return np.asarray(power * np.log1p(self.beta * slopes))
-        return np.asarray(-power * np.log1p(-self.alpha * slopes))
+        q, weights = G.copy(), []
+        for step, change in reversed(self._pairs):
+            weights.append(np.vdot(step, q) / np.vdot(step, change))
+            q -= weights[-1] * change
+        step, change = self._pairs[-1]
+        q *= np.vdot(step, change) / np.vdot(change, change)
+        for (step, change), weight in zip(self._pairs, reversed(weights), strict=True):
+            q += (weight - np.vdot(change, q) / np.vdot(step, change)) * step
+        return q
 
 
 def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> MeanResult:
-    state = problem.evaluate(start)
-    history = [state.objective]
-    off_axes = problem.alpha > 0 and problem.beta > 0
-    use_curvature = problem.alpha + problem.beta > 1 and off_axes
-    curvature = None
-    length = 1.0  # of the fast step; halved where it overshoots
+    state = problem.evaluate(np.linalg.cholesky(start))
+    history, memory = [state.objective], _Memory()
     for iteration in range(max_iter):
         if state.gradient_norm <= tol:
             message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
             return _result(problem.dtype, state, iteration, True, message, history)
-        if use_curvature and iteration < 2:  # it settles as fast as the iterates do
-            curvature = problem.curvature(state.mean)
-        following, length = _descend(problem, state, curvature, min(1.0, 2 * length))
+        following = _descend(problem, state, memory)
         if following is None:
             message = (
                 f"no step lowers the objective beyond rounding; gradient norm "
@@ -229,29 +261,19 @@ def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> 
     return _result(problem.dtype, state, max_iter, converged, message, history)
 
 
-def _descend(
-    problem: _Problem, state: _State, curvature: float | None, length: float
-) -> tuple[_State | None, float]:
+def _descend(problem: _Problem, state: _State, memory: _Memory) -> _State | None:
     """First step that does not raise the objective, or None at the level of rounding."""
-    slopes, vectors = np.linalg.eigh(state.G)
-    slopes = problem.in_range(slopes)
-    frame = np.linalg.cholesky(state.mean) @ vectors
     allowance = _ROUNDING * abs(state.objective)
-    fast, safe = problem.fast_step(slopes, curvature), problem.safe_step(slopes)
-    for attempt in range(_ATTEMPTS):
-        use_safe = attempt == 1 and safe is not None
-        step = safe if use_safe and safe is not None else length * fast
-        half = frame * np.exp(0.5 * step)
-        trial = problem.evaluate(half @ half.T)
-        if trial.objective < state.objective:
-            return trial, length
+    for step in problem.steps(state.G, memory):
+        values, vectors = np.linalg.eigh(step)
+        trial = problem.evaluate(state.frame @ (vectors * np.exp(0.5 * values)) @ vectors.T)
         # Near the centroid the objective is flat to rounding while the gradient still falls.
         flat = trial.objective <= state.objective + allowance
-        if flat and trial.gradient_norm < 0.9 * state.gradient_norm:
-            return _State(trial.mean, min(trial.objective, state.objective), trial.G), length
-        if not use_safe:
-            length *= 0.5
-    return None, length
+        falling = trial.gradient_norm < state.gradient_norm
+        if trial.objective < state.objective - allowance or (flat and falling):
+            memory.learn(step, state.G - trial.G)
+            return replace(trial, objective=min(trial.objective, state.objective))
+    return None
 
 
 def _result(
