@@ -546,3 +546,29 @@ def test_closed_gradient_on_the_line_theta_one():
     for matrix, computed, weight in ((Y, g.Y, alpha), (X, g.X, beta)):
         exact = (inverse - np.linalg.inv(matrix)) / weight
         assert_within(frobenius(in_frame_of(matrix, computed - exact)), allowed)
+
+
+def test_mixed_precision_is_computed_in_the_wider_one():
+    X, Y = pairs(6, 4)
+    single = X.astype(np.float32)
+    one_by_one = [abld(x, Y[0], 0.3, 0.8) for x in single.astype(np.float64)]
+    for batch in (abld(single, Y[0], 0.3, 0.8), abld(Y[0], single, 0.8, 0.3)):
+        assert batch.dtype == np.float64
+        np.testing.assert_allclose(batch, one_by_one, rtol=1e-12)
+    assert pairwise_abld(single, Y, alpha=0.3, beta=0.8).dtype == np.float64
+    assert pairwise_abld(Y, single, alpha=0.3, beta=0.8).dtype == np.float64
+
+
+def test_errors_name_the_parameter_whichever_argument_is_the_batch():
+    X, Y = pairs(3, 2)
+    for first, second in ((X, Y[0]), (X[0], Y), (X, Y)):
+        with pytest.raises(ValueError, match=r"^alpha = nan"):
+            abld(first, second, np.nan, 0.5)
+        with pytest.raises(ValueError, match=r"pencil of X and Y"):
+            abld(first * 1e-6, second, 1.0, -0.5)
+
+
+def test_masked_entries_are_refused():
+    X, _ = pairs(3, 2)
+    with pytest.raises(ValueError, match=r"X has masked entries"):
+        abld(np.ma.masked_greater(X, 0.0), np.eye(2), 0.5, 0.5)

@@ -615,8 +615,41 @@ def test_errors_of_the_verbs(engine):
         engine.encode(X, B, 0.5, "half")
     with pytest.raises(ValueError, match=r"cotangent has shape \(37,\), .* \(37, 11\)"):
         engine.pullback(X, B, 0.5, 0.5, cotangent[:, 0])
-    with pytest.raises(ValueError, match=r"cotangent must be finite"):
+    with pytest.raises(ValueError, match=r"cotangent\[\d+, \d+\] = inf must be finite"):
         engine.pullback(X, B, 0.5, 0.5, np.where(cotangent > 2, np.inf, cotangent))
+    with pytest.raises(TypeError, match=r"cotangent has dtype complex128"):
+        engine.pullback(X, B, 0.5, 0.5, 1j * cotangent)
+    with pytest.raises(ValueError, match=r"alpha = 1e\+160 must be finite, at most 1e\+150"):
+        engine.encode(X, B, 1e160, 0.5)
+    with pytest.raises(ValueError, match=r"alpha is ragged"):
+        engine.encode(X, B, [[0.5], [0.5, 0.5]], 0.5)
+    with pytest.raises(TypeError, match=r"out is a list, but must be a NumPy array"):
+        engine.encode(X, B, 0.5, 0.5, out=[[0.0]])
+    with pytest.raises(ValueError, match=r"out has .*float16"):
+        engine.encode(X, B, 0.5, 0.5, out=np.empty((len(X), n), np.float16))
+    with pytest.raises(ValueError, match=r"share memory"):
+        engine.encode(
+            X,
+            B,
+            0.5,
+            0.5,
+            out=np.lib.stride_tricks.as_strided(np.empty(n), (len(X), n), (0, 8), writeable=True),
+        )
+
+
+def test_float32_atoms_are_judged_as_float32(engine):
+    X = wishart(np.random.default_rng(8), 6, 4).astype(np.float32)
+    rounded = X.copy()
+    rounded[:, 0, 1] *= 1 + 3e-7  # what rounding to float32 leaves behind
+    values = engine.encode(X, rounded, 0.5, 0.7)
+    assert values.dtype == np.float32
+    with pytest.raises(ValueError, match=r"atoms\[0\] is not symmetric"):
+        engine.encode(X, rounded.astype(np.float64), 0.5, 0.7)
+
+
+def test_float32_results_beyond_its_range_are_infinite_without_a_warning(engine):
+    X, B = np.float32(1e30) * np.eye(2, dtype=np.float32), 1e-30 * np.eye(2)
+    assert np.isinf(engine.encode(X[None], B[None], 0, 1)).all()
 
 
 def test_opposite_signs(engine):

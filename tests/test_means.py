@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import EPS, frobenius, in_frame_of, rotated, wishart
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from divlearn import abld, abld_grad, mean_abld
 from divlearn.engines import get_engine
@@ -286,20 +286,24 @@ def test_negative_orthant_is_the_positive_one_with_names_swapped(accuracy):
 
 
 ERRORS = [
-    ({"alpha": np.nan}, ValueError, r"\(alpha, beta\) = \(nan, 0\.5\) must be finite"),
-    ({"beta": np.inf}, ValueError, r"\(alpha, beta\) = \(0\.5, inf\) must be finite"),
+    ({"alpha": np.nan}, ValueError, r"alpha = nan must be finite"),
+    ({"beta": np.inf}, ValueError, r"beta = inf must be finite"),
     ({"beta": -0.5}, ValueError, r"\(0\.5, -0\.5\) have opposite signs"),
     ({"alpha": "a"}, (TypeError, ValueError), r"a"),
     ({"sample_weight": [1, 2]}, ValueError, r"sample_weight has shape \(2,\).*\(3,\)"),
     ({"sample_weight": [1, -1, 1]}, ValueError, r"non-negative and not all zero"),
     ({"sample_weight": [0, 0, 0]}, ValueError, r"non-negative and not all zero"),
-    ({"sample_weight": [1, np.nan, 1]}, ValueError, r"sample_weight must be finite"),
+    ({"sample_weight": [1, np.nan, 1]}, ValueError, r"sample_weight\[1\] = nan must be finite"),
     ({"init": np.eye(3)}, ValueError, r"init has shape \(3, 3\), but must have \(2, 2\)"),
     ({"init": np.ones((2, 2))}, ValueError, r"init is rank-deficient"),
     ({"init": np.eye(2)[None]}, ValueError, r"init has shape \(1, 2, 2\), expected \(d, d\)"),
     ({"tol": 0}, ValueError, r"tol=0 must be > 0"),
-    ({"tol": np.nan}, ValueError, r"tol=nan must be > 0"),
-    ({"max_iter": -1}, ValueError, r"max_iter=-1 must be >= 0"),
+    ({"tol": np.nan}, ValueError, r"tol = nan must be finite"),
+    ({"max_iter": -1}, ValueError, r"max_iter=-1 must be an integer >= 0"),
+    ({"max_iter": 1.5}, ValueError, r"max_iter=1.5 must be an integer >= 0"),
+    ({"alpha": "0.5"}, TypeError, r"alpha has dtype <U3, but must be real numbers"),
+    ({"beta": [0.5, 0.5]}, ValueError, r"must be single numbers"),
+    ({"sample_weight": ["1"] * 3}, TypeError, r"sample_weight has dtype <U1"),
     ({"X": np.eye(2)}, ValueError, r"X has shape \(2, 2\), expected \(n_matrices, d, d\)"),
     ({"X": np.empty((0, 2, 2))}, ValueError, r"X is empty"),
     ({"X": -np.ones((1, 2, 2))}, ValueError, r"X\[0\] has a diagonal entry -1"),
@@ -312,3 +316,34 @@ def test_errors(change, error, message):
     arguments = {"X": np.stack([np.eye(2)] * 3), "alpha": 0.5, "beta": 0.5} | change
     with pytest.raises(error, match=message):
         mean_abld(**arguments)
+
+
+@pytest.mark.parametrize("point", [(0, 0), (0.01, 0.01), (0.5, 0.5), (1, 1), (0, 3), (2, 0.5)])
+def test_converges_on_few_samples(point):
+    """Wishart data with one sample more than variables: wide, but nothing unusual."""
+    rng = np.random.default_rng(22)
+    for _ in range(8):
+        d = int(rng.integers(2, 12))
+        factors = rng.standard_normal((6, d, d + 1))
+        result = mean_abld(factors @ factors.mT / d, *point)
+        assert result.converged, result.message
+        assert (np.diff(result.history) <= 0).all()
+
+
+def test_scalars_against_a_root_finder():
+    """d = 1: the centroid solves sum_i f_t(log x_i - log c) = 0."""
+    x = np.array([1e-3, 1.0, 1e3, 20.0, 0.05])
+
+    def slope(center: float) -> float:
+        return float(abld_scalar(np.log(x) - center, 2.0, 0.5, derivatives="f_t").f_t.sum())
+
+    exact = np.exp(brentq(slope, -10, 10, xtol=1e-14))
+    result = mean_abld(x.reshape(-1, 1, 1), 2.0, 0.5, tol=1e-13)
+    np.testing.assert_allclose(result.mean, exact, rtol=1e-9)
+
+
+def test_a_float32_start_is_judged_as_float32():
+    X = wishart(np.random.default_rng(5), 6, 4).astype(np.float32)
+    start = X[0].copy()
+    start[0, 1] *= 1 + 3e-7  # what rounding to float32 leaves behind
+    assert mean_abld(X, 0.5, 0.7, init=start).converged

@@ -1,13 +1,40 @@
-"""Types of arrays, for annotations."""
+"""Types of arrays, and real numbers from whatever was passed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray"]
+__all__ = ["IntArray", "RealArray", "as_real"]
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+
+
+def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArray:
+    """Convert to float64; say what is wrong with anything that is not finite real numbers.
+
+    Examples
+    --------
+    >>> as_real([1, 2], "alpha")
+    array([1., 2.])
+    >>> as_real("1", "alpha")
+    Traceback (most recent call last):
+    TypeError: alpha has dtype <U1, but must be real numbers
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} is ragged: its rows differ in length") from error
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers")
+    real: RealArray = array.astype(np.float64)
+    bad = np.argwhere(~(np.abs(real) <= min(largest, np.finfo(np.float64).max)))
+    if len(bad):
+        index = [int(i) for i in bad[0]]
+        where = f"{name}{index}" if index else name
+        limit = "" if np.isinf(largest) else f", at most {largest:g} in magnitude"
+        raise ValueError(f"{where} = {real[tuple(index)]} must be finite{limit}")
+    return real

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.base import check_out
 from divlearn.pairs import Pairs, check_pair
@@ -77,7 +77,8 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     1.613706
     """
     first, second = check_pair(X, Y)
-    single = np.ndim(alpha) == np.ndim(beta) == 0
+    a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
+    single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
     if single and first.ndim > 2 and second.ndim == 2:
         return _to_one(first, second, alpha, beta)
     if single and second.ndim > 2 and first.ndim == 2:
@@ -169,7 +170,11 @@ def pairwise_abld(
     chosen = get_engine(engine, n_threads)
     data = chosen.prepare(X)
     if Y is not None:
-        return chosen.encode(data, Y, alpha, beta, out=out)
+        other = check_spd(Y, ndim=3, name="Y")
+        common = np.result_type(data.dtype, other.dtype)
+        if data.dtype != common:
+            data = chosen.prepare(data.matrices.astype(common))
+        return chosen.encode(data, other, alpha, beta, out=out)
     n = data.n_matrices
     out = check_out(out, (n, n), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and n > 64:
@@ -231,9 +236,9 @@ def divergence_plane(
 
 def _to_one(many: RealArray, one: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
     """D(many || one) through the fastest engine."""
-    matrices = many.reshape(-1, *many.shape[-2:])
+    matrices = many.reshape(-1, *many.shape[-2:]).astype(np.result_type(many, one), copy=False)
     values = get_engine().encode(matrices, one[None], alpha, beta)
-    return values.reshape(many.shape[:-2]).astype(np.result_type(many, one), copy=False)
+    return values.reshape(many.shape[:-2])
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,8 @@ class Divergence:
             value += pairwise_abld(X, Y, alpha=self.beta, beta=self.alpha, **options)
             value *= 0.5
         value *= self.scale
-        return self._convention(value, squared)
+        value[...] = self._convention(value, squared)
+        return value
 
     def _convention(self, value: RealArray, squared: bool | None) -> RealArray:
         if squared is None or (squared and self.squared_distance):
@@ -395,11 +401,12 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
             )
         return _BY_ALIAS[key]
     try:
-        alpha, beta = (float(parameter) for parameter in divergence)
+        point = as_real(divergence, "divergence")
+        if point.shape != (2,):
+            raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
-            f"divergence={divergence!r} must be a name or a pair of numbers (alpha, beta)"
+            f"divergence={divergence!r} must be a name or a pair of finite numbers (alpha, beta)"
         ) from None
-    if not (np.isfinite(alpha) and np.isfinite(beta)):
-        raise ValueError(f"divergence={divergence!r} must have finite alpha and beta")
+    alpha, beta = (float(parameter) for parameter in point)
     return Divergence(f"({alpha:g}, {beta:g})", alpha, beta)

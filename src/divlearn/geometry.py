@@ -86,6 +86,8 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(
             f"{name} is ragged: its rows or matrices differ in shape; pass matrices of one size"
         ) from error
+    if np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked entries; fill them or drop these matrices")
     if array.dtype.kind not in "buif":
         raise TypeError(
             f"{name} has dtype {array.dtype}, but SPD matrices must hold real numbers; "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.spd import check_spd
@@ -104,10 +104,10 @@ def mean_abld(
     data = chosen.prepare(given.matrices.astype(np.float64)) if given.dtype != np.float64 else given
     a, b = _same_signs(alpha, beta)
     weights = _check_weights(sample_weight, data.n_matrices)
-    if not tol > 0:
+    if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
-    if max_iter < 0:
-        raise ValueError(f"max_iter={max_iter} must be >= 0")
+    if not isinstance(max_iter, int | np.integer) or max_iter < 0:
+        raise ValueError(f"max_iter={max_iter!r} must be an integer >= 0")
     problem = _Problem(chosen, data, weights, a, b, given.dtype)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
@@ -121,7 +121,7 @@ def mean_abld(
             arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
         )
     else:
-        start = check_spd(init, ndim=2, name="init", dtype=np.float64)
+        start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
         if start.shape[0] != data.d:
             raise ValueError(f"init has shape {start.shape}, but must have {(data.d, data.d)}")
     return _iterate(problem, start, tol, max_iter)
@@ -287,9 +287,10 @@ def _result(
 
 
 def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
-    a, b = float(alpha), float(beta)
-    if not (np.isfinite(a) and np.isfinite(b)):
-        raise ValueError(f"(alpha, beta) = ({a:g}, {b:g}) must be finite")
+    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
+    if first.ndim or second.ndim:
+        raise ValueError("alpha and beta must be single numbers: a mean has one of each")
+    a, b = float(first), float(second)
     if a >= 0 and b >= 0:
         return a + 0.0, b + 0.0
     if a <= 0 and b <= 0:
@@ -303,14 +304,14 @@ def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
 def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
     if sample_weight is None:
         return np.full(n_matrices, 1 / n_matrices)
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = as_real(sample_weight, "sample_weight")
     if weights.shape != (n_matrices,):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, but must have ({n_matrices},): one weight "
             "per matrix"
         )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.max() > 0):
-        raise ValueError("sample_weight must be finite, non-negative and not all zero")
+    if not ((weights >= 0).all() and weights.max() > 0):
+        raise ValueError("sample_weight must be non-negative and not all zero")
     weights = weights / weights.max()  # tiny and huge weights must not underflow in the sum
     normalized: RealArray = weights / weights.sum()
     return normalized

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import IntArray, RealArray, as_real
+from divlearn.engines.base import cast_results
 from divlearn.engines.pencil import (
     Eigen,
     check_domain,
@@ -48,7 +49,7 @@ class Pairs:
 
     def __init__(self, X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> None:
         X, Y = check_pair(X, Y)
-        a, b = (_check_parameter(p, n) for p, n in ((alpha, "alpha"), (beta, "beta")))
+        a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
         shapes = X.shape[:-2], Y.shape[:-2], a.shape, b.shape
         try:
             self.leading = np.broadcast_shapes(*shapes)
@@ -110,12 +111,5 @@ class Pairs:
 
     def finish(self, values: RealArray) -> RealArray:
         """Restore the leading dimensions and the type; a single pair gives a scalar."""
-        shaped = values.reshape((*self.leading, *values.shape[1:])).astype(self.dtype, copy=False)
+        shaped = cast_results(values.reshape((*self.leading, *values.shape[1:])), self.dtype)
         return shaped if shaped.ndim else shaped[()]
-
-
-def _check_parameter(value: ArrayLike, name: str) -> RealArray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but parameters must be real numbers")
-    return array.astype(np.float64)

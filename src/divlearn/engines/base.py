@@ -10,15 +10,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, as_real
 from divlearn.engines.blas import limit_blas
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
-__all__ = ["ACCURACIES", "Engine", "Parameters", "Prepared", "Pullback", "check_out"]
+__all__ = [
+    "ACCURACIES",
+    "Engine",
+    "Parameters",
+    "Prepared",
+    "Pullback",
+    "cast_results",
+    "check_out",
+]
 
 
 ACCURACIES = ("auto", "accurate", "fast")
+LARGEST_PARAMETER = 1e150  # products with parameters would overflow beyond it
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +95,10 @@ class Parameters:
     @classmethod
     def resolve(cls, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> Parameters:
         """Validate and broadcast to (n_atoms,) or (n_atoms, m)."""
-        first, second = _parameter(alpha, "alpha"), _parameter(beta, "beta")
+        first, second = (
+            as_real(value, name, largest=LARGEST_PARAMETER)
+            for value, name in ((alpha, "alpha"), (beta, "beta"))
+        )
         try:
             shape = np.broadcast_shapes(first.shape, second.shape)
             shape = shape if len(shape) == 2 else np.broadcast_shapes(shape, (n_atoms,))
@@ -121,27 +133,26 @@ class Parameters:
         )
 
 
-def _parameter(value: ArrayLike, name: str) -> RealArray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but parameters must be real numbers")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        index = np.argwhere(~np.isfinite(array))[0].tolist()
-        where = f"{name}{index}" if index else name
-        raise ValueError(f"{where} = {array[tuple(index)]} must be finite")
-    return array
+def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
+    """Round to the type of the data; what exceeds its range is infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype, copy=False)
 
 
 def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
     """Return ``out`` if it can take a result of that shape, a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)
-    if out.shape != shape or out.dtype.kind != "f" or not out.flags.writeable:
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}, but must be a NumPy array")
+    real = out.dtype.kind == "f" and out.dtype.itemsize >= 4
+    if out.shape != shape or not real or not out.flags.writeable:
         raise ValueError(
             f"out has shape {out.shape} and dtype {out.dtype}, but must be a writeable "
             f"floating-point array of shape {shape}"
         )
+    if any(stride == 0 and size > 1 for stride, size in zip(out.strides, shape, strict=True)):
+        raise ValueError("out has entries that share memory; pass an array of its own")
     return out
 
 
@@ -213,7 +224,7 @@ class Engine(ABC):
         ndarray, shape (n_matrices, n_atoms, d)
         """
         prepared, checked = self._check(data, atoms)
-        return self._spectra(prepared, checked).astype(prepared.dtype, copy=False)
+        return cast_results(self._spectra(prepared, checked), prepared.dtype)
 
     def encode(
         self, data: ArrayLike | Prepared, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike,
@@ -237,7 +248,9 @@ class Engine(ABC):
         prepared, checked = self._check(data, atoms)
         parameters = Parameters.resolve(alpha, beta, len(checked))
         out = check_out(out, (prepared.n_matrices, *parameters.shape), prepared.dtype)
-        self._encode(prepared, checked, parameters, out.reshape(len(out), *parameters.alpha.shape))
+        target = out.reshape(len(out), *parameters.alpha.shape)
+        with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
+            self._encode(prepared, checked, parameters, target)
         return out
 
     def pullback(
@@ -262,36 +275,34 @@ class Engine(ABC):
         """
         prepared, checked = self._check(data, atoms)
         resolved = Parameters.resolve(alpha, beta, len(checked))
-        weights = np.ascontiguousarray(cotangent, dtype=np.float64)
+        weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
         shape = (prepared.n_matrices, *resolved.shape)
         if weights.shape != shape:
             raise ValueError(
                 f"cotangent has shape {weights.shape}, but must have the shape {shape} of the "
                 "encoding: one weight per matrix and atom"
             )
-        if not np.isfinite(weights).all():
-            raise ValueError("cotangent must be finite")
         result = self._pullback(
             prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
             parameters, values,
         )  # fmt: skip
-        cast = prepared.dtype
-        if result.alpha is None or result.beta is None:
-            first = second = None
-        else:
-            first, second = (x.astype(cast) for x in resolved.restore(result.alpha, result.beta))
-        divergences = result.values
-        if divergences is not None:
-            divergences = divergences.reshape(shape).astype(cast, copy=False)
-        return Pullback(
-            result.atoms.astype(cast, copy=False), result.whitened.astype(cast, copy=False),
-            first, second, divergences,
-        )  # fmt: skip
+        first = second = None
+        if result.alpha is not None and result.beta is not None:
+            first, second = resolved.restore(result.alpha, result.beta)
+        divergences = None if result.values is None else result.values.reshape(shape)
+        fields = (result.atoms, result.whitened, first, second, divergences)
+        atoms_, whitened, first, second, divergences = (
+            None if field is None else cast_results(field, prepared.dtype) for field in fields
+        )
+        assert atoms_ is not None
+        assert whitened is not None
+        return Pullback(atoms_, whitened, first, second, divergences)
 
     def _check(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> tuple[Prepared, RealArray]:
         with limit_blas(1):  # threads would cost more than these factorizations
             prepared = self.prepare(data)
-            checked = check_spd(atoms, ndim=3, name="atoms", dtype=np.float64)
+            # Judged in the precision they come in, used in double.
+            checked = check_spd(atoms, ndim=3, name="atoms").astype(np.float64, copy=False)
         if checked.shape[-1] != prepared.d:
             raise ValueError(
                 f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "
