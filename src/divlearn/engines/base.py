@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import IntArray, RealArray, as_real
 from divlearn.engines.blas import limit_blas
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
@@ -27,6 +27,7 @@ __all__ = [
 
 
 ACCURACIES = ("auto", "accurate", "fast")
+_ALIKE = float(np.log(1e3))  # variances within this factor need no order
 LARGEST_PARAMETER = 1e150  # products with parameters would overflow beyond it
 
 
@@ -37,26 +38,34 @@ class Prepared:
     Attributes
     ----------
     engine : name of the engine that prepared it.
-    matrices : ndarray, shape (n_matrices, d, d), the checked matrices.
+    working : ndarray, shape (n_matrices, d, d), the checked matrices, variables in `order`.
+    order : ndarray, shape (d,), optional. Variables of very different size are put in descending
+        order: only then do factors of graded matrices keep the small ones.
     """
 
     engine: str
-    matrices: RealArray
+    working: RealArray
+    order: IntArray | None = field(default=None, kw_only=True)
+
+    @property
+    def matrices(self) -> RealArray:
+        """The checked matrices as they were passed."""
+        return self.working if self.order is None else permute(self.working, np.argsort(self.order))
 
     @property
     def n_matrices(self) -> int:
         """Number of matrices."""
-        return len(self.matrices)
+        return len(self.working)
 
     @property
     def d(self) -> int:
         """Dimension of the matrices."""
-        return int(self.matrices.shape[-1])
+        return int(self.working.shape[-1])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Floating-point type of the data and of every result."""
-        return self.matrices.dtype
+        return self.working.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +140,30 @@ class Parameters:
             np.where(self.turned, -beta, alpha).reshape(self.shape),
             np.where(self.turned, -alpha, beta).reshape(self.shape),
         )
+
+
+def permute(matrices: RealArray, order: IntArray) -> RealArray:
+    """Rows and columns in another order."""
+    return np.ascontiguousarray(matrices[..., order[:, None], order])
+
+
+def descending_order(matrices: RealArray) -> IntArray | None:
+    """Order of the variables by typical size, largest first; None where they are alike."""
+    sizes = np.log(np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)).mean(axis=0)
+    return np.argsort(-sizes, kind="stable") if np.ptp(sizes) > _ALIKE else None
+
+
+def _restore_order(
+    gradient: RealArray, whitened: RealArray, atoms: RealArray, order: IntArray
+) -> tuple[RealArray, RealArray]:
+    """Bring gradients back to the order of the caller's variables, frames included."""
+    back = np.argsort(order)
+    original = permute(atoms, back)
+    # Both Cholesky factors are square roots of the same atom: they differ by a rotation.
+    rotated = np.linalg.cholesky(atoms)[:, back]
+    rotation = np.linalg.solve(np.linalg.cholesky(original), rotated)
+    frames = rotation @ whitened @ rotation.mT
+    return permute(gradient, back), 0.5 * (frames + frames.mT)
 
 
 def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
@@ -213,8 +246,12 @@ class Engine(ABC):
         Prepared
         """
         if isinstance(X, Prepared):
-            return X if X.engine == self.name else self._prepare(X.matrices)
-        return self._prepare(check_spd(X, ndim=3))
+            return X if X.engine == self.name else self._prepare_sorted(X.matrices)
+        return self._prepare_sorted(check_spd(X, ndim=3))
+
+    def _prepare_sorted(self, matrices: RealArray) -> Prepared:
+        order = descending_order(matrices)
+        return self._prepare(matrices if order is None else permute(matrices, order), order)
 
     def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> RealArray:
         """Log generalized eigenvalues of every pencil (X_i, B_k), ascending.
@@ -290,7 +327,10 @@ class Engine(ABC):
         if result.alpha is not None and result.beta is not None:
             first, second = resolved.restore(result.alpha, result.beta)
         divergences = None if result.values is None else result.values.reshape(shape)
-        fields = (result.atoms, result.whitened, first, second, divergences)
+        gradient, frames = result.atoms, result.whitened
+        if prepared.order is not None:
+            gradient, frames = _restore_order(gradient, frames, checked, prepared.order)
+        fields = (gradient, frames, first, second, divergences)
         atoms_, whitened, first, second, divergences = (
             None if field is None else cast_results(field, prepared.dtype) for field in fields
         )
@@ -308,12 +348,12 @@ class Engine(ABC):
                 f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "
                 f"{prepared.d} by {prepared.d}; both must have the same dimension"
             )
-        return prepared, checked
+        return prepared, checked if prepared.order is None else permute(checked, prepared.order)
 
     # ------------------------------------------------------------------ what an engine implements
 
     @abstractmethod
-    def _prepare(self, matrices: RealArray) -> Prepared: ...
+    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared: ...
 
     @abstractmethod
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray: ...

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
 from divlearn.engines.packing import NativeAtoms, NativeData, instruction_sets, pack
@@ -118,11 +118,12 @@ class NativeEngine(Engine):
         """Validate data and pack it for the vector lanes. See `Engine.prepare`."""
         prepared = super().prepare(X)
         if isinstance(prepared, NativeData) and prepared.instruction_set != self.instruction_set:
-            return self._prepare(prepared.matrices)
+            return self._prepare(prepared.working, prepared.order)
         return prepared
 
-    def _prepare(self, matrices: RealArray) -> NativeData:
-        return pack(matrices, self.instruction_set, self._threads(matrices.size * len(matrices[0])))
+    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> NativeData:
+        threads = self._threads(matrices.size * matrices.shape[-1])
+        return pack(matrices, self.instruction_set, threads, order)
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         assert isinstance(data, NativeData)
@@ -137,7 +138,7 @@ class NativeEngine(Engine):
     ) -> None:
         assert isinstance(data, NativeData)
         if parameters.opposite:
-            self._reference._encode(self._reference.prepare(data.matrices), atoms, parameters, out)
+            self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
         routes = _value_routes(parameters)
         direct = out.dtype == np.float64 and out.flags.c_contiguous
@@ -187,7 +188,7 @@ class NativeEngine(Engine):
         point = parameters.alpha[0, 0], parameters.beta[0, 0]
         for start in range(0, len(rows), _PAIRS):
             some = slice(start, start + _PAIRS)
-            factor, exponent = factorize(data.matrices[rows[some]])
+            factor, exponent = factorize(data.working[rows[some]])
             whitened = atoms.whitener[columns[some]] @ factor
             exponent = exponent - atoms.exponent[columns[some]].astype(int)
             t = decompose(whitened, exponent, self.condition_limit, vectors=False).t
@@ -201,7 +202,7 @@ class NativeEngine(Engine):
         assert isinstance(data, NativeData)
         if parameters.opposite or data.d >= _LAPACK_DIMENSION:
             return self._reference._pullback(
-                self._reference.prepare(data.matrices), atoms, parameters, cotangent,
+                self._reference._prepare(data.working), atoms, parameters, cotangent,
                 with_parameters, with_values,
             )  # fmt: skip
         prepared = NativeAtoms(atoms)
@@ -292,7 +293,7 @@ class NativeEngine(Engine):
         """Yield what is beyond the range of the kernels, extreme scales, for the reference."""
         for group, atom in [] if failed is None else np.argwhere(failed).tolist():
             rows = data.rows(group)
-            part = self._reference.prepare(data.matrices[rows])
+            part = self._reference._prepare(data.working[rows])
             yield rows, slice(atom, atom + 1), part
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Prepared, Pullback
 from divlearn.engines.blas import limit_blas
@@ -51,7 +51,7 @@ class NativeData(Prepared):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the matrices alone: packed arrays lose their alignment on the way."""
-        return _pack_again, (self.matrices, self.instruction_set)
+        return _pack_again, (self.working, self.instruction_set, self.order)
 
     def arrays(self) -> Any:
         """Return the arrays the kernels take."""
@@ -66,10 +66,10 @@ class NativeData(Prepared):
         end = -(-stop // self.lanes) * self.lanes
         packed, plain = slice(start * size, end * size), slice(start, end)
         return NativeData(
-            self.engine, self.matrices[start:stop], self.instruction_set, self.lanes,
+            self.engine, self.working[start:stop], self.instruction_set, self.lanes,
             self.factor[packed], self.matrix[packed], self.logdet[plain], self.exponent[plain],
             self.spread[plain], self.unit,
-            {key: columns[start:stop] for key, columns in self.kept.items()},
+            {key: columns[start:stop] for key, columns in self.kept.items()}, order=self.order,
         )  # fmt: skip
 
     def rows(self, group: int) -> slice:
@@ -77,7 +77,9 @@ class NativeData(Prepared):
         return slice(group * self.lanes, min((group + 1) * self.lanes, self.n_matrices))
 
 
-def pack(matrices: RealArray, instruction_set: str, n_threads: int) -> NativeData:
+def pack(
+    matrices: RealArray, instruction_set: str, n_threads: int, order: IntArray | None = None
+) -> NativeData:
     """Scale, factor and pack checked matrices."""
     lanes = _native.lanes(instruction_set)
     count, d = len(matrices), matrices.shape[-1]
@@ -95,13 +97,13 @@ def pack(matrices: RealArray, instruction_set: str, n_threads: int) -> NativeDat
         )
     return NativeData(
         "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread,
-        float(np.median(exponent)),
+        float(np.median(exponent)), order=order,
     )  # fmt: skip
 
 
-def _pack_again(matrices: RealArray, instruction_set: str) -> NativeData:
+def _pack_again(matrices: RealArray, instruction_set: str, order: IntArray | None) -> NativeData:
     usable = instruction_sets()
-    return pack(matrices, instruction_set if instruction_set in usable else usable[0], 1)
+    return pack(matrices, instruction_set if instruction_set in usable else usable[0], 1, order)
 
 
 class NativeAtoms:

@@ -42,9 +42,9 @@ class ReferenceEngine(Engine):
 
     name: ClassVar[str] = "reference"
 
-    def _prepare(self, matrices: RealArray) -> ReferenceData:
+    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> ReferenceData:
         factor, exponent = factorize(matrices)
-        return ReferenceData(self.name, matrices, factor, exponent)
+        return ReferenceData(self.name, matrices, factor, exponent, order=order)
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         out = np.empty((data.n_matrices, len(atoms), data.d))
@@ -75,7 +75,7 @@ class ReferenceEngine(Engine):
         for start in range(0, data.n_matrices, step):
             rows = slice(start, min(start + step, data.n_matrices))
             part = ReferenceData(
-                self.name, data.matrices[rows], data.factor[rows], data.exponent[rows]
+                self.name, data.working[rows], data.factor[rows], data.exponent[rows]
             )
             yield rows, self._spectra(part, atoms)
 

@@ -40,7 +40,7 @@ def _columns(data: NativeData, inverse: bool) -> RealArray:
     key = "inverse traces" if inverse else "traces"
     if key not in data.kept:
         rows, columns = np.tril_indices(data.d)
-        matrices = data.matrices.astype(np.float64, copy=False)
+        matrices = data.working.astype(np.float64, copy=False)
         with limit_blas(1):
             source = np.linalg.inv(matrices) if inverse else matrices
         n, size = data.n_matrices, len(rows)
