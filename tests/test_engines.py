@@ -25,6 +25,7 @@ from conftest import (
     scaled_condition,
     wishart,
 )
+from oracle.high_precision import Pair
 
 from divlearn.engines import Engine, ReferenceEngine, available_engines, get_engine
 from divlearn.spectral import abld_scalar
@@ -780,3 +781,46 @@ def test_rotated_matrices_of_high_condition(engine):
     t = ReferenceEngine(1, "accurate").spectra(X, B)
     allowed = 2 * log_eigenvalue_error(X, B, t)
     assert_within(np.abs(engine.spectra(X, B) - t), allowed)
+
+
+# --- variables of very different size, in any order -----------------------------------------------
+
+
+@pytest.mark.parametrize("graded", ["data", "atoms", "both"])
+def test_graded_variables_in_any_order(engine, graded):
+    """Condition 1e10 from units alone: eigenvalues to 1e-12, however the variables are ordered."""
+    rng = np.random.default_rng(11)
+    d = 6
+    scales = np.geomspace(1.0, 1e5, d)[rng.permutation(d)]
+    X, B = wishart(rng, 3, d, 3 * d), wishart(rng, 2, d, 3 * d)
+    units = scales[:, None] * scales
+    X = X * units if graded != "atoms" else X
+    B = B * units if graded != "data" else B
+    found = engine.spectra(X, B)
+    for i, x in enumerate(X):
+        for k, atom in enumerate(B):
+            exact = np.array([float(t) for t in Pair(x, atom).t])
+            assert_within(np.abs(found[i, k] - np.sort(exact)), 1e-12)
+
+
+def test_gradients_follow_a_permutation_of_the_variables(engine):
+    """Sorting the variables inside must not show outside: atoms and their frames come back."""
+    rng = np.random.default_rng(12)
+    d, scales = 5, np.array([1.0, 1e4, 1e-3, 30.0, 1e2])
+    X, B = wishart(rng, 7, d) * np.outer(scales, scales), wishart(rng, 3, d)
+    weight = rng.standard_normal((7, 3))
+    given = engine.pullback(X, B, 0.7, 1.2, weight)
+    order = np.argsort(-scales)
+    ordered = engine.pullback(
+        X[:, order[:, None], order], B[:, order[:, None], order], 0.7, 1.2, weight
+    )
+    size = np.abs(ordered.atoms).max()
+    difference = np.abs(given.atoms[:, order[:, None], order] - ordered.atoms).max()
+    assert difference <= 1e-10 * size
+    L = np.linalg.cholesky(B)
+    in_frame = L.mT @ given.atoms @ L
+    np.testing.assert_allclose(given.whitened, in_frame, rtol=0, atol=1e-9 * np.abs(in_frame).max())
+    np.testing.assert_allclose(given.alpha, ordered.alpha, rtol=1e-10)
+    prepared = engine.prepare(X)
+    assert np.array_equal(prepared.matrices, X)
+    assert np.array_equal(pickle.loads(pickle.dumps(prepared)).matrices, X)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, RealArray, as_real
-from divlearn.engines.base import cast_results
+from divlearn.engines.base import cast_results, is_descending
 from divlearn.engines.pencil import (
     Eigen,
     check_domain,
@@ -61,7 +60,25 @@ class Pairs:
         self.dtype = np.result_type(X, Y)
         self.alpha = np.broadcast_to(a, self.leading).reshape(-1, 1)
         self.beta = np.broadcast_to(b, self.leading).reshape(-1, 1)
+        self._given = Y, X, beta, alpha  # as the turned pencils take them
+        X, Y, self.order = self._sort(X, Y)
         self.x, self.y = self._factorize(X), self._factorize(Y)
+
+    def _sort(self, X: RealArray, Y: RealArray) -> tuple[RealArray, RealArray, IntArray | None]:
+        """Put the variables of graded pairs in descending order of x_ii/y_ii, pair by pair.
+
+        Only then do the factors keep the small ones.
+        """
+        d = X.shape[-1]
+        first, second = (np.diagonal(Z, axis1=-2, axis2=-1).astype(np.float64) for Z in (X, Y))
+        sizes = np.broadcast_to(np.log(first) - np.log(second), (*self.leading, d))
+        if is_descending(sizes):
+            return X, Y, None
+        order = np.argsort(-sizes, axis=-1, kind="stable")
+        rows, columns = order[..., :, None], order[..., None, :]
+        full = (np.broadcast_to(Z, (*self.leading, d, d)) for Z in (X, Y))
+        X, Y = (np.take_along_axis(np.take_along_axis(Z, rows, -2), columns, -1) for Z in full)
+        return X, Y, order.reshape(-1, d)
 
     def _factorize(self, matrices: RealArray) -> _Side:
         # Factor before broadcasting: each matrix once, however many partners it has.
@@ -80,9 +97,7 @@ class Pairs:
 
     def turned(self) -> Pairs:
         """Return the pencils (Y, X) with alpha and beta exchanged."""
-        other = copy(self)
-        other.x, other.y, other.alpha, other.beta = self.y, self.x, self.beta, self.alpha
-        return other
+        return Pairs(*self._given)
 
     def decompose(self, *, vectors: bool) -> Eigen:
         """Log-eigenvalues (and vectors) of every pencil, in the frame of Y's Cholesky factor."""
@@ -96,7 +111,11 @@ class Pairs:
         gradient: RealArray = np.ldexp(
             congruence(self.y.whitener, -inner), -self.y.exponent[:, None, None]
         )
-        return gradient
+        if self.order is None:
+            return gradient
+        back = np.argsort(self.order, axis=-1)
+        gradient = np.take_along_axis(gradient, back[:, :, None], axis=1)
+        return np.take_along_axis(gradient, back[:, None, :], axis=2)
 
     def check_domain(self, eigen: Eigen) -> None:
         """Raise if parameters of opposite signs meet an eigenvalue outside their domain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "Pullback",
     "cast_results",
     "check_out",
+    "is_descending",
 ]
 
 
@@ -51,6 +53,12 @@ class Prepared:
     def matrices(self) -> RealArray:
         """The checked matrices as they were passed."""
         return self.working if self.order is None else permute(self.working, np.argsort(self.order))
+
+    @cached_property
+    def sizes(self) -> RealArray:
+        """Mean logarithm of each variable's variance, in the order of `matrices`."""
+        sizes = typical_sizes(self.working)
+        return sizes if self.order is None else sizes[np.argsort(self.order)]
 
     @property
     def n_matrices(self) -> int:
@@ -147,10 +155,16 @@ def permute(matrices: RealArray, order: IntArray) -> RealArray:
     return np.ascontiguousarray(matrices[..., order[:, None], order])
 
 
-def descending_order(matrices: RealArray) -> IntArray | None:
-    """Order of the variables by typical size, largest first; None where they are alike."""
-    sizes = np.log(np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)).mean(axis=0)
-    return np.argsort(-sizes, kind="stable") if np.ptp(sizes) > _ALIKE else None
+def typical_sizes(matrices: RealArray) -> RealArray:
+    """Mean logarithm of each variable's variance."""
+    variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+    sizes: RealArray = np.log(variances).mean(axis=0)
+    return sizes
+
+
+def is_descending(sizes: RealArray) -> bool:
+    """Whether no size exceeds one before it by more than factors keep apart anyway."""
+    return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= _ALIKE)
 
 
 def _restore_order(
@@ -250,8 +264,13 @@ class Engine(ABC):
         return self._prepare_sorted(check_spd(X, ndim=3))
 
     def _prepare_sorted(self, matrices: RealArray) -> Prepared:
-        order = descending_order(matrices)
-        return self._prepare(matrices if order is None else permute(matrices, order), order)
+        sizes = typical_sizes(matrices)
+        if is_descending(sizes):
+            return self._prepare(matrices)
+        return self._prepare_in(np.argsort(-sizes, kind="stable"), matrices)
+
+    def _prepare_in(self, order: IntArray, matrices: RealArray) -> Prepared:
+        return self._prepare(permute(matrices, order), order)
 
     def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> RealArray:
         """Log generalized eigenvalues of every pencil (X_i, B_k), ascending.
@@ -348,6 +367,10 @@ class Engine(ABC):
                 f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "
                 f"{prepared.d} by {prepared.d}; both must have the same dimension"
             )
+        # What counts is the size of the data's variables in units of the atoms'.
+        sizes = prepared.sizes - typical_sizes(checked)
+        if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
+            prepared = self._prepare_in(np.argsort(-sizes, kind="stable"), prepared.matrices)
         return prepared, checked if prepared.order is None else permute(checked, prepared.order)
 
     # ------------------------------------------------------------------ what an engine implements
