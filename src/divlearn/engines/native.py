@@ -36,7 +36,7 @@ _LARGEST_EXPONENT = 300  # powers of two by which sizes may differ there
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
 _PAIRS = 4096  # of them at a time
-_LAPACK_DIMENSION = 640  # from here on LAPACK's eigenvectors win
+_LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
 _forked = False
