@@ -20,7 +20,7 @@ from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
 from divlearn.engines.packing import NativeAtoms, NativeData, instruction_sets, pack
 from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
-from divlearn.engines.traces import trace_gradient, trace_values, usable
+from divlearn.engines.traces import LARGEST_SPREAD, trace_gradient, trace_values, usable
 from divlearn.spectral import abld_scalar
 
 __all__ = ["NativeEngine", "instruction_sets"]
@@ -31,8 +31,7 @@ _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
 _LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
-_LARGEST_SPREAD = 1e6  # conditioning up to which it is used
-_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ there
+_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ where it is used
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
 _PAIRS = 4096  # of them at a time
@@ -77,7 +76,7 @@ def _gradient_routes(
     """How each atom's gradient is found; without eigenvectors where parameters and data allow."""
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
     line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= _LEAST_ALPHA) & (beta > 0)
-    sound = data.spread.max() <= _LARGEST_SPREAD / atoms.spread
+    sound = data.spread.max() <= LARGEST_SPREAD / atoms.spread
     sound &= np.abs(atoms.exponent - data.exponent.min()) <= _LARGEST_EXPONENT
     sound &= np.abs(atoms.exponent - data.exponent.max()) <= _LARGEST_EXPONENT
     routes = np.where(line & sound, "logdet", _value_routes(parameters))

@@ -14,12 +14,12 @@ from divlearn.engines.base import Pullback
 from divlearn.engines.blas import limit_blas
 from divlearn.engines.packing import NativeAtoms, NativeData
 
-__all__ = ["trace_gradient", "trace_values", "usable"]
+__all__ = ["LARGEST_SPREAD", "trace_gradient", "trace_values", "usable"]
 
 _LOG_2 = float(np.log(2.0))
 # Differences of traces and log-determinants have absolute errors, about eps times the condition
 # number; they serve where that is small against the result.
-_LARGEST_SPREAD = 1e6
+LARGEST_SPREAD = 1e6
 _SMALLEST_RESULT = 0.005
 _LARGEST_EXPONENT = 16
 
@@ -28,7 +28,7 @@ def usable(data: NativeData, atoms: NativeAtoms) -> bool:
     """Whether sizes and conditioning allow these formulas for all pairs."""
     exponents = np.concatenate([data.exponent, atoms.exponent])
     alike = bool(np.ptp(exponents) <= _LARGEST_EXPONENT)
-    return alike and bool(data.spread.max() <= _LARGEST_SPREAD / atoms.spread.max())
+    return alike and bool(data.spread.max() <= LARGEST_SPREAD / atoms.spread.max())
 
 
 def _columns(data: NativeData, inverse: bool) -> RealArray:
