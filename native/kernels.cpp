@@ -4,6 +4,7 @@
 #include "encode.hpp"
 #include "prepare.hpp"
 #include "pullback.hpp"
+#include "regions.hpp"
 #include "spectra.hpp"
 
 namespace DIVLEARN_ISA {
@@ -11,7 +12,7 @@ namespace DIVLEARN_ISA {
 #define DIVLEARN_STRING_(x) #x
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
-                                        pullback, pullback_logdet};
+                                        pullback, pullback_logdet, box_grams};
 
 }  // namespace DIVLEARN_ISA
 

@@ -50,6 +50,23 @@ struct PullbackOutput {
   double* values;  // (N, n, m)
 };
 
+struct Pixels {
+  long height, width;
+  int features;
+  const double* values;  // (features, height, width)
+};
+
+// Boxes [top, bottom) x [left, right). Their edges by rows: those of row y are
+// edge[edge_start[y] : edge_start[y + 1]], where k < count is the upper one of box k and
+// count + k the lower one.
+struct Boxes {
+  long count;
+  const long* left;
+  const long* right;
+  const long* edge_start;  // (height + 2)
+  const long* edge;        // (2 count)
+};
+
 struct Kernels {
   const char* name;
   int lanes;
@@ -64,6 +81,8 @@ struct Kernels {
   // Theta = 1 alone: atoms get sum_i w_i N_i^-1, N = alpha X + beta B; one pair per atom.
   long (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
                           const double* cotangent, const PullbackOutput&);
+  // Adds sum_p f_p f_p^T over each box to the upper triangles of grams (count, features, features).
+  void (*box_grams)(const Pixels&, const Boxes&, bool (*interrupted)(), double* grams);
 };
 
 const Kernels* kernels_baseline();

@@ -21,6 +21,7 @@ namespace {
 
 using Array = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Marks = nb::ndarray<unsigned char, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const long, nb::c_contig, nb::device::cpu>;
 using ConstArray = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 
 std::vector<const Kernels*> supported() {
@@ -226,6 +227,34 @@ long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& 
                     });
 }
 
+// Corners are checked here, for a wrong one would read elsewhere.
+void box_grams(const std::string& isa, ConstArray pixels, Indices left, Indices right,
+               Indices edge_start, Indices edge, Array grams) {
+  const Kernels& kernels = find(isa);
+  require(pixels.ndim() == 3 && pixels.size() > 0, "pixels must be (features, height, width)");
+  const divlearn::Pixels image = {(long)pixels.shape(1), (long)pixels.shape(2),
+                                  (int)pixels.shape(0), pixels.data()};
+  const size_t n = left.size(), gram_size = (size_t)image.features * image.features;
+  const divlearn::Boxes boxes = {(long)n, left.data(), checked(right, n, "wrong size of right"),
+                                 checked(edge_start, image.height + 2, "wrong size of edge_start"),
+                                 checked(edge, 2 * n, "wrong size of edge")};
+  for (size_t k = 0; k < n; ++k)
+    require(0 <= boxes.left[k] && boxes.left[k] <= boxes.right[k] && boxes.right[k] <= image.width,
+            "a box leaves the image");
+  for (size_t k = 0; k < 2 * n; ++k)
+    require(0 <= boxes.edge[k] && boxes.edge[k] < 2 * boxes.count, "an edge has no box");
+  require(boxes.edge_start[0] == 0 && boxes.edge_start[image.height + 1] == 2 * boxes.count,
+          "edges leave the image");
+  for (long y = 0; y <= image.height; ++y)
+    require(boxes.edge_start[y] <= boxes.edge_start[y + 1], "edges are not sorted");
+  double* target = checked(grams, n * gram_size, "wrong size of grams");
+  {
+    nb::gil_scoped_release release;
+    kernels.box_grams(image, boxes, interrupted, target);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -244,4 +273,5 @@ NB_MODULE(_native, module) {
   module.def("spectra", &spectra);
   module.def("encode", &encode);
   module.def("pullback", &pullback);
+  module.def("box_grams", &box_grams);
 }

@@ -35,8 +35,8 @@ from divlearn.geometry import (
 )
 
 __all__ = [
-    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "geodesic", "inner",
-    "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
+    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "find_not_definite",
+    "geodesic", "inner", "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
 ]  # fmt: skip
 
 _METHODS = ("raise", "shrink", "jitter", "clip")
@@ -162,7 +162,7 @@ def check_spd(
     checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
-    failing = _find_failing(matrices)
+    failing = find_not_definite(matrices, tolerances.positive_definite(d, matrices.dtype))
     amount = change = np.zeros(0)
     if failing.size:
         if regularize == "raise":
@@ -176,9 +176,21 @@ def check_spd(
     return (checked, report) if return_report else checked
 
 
-def _find_failing(matrices: RealArray) -> NDArray[np.intp]:
+def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
+    """Indices of the matrices that are not definite by more than a tolerance.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (n_matrices, d, d)
+    tolerance : float
+        What the smallest eigenvalue must exceed once the diagonal is scaled into [1/2, 2).
+
+    Examples
+    --------
+    >>> find_not_definite(np.array([np.eye(2), np.ones((2, 2))]), 1e-8)
+    array([1])
+    """
     d = matrices.shape[-1]
-    tolerance = tolerances.positive_definite(d, matrices.dtype)
     step = max(1, _BLOCK_ENTRIES // d**2)
     failing: list[int] = []
     for start in range(0, len(matrices), step):

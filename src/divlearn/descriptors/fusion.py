@@ -1,0 +1,225 @@
+"""Fusion of streams: several SPD matrices of one sample as the blocks of a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.descriptors.transformer import MatrixTransformer
+from divlearn.spd import check_spd
+
+__all__ = ["BlockDiagonal", "block_diagonal"]
+
+Samples = ArrayLike | Sequence[Sequence[Any]]
+
+
+def block_diagonal(*streams: ArrayLike) -> RealArray:
+    r"""Join SPD matrices of several streams, sample by sample.
+
+    .. math:: P = \begin{pmatrix} P_1 & & 0 \\ & \ddots & \\ 0 & & P_s \end{pmatrix}
+
+    Parameters
+    ----------
+    *streams : array-like of SPD matrices, shape (..., d_s, d_s)
+        Sizes may differ between streams, leading dimensions may not.
+
+    Returns
+    -------
+    ndarray, shape (..., D, D)
+        D is the sum of the sizes. float32 if all streams are, else float64.
+
+    Examples
+    --------
+    >>> block_diagonal([[2.0, 1.0], [1.0, 2.0]], [[3.0]])
+    array([[2., 1., 0.],
+           [1., 2., 0.],
+           [0., 0., 3.]])
+    """
+    if not streams:
+        raise ValueError("block_diagonal needs at least one stream of SPD matrices")
+    blocks = [check_spd(stream, name=f"streams[{s}]") for s, stream in enumerate(streams)]
+    leading = blocks[0].shape[:-2]
+    for s, block in enumerate(blocks):
+        if block.shape[:-2] != leading:
+            raise ValueError(
+                f"streams[{s}] has shape {block.shape}, but streams[0] has shape "
+                f"{blocks[0].shape}: their leading dimensions must be equal; pass one matrix of "
+                "each stream for each sample"
+            )
+    return _join(blocks)
+
+
+def _join(blocks: list[RealArray]) -> RealArray:
+    leading = blocks[0].shape[:-2]
+    ends = np.cumsum([block.shape[-1] for block in blocks])
+    joined = np.zeros((*leading, ends[-1], ends[-1]), dtype=np.result_type(*blocks))
+    for block, end in zip(blocks, ends, strict=True):
+        start = end - block.shape[-1]
+        joined[..., start:end, start:end] = block
+    return joined
+
+
+class BlockDiagonal(MatrixTransformer):
+    r"""Fuse the streams of each sample into one block-diagonal SPD matrix.
+
+    Invariant divergences between fused matrices are the sums of the divergences between streams.
+
+    Parameters
+    ----------
+    transformer : transformer to SPD matrices, optional
+        A clone of it is fitted to each stream and applied first, so that streams may be series of
+        any lengths, or images. By default streams are SPD matrices already.
+
+    Attributes
+    ----------
+    transformers_ : list of transformers
+        The fitted clones, one for each stream; empty without ``transformer``.
+    block_sizes_ : list of int
+        Sizes of the blocks.
+    n_features_in_ : int
+        Number of streams.
+
+    See Also
+    --------
+    block_diagonal : the function for arrays, one for each stream.
+
+    Examples
+    --------
+    >>> from divlearn.descriptors.kernel import RBFKernelDescriptor
+    >>> rng = np.random.default_rng(0)
+    >>> videos = [
+    ...     (rng.random((51, n_frames)), rng.random((51, n_frames - 1)))  # appearance and motion
+    ...     for n_frames in (30, 120, 75)
+    ... ]
+    >>> BlockDiagonal(RBFKernelDescriptor()).fit_transform(videos).shape
+    (3, 102, 102)
+    """
+
+    transformers_: list[Any]
+    block_sizes_: list[int]
+
+    def __init__(self, transformer: Any = None) -> None:
+        self.transformer = transformer
+
+    def fit(self, X: Samples, y: Any = None) -> Self:
+        """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
+            A sample in a list is a tuple, list or array of its streams. Without ``transformer``
+            streams are SPD matrices; sizes may differ between streams, not between samples.
+        y : ignored, but for ``transformer``
+
+        Returns
+        -------
+        self : object
+        """
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Samples, y: Any = None) -> RealArray:
+        """Fit, and fuse the same samples; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
+        y : ignored, but for ``transformer``
+
+        Returns
+        -------
+        ndarray, shape (n_samples, D, D)
+        """
+        streams = _split(X)
+        self._set_or_check_count(len(streams), "streams", reset=True)
+        self.transformers_ = []
+        if self.transformer is not None:
+            self.transformers_ = [clone(self.transformer) for _ in streams]
+            streams = [
+                transformer.fit_transform(stream, y)
+                for transformer, stream in zip(self.transformers_, streams, strict=True)
+            ]
+        blocks = _check_blocks(streams)
+        self.block_sizes_ = [block.shape[-1] for block in blocks]
+        return _join(blocks)
+
+    def transform(self, X: Samples) -> RealArray:
+        """Fuse streams.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
+
+        Returns
+        -------
+        ndarray, shape (n_samples, D, D)
+            D is the sum of ``block_sizes_``. float32 if all streams are, else float64.
+        """
+        check_is_fitted(self)
+        streams = _split(X)
+        self._set_or_check_count(len(streams), "streams", reset=False)
+        if self.transformers_:
+            streams = [
+                transformer.transform(stream)
+                for transformer, stream in zip(self.transformers_, streams, strict=True)
+            ]
+        blocks = _check_blocks(streams)
+        sizes = [block.shape[-1] for block in blocks]
+        if sizes != self.block_sizes_:
+            raise ValueError(
+                f"X has blocks of sizes {sizes}, but BlockDiagonal is expecting sizes "
+                f"{self.block_sizes_} as input"
+            )
+        return _join(blocks)
+
+
+def _split(X: Samples) -> list[Any]:
+    """One array for each stream, or a list where its samples differ in shape."""
+    if not isinstance(X, list | tuple):
+        X = np.asarray(X)
+        if X.ndim == 0:
+            raise TypeError(f"X is {X!r}, expected an array or a list of samples of streams")
+        if X.dtype != object:
+            if X.ndim < 3 or 0 in X.shape:
+                raise ValueError(
+                    f"X has shape {X.shape}, expected (n_samples, n_streams, d, d) or, with a "
+                    "transformer, (n_samples, n_streams, ...), not empty"
+                )
+            return list(X.swapaxes(0, 1))
+    counts = [_count_streams(sample, i) for i, sample in enumerate(X)]
+    if not counts:
+        raise ValueError("X is empty; pass at least one sample of streams")
+    for i, count in enumerate(counts):
+        if count != counts[0]:
+            raise ValueError(
+                f"X[{i}] has {count} streams, but X[0] has {counts[0]}; pass samples with the "
+                "same streams"
+            )
+    return [_stack([sample[s] for sample in X]) for s in range(counts[0])]
+
+
+def _count_streams(sample: Any, i: int) -> int:
+    if not isinstance(sample, list | tuple | np.ndarray) or not len(sample):
+        raise TypeError(
+            f"X[{i}] is {type(sample).__name__}, expected a tuple, list or array of at least one "
+            "stream"
+        )
+    return len(sample)
+
+
+def _stack(stream: list[Any]) -> Any:
+    """Stack what has one shape: most transformers but ours know arrays only."""
+    try:
+        return np.asarray(stream)
+    except ValueError:
+        return stream
+
+
+def _check_blocks(streams: list[Any]) -> list[RealArray]:
+    return [check_spd(stream, ndim=3, name=f"streams[{s}]") for s, stream in enumerate(streams)]

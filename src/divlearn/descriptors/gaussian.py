@@ -1,0 +1,188 @@
+"""Gaussian embeddings: the mean and the covariance of a series in one SPD matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.covariance import ledoit_wolf, oas
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.descriptors.definite import check_regularize, ensure_definite, least_floor
+from divlearn.descriptors.series import SeriesLike, SeriesTransformer
+from divlearn.geometry import check_symmetric
+
+__all__ = ["GaussianEmbedding"]
+
+Estimator = Callable[[RealArray], ArrayLike]
+
+_SHRUNK: dict[str, Estimator] = {
+    "lwf": lambda centred: ledoit_wolf(centred.T, assume_centered=True)[0],
+    "oas": lambda centred: oas(centred.T, assume_centered=True)[0],
+}
+
+
+class GaussianEmbedding(SeriesTransformer):
+    r"""Embed the Gaussian with the mean and the covariance of a series as one SPD matrix.
+
+    With the mean :math:`m` over time and the covariance :math:`S` of :math:`d` channels,
+
+    .. math:: P = \begin{pmatrix} S + m m^T & m \\ m^T & 1 \end{pmatrix}, \qquad |P| = |S| .
+
+    With sample covariances an affine change of the channels, :math:`x \mapsto A x + b`, acts on
+    :math:`P` as the congruence by :math:`\begin{pmatrix} A & b \\ 0 & 1 \end{pmatrix}`, so
+    affine-invariant divergences between embeddings see neither the units nor the origin of the
+    channels.
+
+    Parameters
+    ----------
+    estimator : {"cov", "lwf", "oas"} or callable, default="cov"
+        How the covariance is estimated: "cov" is the sample covariance with the divisor
+        ``n_times - 1`` (as `numpy.cov`; what pyRiemann calls "cov"), "lwf" and "oas" are
+        scikit-learn's `ledoit_wolf` and `oas`. A callable gets the centred series,
+        shape (n_channels, n_times), and returns the covariance, shape (n_channels, n_channels).
+    normalize : bool, default=False
+        Whether to multiply :math:`P` by :math:`|S|^{-1/(d+1)}`, which makes its determinant one.
+    regularize : float or "auto", default="auto"
+        Floor of the eigenvalues of the correlation of :math:`S`; "auto" is the square root of the
+        machine epsilon. Where they are below, as in series shorter than their number of channels,
+        :math:`S` is shrunk towards its diagonal and an `SPDRepairWarning` says so; see
+        `divlearn.descriptors.definite.ensure_definite`.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of channels.
+
+    Notes
+    -----
+    :math:`S` is accurate whatever the offsets of the channels. :math:`P` holds it next to
+    :math:`m m^T`, though, and does not resolve standard deviations below about
+    :math:`4 \sqrt{(d + 1) \epsilon}` of a mean: 2e-7 of it for ten channels, 5e-3 in float32. Such
+    embeddings are shrunk towards their diagonals, which raises the deviations to about that, and an
+    `SPDRepairWarning` says so; an offset subtracted from all series avoids it.
+
+    References
+    ----------
+    M. Calvo and J. M. Oller, "A distance between multivariate normal distributions based in an
+    embedding into the Siegel group", Journal of Multivariate Analysis 35, 1990.
+
+    M. Lovric, M. Min-Oo and E. A. Ruh, "Multivariate normal distributions parametrized as a
+    Riemannian symmetric space", Journal of Multivariate Analysis 74, 2000 (the normalised form).
+
+    Examples
+    --------
+    >>> series = [[[1.0, 3.0, 5.0], [0.0, 1.0, -1.0]]]
+    >>> GaussianEmbedding().fit_transform(series)
+    array([[[13., -1.,  3.],
+            [-1.,  1.,  0.],
+            [ 3.,  0.,  1.]]])
+    >>> np.linalg.det(GaussianEmbedding(normalize=True).fit_transform(series)).round(12)
+    array([1.])
+    """
+
+    def __init__(
+        self,
+        estimator: str | Estimator = "cov",
+        *,
+        normalize: bool = False,
+        regularize: float | str = "auto",
+    ) -> None:
+        self.estimator = estimator
+        self.normalize = normalize
+        self.regularize = regularize
+
+    def fit(self, X: SeriesLike, y: Any = None) -> Self:
+        """Check the parameters and the series, and remember the number of channels.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+            Series in a list, shape (n_channels, n_times), may differ in length.
+        y : ignored
+
+        Returns
+        -------
+        self : object
+        """
+        self._check_estimator()
+        series = self._check_series(X, reset=True, min_times=2)
+        check_regularize(self.regularize, series.dtype, series.n_channels)
+        return self
+
+    def transform(self, X: SeriesLike) -> RealArray:
+        """Embed series.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+
+        Returns
+        -------
+        ndarray, shape (n_series, n_channels + 1, n_channels + 1)
+            float32 if all series are, else float64; computed in float64.
+        """
+        check_is_fitted(self)
+        series = self._check_series(X, reset=False, min_times=2)
+        d = series.n_channels
+        floor = check_regularize(self.regularize, series.dtype, d)
+        estimator = self._check_estimator()
+        P = series.map(lambda block: _moments(block, estimator))
+        S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
+        S = ensure_definite(S, floor, variables="channels")
+        mean = P[:, :d, d]
+        P[:, :d, :d] = S + mean[:, :, None] * mean[:, None, :]
+        P = ensure_definite(
+            P,
+            least_floor(d + 1, series.dtype),
+            name=f"X embedded in {series.dtype}, where means hide deviations",
+        )
+        if self.normalize:
+            with np.errstate(over="ignore", invalid="ignore"):
+                P = P * np.exp(np.linalg.slogdet(P)[1] / -(d + 1))[:, None, None]
+        return check_symmetric(P, dtype=series.dtype, name="embedding of X")
+
+    def _check_estimator(self) -> Estimator | None:
+        """Return what estimates the covariance of one series; None for all at once."""
+        if callable(self.estimator):
+            return self.estimator
+        if self.estimator == "cov":
+            return None
+        if self.estimator not in _SHRUNK:
+            raise ValueError(
+                f'estimator={self.estimator!r} must be "cov", "lwf", "oas" or a callable'
+            )
+        return _SHRUNK[self.estimator]
+
+
+def _moments(block: RealArray, estimator: Estimator | None) -> RealArray:
+    """``[[S, m], [m^T, 1]]`` of each series, shape (n_series, d + 1, d + 1)."""
+    n_series, d, n_times = block.shape
+    # Relative to the first time constant channels are exactly zero, and large offsets cost nothing.
+    first = block[..., :1]
+    shifted = block - first
+    shift = shifted.mean(axis=-1, keepdims=True)
+    centred = shifted - shift
+    moments = np.ones((n_series, d + 1, d + 1))
+    moments[:, :d, d] = moments[:, d, :d] = (first + shift)[..., 0]
+    if estimator is None:
+        moments[:, :d, :d] = centred @ centred.mT / (n_times - 1)
+    else:
+        for one, target in zip(centred, moments, strict=True):
+            target[:d, :d] = _estimate(estimator, one)
+    return moments
+
+
+def _estimate(estimator: Estimator, centred: RealArray) -> RealArray:
+    covariance = np.asarray(estimator(centred))
+    d = len(centred)
+    if covariance.shape != (d, d) or covariance.dtype.kind not in "buif":
+        raise ValueError(
+            f"estimator={estimator!r} returned an array of shape {covariance.shape} and dtype "
+            f"{covariance.dtype} for a series of shape {centred.shape}, must return real numbers "
+            f"of shape {(d, d)}"
+        )
+    return covariance

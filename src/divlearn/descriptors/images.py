@@ -1,0 +1,120 @@
+"""Images as descriptors take them: grey or colour, one size or many, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+
+__all__ = ["Images", "Stack", "check_images", "stacks"]
+
+Images = Sequence[NDArray[Any]] | NDArray[Any]
+
+_SMALLEST_SIDE = 3  # pixels: a second difference needs as many
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Consecutive images of one size.
+
+    Attributes
+    ----------
+    first : int, the index of the first one.
+    images : ndarray of float64, shape (n_images, height, width, n_channels)
+    single : bool, whether they came as float32.
+    """
+
+    first: int
+    images: RealArray
+    single: bool
+
+
+def check_images(X: Images, name: str = "X") -> Images:
+    """Return X if it is a sequence of images; say what else it is otherwise.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+        The images of a sequence are read when they are needed, so it may be lazy.
+    name : str, default="X"
+        What messages call X.
+
+    Examples
+    --------
+    >>> check_images(np.zeros((480, 640, 3)))
+    Traceback (most recent call last):
+    ValueError: X has shape (480, 640, 3), which looks like one colour image; pass a list, [X]
+    """
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O":
+        X = list(X)
+    if isinstance(X, np.ndarray):
+        if X.ndim == 3 and X.shape[-1] in (3, 4):
+            raise ValueError(
+                f"{name} has shape {X.shape}, which looks like one colour image; pass a list, [X]"
+            )
+        if X.ndim not in (3, 4):
+            raise ValueError(
+                f"{name} has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
+                "height, width, n_channels), or a list of images; one image is the list [image]"
+            )
+    elif not isinstance(X, Sequence) or isinstance(X[:1], str | bytes):
+        raise TypeError(f"{name} is a {type(X).__name__}, but must be an array or list of images")
+    if not len(X):
+        raise ValueError(f"{name} holds no image; pass at least one")
+    return X
+
+
+def stacks(X: Images, largest: int, name: str = "X") -> Iterator[Stack]:
+    """Go through images in stacks of one size and of at most about `largest` pixels.
+
+    Examples
+    --------
+    >>> images = [np.zeros((4, 5)), np.zeros((4, 5)), np.zeros((8, 8, 3))]
+    >>> [stack.images.shape for stack in stacks(images, 10**6)]
+    [(2, 4, 5, 1), (1, 8, 8, 3)]
+    """
+    held: list[NDArray[Any]] = []
+    first = 0
+    for index in range(len(X)):
+        image = _check_image(X[index], f"{name}[{index}]")
+        same = held and image.shape == held[0].shape and image.dtype == held[0].dtype
+        if held and (not same or (len(held) + 1) * image[..., 0].size > largest):
+            yield _stack(held, first, name)
+            held, first = [], index
+        held.append(image)
+    yield _stack(held, first, name)
+
+
+def _check_image(image: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim != 3 or not array.shape[-1]:
+        raise ValueError(
+            f"{name} has shape {np.shape(image)}, but an image is (height, width) or (height, "
+            "width, n_channels)"
+        )
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {array.dtype}, but must hold real numbers")
+    if min(array.shape[:2]) < _SMALLEST_SIDE:
+        raise ValueError(
+            f"{name} has {array.shape[0]} x {array.shape[1]} pixels, but must have at least "
+            f"{_SMALLEST_SIDE} x {_SMALLEST_SIDE}"
+        )
+    return array
+
+
+def _stack(held: list[NDArray[Any]], first: int, name: str) -> Stack:
+    images = np.stack(held).astype(np.float64)
+    finite = np.isfinite(images).all(axis=(1, 2, 3))
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        raise ValueError(
+            f"{name}[{first + bad}] holds NaN or infinity; fill or cut out what is missing"
+        )
+    return Stack(first, images, held[0].dtype == np.float32)

@@ -1,0 +1,333 @@
+"""Regions of images to SPD matrices: covariances of pixel features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import IntArray, RealArray
+from divlearn.descriptors.boxes import Boxes, check_boxes, check_pair, grid_boxes
+from divlearn.descriptors.covariances import box_covariances, covariances
+from divlearn.descriptors.definite import check_regularize, ensure_definite
+from divlearn.descriptors.images import Images, Stack, check_images, stacks
+from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
+from divlearn.descriptors.presets import Preset, get_preset
+from divlearn.descriptors.transformer import MatrixTransformer
+from divlearn.engines.blas import limit_blas
+
+__all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]
+
+_STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Matrices of regions, whatever their number in each image.
+
+    Attributes
+    ----------
+    matrices : ndarray, shape (n_regions, d, d)
+    image : ndarray of int, shape (n_regions,), the index of the image each lies in.
+    boxes : ndarray of int, shape (n_regions, 4), their top, left, bottom and right.
+    """
+
+    matrices: RealArray
+    image: IntArray
+    boxes: Boxes
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Covariances of the regions of one stack of images."""
+
+    covariances: RealArray
+    image: IntArray
+    boxes: Boxes
+    single: bool
+
+
+class RegionDescriptor(MatrixTransformer, ABC):
+    """Covariances of pixel features over regions, before they become descriptors."""
+
+    features: str | Preset | Sequence[Feature]
+    patch: int | tuple[int, int] | None
+    stride: int | tuple[int, int] | None
+    boxes: ArrayLike | None
+    regularize: float | str
+    n_jobs: int | None
+    verbose: int
+
+    def fit(self, X: Images, y: Any = None) -> Self:
+        """Check the parameters against the first image.
+
+        Parameters
+        ----------
+        X : array or sequence of images
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        first = next(stacks(check_images(X)[:1], 1)).images
+        self._set_or_check_count(first.shape[-1], "channels", reset=True)
+        _, self.feature_names_ = pixel_features(first, get_preset(self.features).features)
+        return self
+
+    def transform(self, X: Images) -> RealArray:
+        """Describe images.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+            Of any sizes.
+
+        Returns
+        -------
+        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
+            The latter with ``patch`` or ``boxes``.
+        """
+        regions = self.transform_regions(X)
+        if self.patch is None and self.boxes is None:
+            return regions.matrices
+        counts = np.bincount(regions.image, minlength=len(X))
+        if (counts != counts[0]).any():
+            other = int(np.argmax(counts != counts[0]))
+            raise ValueError(
+                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
+                "transform_regions, or images of one size"
+            )
+        return regions.matrices.reshape(len(X), counts[0], *regions.matrices.shape[1:])
+
+    def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
+        """Describe the regions of images that may differ in number.
+
+        Parameters
+        ----------
+        X : as in `transform`
+        boxes : sequence of array-like, shape (n_boxes, 4), optional
+            Boxes of every image, instead of ``patch`` or ``boxes`` of the estimator.
+
+        Returns
+        -------
+        Regions
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        images = check_images(X)
+        if boxes is not None and len(boxes) != len(images):
+            raise ValueError(
+                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
+                "array of boxes per image"
+            )
+        parts = self._parts(images, boxes)
+        single = all(part.single for part in parts)
+        matrices = self._describe(np.concatenate([part.covariances for part in parts]), single)
+        return Regions(
+            matrices.astype(np.float32 if single else np.float64, copy=False),
+            np.concatenate([part.image for part in parts]),
+            np.concatenate([part.boxes for part in parts]),
+        )
+
+    @abstractmethod
+    def _describe(self, covariances: RealArray, single: bool) -> RealArray:
+        """Turn covariances into descriptors, which will be float32 if `single`."""
+
+    def _check_parameters(self) -> None:
+        get_preset(self.features)
+        check_regularize(self.regularize)
+        if self.boxes is not None:
+            if self.patch is not None:
+                raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
+            check_boxes(self.boxes)
+        if self.patch is not None:
+            check_pair(self.patch, "patch", 2)
+        if self.stride is not None:
+            if self.patch is None:
+                raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
+            check_pair(self.stride, "stride", 1)
+
+    def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[_Part]:
+        # Products are small, and stacks may run side by side: no BLAS threads below.
+        with limit_blas(1):
+            work = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(
+                delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
+            )
+            return list(self._report(work, len(X)) if self.verbose else work)
+
+    def _report(self, work: Iterator[_Part], n_images: int) -> Iterator[_Part]:
+        from rich.progress import Progress
+
+        with Progress() as progress:
+            task = progress.add_task(type(self).__name__, total=n_images)
+            for part in work:
+                yield part
+                progress.update(task, completed=int(part.image[-1]) + 1)
+
+    def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> _Part:
+        n_images, height, width, n_channels = stack.images.shape
+        indices = range(stack.first, stack.first + n_images)
+        self._set_or_check_count(n_channels, "channels", reset=False)
+        places = [self._places((height, width), boxes, index) for index in indices]
+        maps, names = pixel_features(stack.images, get_preset(self.features).features)
+        if names != self.feature_names_:
+            raise ValueError(
+                f"X[{stack.first}] has the features {names}, but {type(self).__name__} was fitted "
+                f"on {self.feature_names_}; a callable must always return as many planes"
+            )
+        if self.patch is None and self.boxes is None and boxes is None:
+            result = covariances(maps.reshape(n_images, len(names), -1))
+        else:
+            result = np.concatenate(
+                [box_covariances(planes, place) for planes, place in zip(maps, places, strict=True)]
+            )
+        all_boxes = np.concatenate(places)
+        _make_coordinates_relative(result, all_boxes, names)
+        image = np.repeat(indices, [len(place) for place in places])
+        return _Part(result, image, all_boxes, stack.single)
+
+    def _places(
+        self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
+    ) -> Boxes:
+        try:
+            if boxes is not None:
+                return check_boxes(boxes[index], shape)
+            if self.boxes is not None:
+                return check_boxes(self.boxes, shape)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"X[{index}]: {error}") from error
+        if self.patch is None:
+            return np.array([[0, 0, *shape]])
+        patch = check_pair(self.patch, "patch", 2)
+        stride = patch if self.stride is None else check_pair(self.stride, "stride", 1)
+        if patch[0] > shape[0] or patch[1] > shape[1]:
+            raise ValueError(
+                f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
+                "pixels"
+            )
+        return grid_boxes(shape, patch, stride)
+
+
+def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequence[str]) -> None:
+    """Let x and y run from 0 to 1 over each region, in place."""
+    sides = {"x": boxes[:, 3] - boxes[:, 1], "y": boxes[:, 2] - boxes[:, 0]}
+    for index, name in enumerate(names):
+        if name in COORDINATES:
+            scale = 1 / np.maximum(sides[name] - 1, 1)[:, None]
+            matrices[:, index, :] *= scale
+            matrices[:, :, index] *= scale
+
+
+class RegionCovariance(RegionDescriptor):
+    r"""Covariances of pixel features over images, patches of a grid, or boxes.
+
+    A region of m pixels with features :math:`f_p` becomes
+
+    .. math:: C = \frac{1}{m - 1} \sum_p (f_p - \bar f) (f_p - \bar f)^T .
+
+    Parameters
+    ----------
+    features : str, Preset or sequence of features, default="texture"
+        The name of a preset: "brodatz" (x, y, I, \|Ix\|, \|Iy\|; 5 x 5), "texture" (I, \|Ix\|,
+        \|Iy\|, \|Ixx\|, \|Iyy\|; 5 x 5), "kth-tips2" (R, G, B, the four derivatives and 4 x 4
+        Gabor magnitudes; 23 x 23, all but the colours of unit variance), "virus" (I, the four
+        derivatives and 4 x 6 Gabor magnitudes; 29 x 29), "cancer" (R, G, B, the four derivatives
+        and the gradient's magnitude; 8 x 8). Or a list of
+
+        - "x", "y": column and row, from 0 to 1 over the region;
+        - "I": grey value (of RGB: 0.2125 R + 0.7154 G + 0.0721 B); "R", "G", "B"; "channels": all
+          channels there are. Values are taken as they are, integer or float;
+        - "Ix", "Iy", "\|Ix\|", "\|Iy\|": central differences of the grey values, and their sizes;
+        - "\|Ixx\|", "\|Iyy\|": sizes of the second differences;
+        - "magnitude", "orientation": of the gradient; the angle is that to the axis of x, between 0
+          and pi / 2;
+        - "gabor 4x6" or a `GaborBank`: magnitudes at 4 scales and 6 orientations;
+        - a callable: from an image, float64 of shape (height, width, n_channels), to a plane
+          (height, width) or several (n_planes, height, width).
+    patch : int or (int, int), optional
+        Height and width of the patches of a grid; the whole image by default.
+    stride : int or (int, int), optional
+        Steps between patches; those of ``patch`` by default, so that patches do not overlap.
+    boxes : array-like of int, shape (n_boxes, 4), optional
+        Top, left, bottom and right, half open, of boxes that every image has.
+    regularize : "auto" or float, default="auto"
+        Where the smallest eigenvalue of the correlation matrix is below this, the covariance is
+        shrunk towards its diagonal until it is not, with an `SPDRepairWarning`; see
+        `divlearn.descriptors.definite.ensure_definite`. "auto" is the square root of epsilon.
+    n_jobs : int, optional
+        Threads; 1 by default, -1 for all cores.
+    verbose : int, default=0
+        Whether to show progress.
+
+    Attributes
+    ----------
+    feature_names_ : list of str, the rows of the matrices.
+    n_features_in_ : int, channels of the images.
+
+    See Also
+    --------
+    CovarianceKernel : kernels between pixel features over regions.
+
+    Notes
+    -----
+    Features are those of the whole image: a patch inside it has no borders of its own. Overlapping
+    boxes are summed by integral images, so that a box costs the same whatever its size; boxes
+    whose sums would lose digits that way are done directly.
+
+    References
+    ----------
+    O. Tuzel, F. Porikli and P. Meer, "Region covariance: a fast descriptor for detection and
+    classification", ECCV 2006.
+
+    Examples
+    --------
+    >>> images = np.random.default_rng(0).integers(256, size=(10, 40, 50))
+    >>> RegionCovariance("brodatz").fit_transform(images).shape
+    (10, 5, 5)
+    >>> RegionCovariance(["I", "|Ix|", "|Iy|"], patch=20).fit_transform(images).shape
+    (10, 4, 3, 3)
+    """
+
+    def __init__(
+        self,
+        features: str | Preset | Sequence[Feature] = "texture",
+        *,
+        patch: int | tuple[int, int] | None = None,
+        stride: int | tuple[int, int] | None = None,
+        boxes: ArrayLike | None = None,
+        regularize: float | str = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.features = features
+        self.patch = patch
+        self.stride = stride
+        self.boxes = boxes
+        self.regularize = regularize
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _describe(self, covariances: RealArray, single: bool) -> RealArray:
+        dtype = np.float32 if single else np.float64
+        floor = check_regularize(self.regularize, dtype, covariances.shape[-1])
+        matrices = ensure_definite(covariances, floor, name="region covariances")
+        keep = get_preset(self.features).keep_variance
+        if keep is not None:
+            scaled = [name not in keep for name in self.feature_names_]
+            _make_variances_one(matrices, np.flatnonzero(scaled))
+        return matrices
+
+
+def _make_variances_one(matrices: RealArray, variables: IntArray) -> None:
+    deviations = np.ones(matrices.shape[:2])
+    deviations[:, variables] = np.sqrt(matrices[:, variables, variables])
+    matrices /= deviations[:, :, None] * deviations[:, None, :]
+    matrices[:, variables, variables] = 1

@@ -1,0 +1,185 @@
+"""Series as input: what is accepted, in which blocks it is computed, and what estimators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.descriptors.transformer import MatrixTransformer
+
+__all__ = ["Series", "SeriesLike", "SeriesTransformer", "check_series"]
+
+SeriesLike = ArrayLike | Sequence[ArrayLike]
+
+# Series are computed in blocks of about this many entries, which stay in cache.
+_BLOCK_ENTRIES = 2**17
+# Sums of squares of smaller entries do not overflow.
+_LARGEST = 2.0**500
+_LAYOUT = "(n_series, n_channels, n_times)"
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Checked series with the same channels, those of one length in one array.
+
+    Attributes
+    ----------
+    groups : list of (positions, array of shape (n_positions, n_channels, n_times))
+        All series of one length, and where they stood in the input.
+    n_series, n_channels : int
+    dtype : float32 if every series is, else float64
+        The type of what is computed from them.
+    """
+
+    groups: list[tuple[NDArray[np.intp], NDArray[Any]]]
+    n_series: int
+    n_channels: int
+    dtype: np.dtype[Any]
+
+    def map(self, function: Callable[[RealArray], RealArray]) -> RealArray:
+        """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...).
+
+        Examples
+        --------
+        >>> series = check_series([np.ones((1, 2)), np.ones((1, 3)), np.ones((1, 2))])
+        >>> series.map(lambda block: block.sum(axis=-1))
+        array([[2.],
+               [3.],
+               [2.]])
+        """
+        parts, order = [], []
+        for positions, array in self.groups:
+            step = max(1, _BLOCK_ENTRIES // array[0].size)
+            order.append(positions)
+            for start in range(0, len(array), step):
+                parts.append(function(array[start : start + step].astype(np.float64)))
+        values: RealArray = np.concatenate(parts)
+        if len(self.groups) == 1:
+            return values
+        result = np.empty_like(values)
+        result[np.concatenate(order)] = values
+        return result
+
+
+def check_series(X: SeriesLike, *, min_times: int = 1, name: str = "X") -> Series:
+    """Validate series of any lengths.
+
+    Parameters
+    ----------
+    X : array-like of real numbers, shape (n_series, n_channels, n_times), or a sequence
+        Of arrays of shape (n_channels, n_times), where n_times may differ.
+    min_times : int, default=1
+        Least length of a series.
+    name : str, default="X"
+        What error messages call the input.
+
+    Examples
+    --------
+    >>> check_series([np.ones((2, 5)), np.ones((2, 9))]).n_channels
+    2
+    >>> check_series([np.ones((2, 5)), [[1.0, np.nan], [0.0, 2.0]]])
+    Traceback (most recent call last):
+    ValueError: X[1] has a NaN entry at channel 0, time 1; drop this series or fill its gaps
+    """
+    if np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked entries; fill them or drop these series")
+    groups = _group(X, name)
+    for positions, array in groups:
+        _check_length(array.shape, f"{name}[{positions[0]}]", min_times)
+        _check_finite(array, positions, name)
+    single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for _, array in groups)
+    n_series = sum(len(positions) for positions, _ in groups)
+    dtype = np.dtype(np.float32 if single else np.float64)
+    return Series(groups, n_series, groups[0][1].shape[1], dtype)
+
+
+def _group(X: SeriesLike, name: str) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+    if not isinstance(X, list | tuple):
+        X = np.asarray(X)
+        if X.dtype != object or X.ndim == 0:
+            _check_type(X, name)
+            if X.ndim != 3:
+                single = f"; for a single series pass {name}[np.newaxis]" if X.ndim == 2 else ""
+                raise ValueError(f"{name} has shape {X.shape}, expected {_LAYOUT}{single}")
+            if len(X):
+                return [(np.arange(len(X)), X)]
+    arrays = [_as_array(one, f"{name}[{i}]") for i, one in enumerate(X)]
+    if not arrays:
+        raise ValueError(f"{name} is empty; pass at least one series")
+    n_channels = len(arrays[0])
+    for i, array in enumerate(arrays):
+        if len(array) != n_channels:
+            raise ValueError(
+                f"{name}[{i}] has {len(array)} channels, but {name}[0] has {n_channels}; pass "
+                "series of the same channels"
+            )
+    lengths = np.array([array.shape[1] for array in arrays])
+    groups = [np.flatnonzero(lengths == length) for length in dict.fromkeys(lengths.tolist())]
+    return [(group, np.stack([arrays[i] for i in group])) for group in groups]
+
+
+def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(one)
+    except ValueError as error:
+        raise ValueError(
+            f"{where} is ragged: its channels differ in length; pass (n_channels, n_times)"
+        ) from error
+    _check_type(array, where)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{where} has shape {array.shape}, expected (n_channels, n_times); for a single "
+            "series pass a list of it"
+        )
+    return array
+
+
+def _check_type(array: NDArray[Any], where: str) -> None:
+    if array.dtype.kind not in "buif":
+        raise TypeError(
+            f"{where} has dtype {array.dtype}, but series must hold real numbers; convert it to "
+            "a float array first"
+        )
+
+
+def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:
+    if not shape[1]:
+        raise ValueError(f"{where} has no channels, shape {shape[1:]}; pass at least one")
+    if shape[2] < min_times:
+        raise ValueError(
+            f"{where} has n_times={shape[2]}, must be >= {min_times}; drop it or pass longer series"
+        )
+
+
+def _check_finite(array: NDArray[Any], positions: NDArray[np.intp], name: str) -> None:
+    # The extremes of an array with a NaN are NaN, and no comparison with NaN holds.
+    if float(array.min()) >= -_LARGEST and float(array.max()) <= _LARGEST:
+        return
+    bad = ~(np.abs(array.astype(np.float64)) <= _LARGEST)
+    first, channel, time = np.argwhere(bad)[0]
+    value = float(array[first, channel, time])
+    what = "a NaN entry" if np.isnan(value) else f"the entry {value:.3g}"
+    fix = "drop this series or fill its gaps"
+    if np.isfinite(value):
+        fix = f"its magnitude must be at most {_LARGEST:.3g}, so rescale it"
+    elif np.isinf(value):
+        what = "an infinite entry"
+    more = np.count_nonzero(bad.any(axis=(1, 2))) - 1
+    also = f" (and {more} more like it)" if more else ""
+    raise ValueError(
+        f"{name}[{positions[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
+    )
+
+
+class SeriesTransformer(MatrixTransformer):
+    """Base of transformers from series to SPD matrices."""
+
+    def _check_series(self, X: SeriesLike, *, reset: bool, min_times: int = 1) -> Series:
+        series = check_series(X, min_times=min_times)
+        self._set_or_check_count(series.n_channels, "channels", reset=reset)
+        return series

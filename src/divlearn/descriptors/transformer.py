@@ -1,0 +1,45 @@
+"""What all descriptors share as scikit-learn transformers."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, TransformerMixin
+
+__all__ = ["MatrixTransformer"]
+
+
+class MatrixTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of transformers from samples that are no rows of numbers to SPD matrices."""
+
+    n_features_in_: int
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Do nothing: matrices fit into no data frame, and stay an array in every pipeline.
+
+        Parameters
+        ----------
+        transform : ignored
+            There so that ``set_output`` works for pipelines with other transformers.
+
+        Returns
+        -------
+        self : object
+        """
+        return self
+
+    def _set_or_check_count(self, count: int, what: str, *, reset: bool) -> None:
+        if reset:
+            self.n_features_in_ = count
+        elif count != self.n_features_in_:
+            raise ValueError(
+                f"X has {count} {what}, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} {what} as input"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,253 @@
+"""Streams become the blocks of one matrix, whatever they come as."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from conftest import wishart
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifted import lift_series, lift_spd, lifted
+from pyriemann.estimation import Covariances
+from pyriemann.tangentspace import TangentSpace
+from scipy.linalg import block_diag
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.descriptors.fusion import BlockDiagonal, block_diagonal
+from divlearn.descriptors.gaussian import GaussianEmbedding
+from divlearn.descriptors.kernel import RBFKernelDescriptor
+from divlearn.divergence import abld
+from divlearn.spd import SPDRepairWarning, check_spd
+
+
+def lift_streams(rows):
+    return np.stack([lift_spd(rows), lift_spd(-rows)], axis=1)
+
+
+def lift_series_streams(rows):
+    """Samples of two series, the second without its first channel."""
+    return list(zip(lift_series(rows), lift_series(-rows)[:, 1:], strict=True))
+
+
+@parametrize_with_checks(
+    [
+        lifted(BlockDiagonal(), lift_streams),
+        lifted(BlockDiagonal(GaussianEmbedding()), lift_series_streams),
+    ]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def streams(seed: int = 0, n: int = 4, sizes=(3, 1, 2)) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [wishart(rng, n, d) for d in sizes]
+
+
+def samples(*parts) -> list[tuple]:
+    return list(zip(*parts, strict=True))
+
+
+# --- matrices
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 5),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
+def test_blocks_are_those_of_scipy(seed, n, sizes):
+    parts = streams(seed, n, sizes)
+    expected = [block_diag(*sample) for sample in samples(*parts)]
+    np.testing.assert_array_equal(block_diagonal(*parts), expected)
+    fusion = BlockDiagonal().fit(samples(*parts))
+    np.testing.assert_array_equal(fusion.transform(samples(*parts)), expected)
+    assert fusion.n_features_in_ == len(sizes)
+    assert fusion.block_sizes_ == list(sizes)
+    assert fusion.transformers_ == []
+
+
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+def test_leading_dimensions_of_the_function(leading):
+    P, Q = np.eye(2) + np.ones((*leading, 2, 2)), np.eye(3) * np.ones((*leading, 3, 3))
+    joined = block_diagonal(P, Q)
+    assert joined.shape == (*leading, 5, 5)
+    np.testing.assert_array_equal(joined[..., :2, :2], P)
+    np.testing.assert_array_equal(joined[..., 2:, 2:], Q)
+    assert not joined[..., :2, 2:].any()
+    assert not joined[..., 2:, :2].any()
+
+
+def test_divergences_add_up():
+    first, second = streams(1, sizes=(3, 4)), streams(2, sizes=(3, 4))
+    total = abld(block_diagonal(*first), block_diagonal(*second), alpha=0.5, beta=0.7)
+    parts = [abld(P, Q, alpha=0.5, beta=0.7) for P, Q in zip(first, second, strict=True)]
+    np.testing.assert_allclose(total, sum(parts), rtol=1e-11)
+
+
+def test_every_form_of_samples():
+    P, Q = streams(3, sizes=(2, 2))
+    expected = block_diagonal(P, Q)
+    pairs = samples(P, Q)
+    forms = [
+        np.stack([P, Q], axis=1), pairs, tuple(pairs), list(map(list, pairs)),
+        [np.stack(pair) for pair in pairs], np.stack([P, Q], axis=1).tolist(),
+        [(p.tolist(), q) for p, q in pairs],
+    ]  # fmt: skip
+    for form in forms:
+        np.testing.assert_array_equal(BlockDiagonal().fit_transform(form), expected)
+
+
+def test_object_arrays_of_streams_of_different_sizes():
+    P, Q = streams(3, sizes=(2, 3))
+    objects = np.empty((4, 2), dtype=object)
+    for i, pair in enumerate(samples(P, Q)):
+        objects[i, 0], objects[i, 1] = pair
+    np.testing.assert_array_equal(BlockDiagonal().fit_transform(objects), block_diagonal(P, Q))
+
+
+def test_types():
+    P, Q = streams(4, sizes=(2, 3))
+    small = [P.astype("float32"), Q.astype("float32")]
+    assert block_diagonal(*small).dtype == np.float32
+    assert BlockDiagonal().fit_transform(samples(*small)).dtype == np.float32
+    assert block_diagonal(small[0], Q).dtype == np.float64
+    assert BlockDiagonal().fit_transform(samples(small[0], Q)).dtype == np.float64
+
+
+# --- errors
+
+
+def test_wrong_streams_of_the_function():
+    P, Q = streams(5, sizes=(2, 3))
+    with pytest.raises(ValueError, match="needs at least one stream"):
+        block_diagonal()
+    message = r"^streams\[1\] has shape \(3, 3, 3\), but streams\[0\] has shape \(4, 2, 2\): their"
+    with pytest.raises(ValueError, match=message):
+        block_diagonal(P, Q[:3])
+    Q[2] = np.ones((3, 3))
+    with pytest.raises(ValueError, match=r"^streams\[1\]\[2\] is rank-deficient"):
+        block_diagonal(P, Q)
+
+
+EYES = (np.eye(2), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ([EYES, (np.eye(2),)], ValueError, r"^X\[1\] has 1 streams, but X\[0\] has 2; pass"),
+        ([EYES, (np.eye(3), np.eye(3))], ValueError, r"^streams\[0\] is ragged"),
+        ([EYES, (np.eye(2), -np.eye(3))], ValueError, r"^streams\[1\]\[1\] has a diagonal entry"),
+        ([EYES, (np.eye(2), np.nan * np.eye(3))], ValueError, r"^streams\[1\]\[1\] has a NaN"),
+        ([EYES, (np.eye(2), 1j * np.eye(3))], TypeError, r"^streams\[1\] has dtype complex128"),
+        ([EYES, "ab"], TypeError, r"^X\[1\] is str, expected a tuple, list or array"),
+        ([()], TypeError, r"^X\[0\] is tuple, expected .* of at least one stream"),
+        ([], ValueError, r"^X is empty; pass at least one sample"),
+        (None, TypeError, r"^X is .*, expected an array or a list of samples of streams"),
+        (np.eye(3), ValueError, r"^X has shape \(3, 3\), expected \(n_samples, n_streams, d, d\)"),
+        (np.ones((0, 2, 3, 3)), ValueError, r"^X has shape \(0, 2, 3, 3\), .* not empty$"),
+        (np.ones((2, 2, 3)), ValueError, r"^streams\[0\] has shape \(2, 3\), expected \(n_matr"),
+    ],
+)  # fmt: skip
+def test_wrong_samples(X, error, message):
+    with pytest.raises(error, match=message):
+        BlockDiagonal().fit(X)
+    with pytest.raises(error, match=message):
+        BlockDiagonal().fit([EYES, EYES]).transform(X)
+
+
+def test_other_streams_than_in_fit():
+    fusion = BlockDiagonal().fit([EYES])
+    with pytest.raises(ValueError, match=r"^X has 3 streams, but BlockDiagonal is expecting 2 st"):
+        fusion.transform([(*EYES, np.eye(2))])
+    message = r"^X has blocks of sizes \[3, 2\], but BlockDiagonal is expecting sizes \[2, 3\] as"
+    with pytest.raises(ValueError, match=message):
+        fusion.transform([EYES[::-1]])
+
+
+# --- with a transformer
+
+
+def videos(seed: int = 0, d: int = 51, lengths=(90, 120, 75)) -> list[tuple]:
+    rng = np.random.default_rng(seed)
+    return [(rng.random((d, n)), rng.random((d, n - 1))) for n in lengths]
+
+
+def test_two_streams_of_scores():
+    X = videos()
+    fusion = BlockDiagonal(RBFKernelDescriptor()).fit(X)
+    K = fusion.transform(X)
+    assert K.shape == (3, 102, 102)
+    check_spd(K)
+    assert fusion.block_sizes_ == [51, 51]
+    parts = [RBFKernelDescriptor().fit([sample[s] for sample in X]) for s in (0, 1)]
+    assert [one.gamma_ for one in fusion.transformers_] == [one.gamma_ for one in parts]
+    assert parts[0].gamma_ != parts[1].gamma_
+    expected = [one.transform([sample[s] for sample in X]) for s, one in enumerate(parts)]
+    np.testing.assert_array_equal(K, block_diagonal(*expected))
+    np.testing.assert_array_equal(fusion.transform(X[1:]), K[1:])
+    assert not hasattr(fusion.transformer, "gamma_")
+
+
+def test_transformers_that_know_arrays_only():
+    X = np.random.default_rng(6).standard_normal((4, 2, 3, 40))
+    expected = block_diagonal(*(Covariances("cov").fit_transform(X[:, s]) for s in range(2)))
+    for form in (X, [tuple(sample) for sample in X], list(X)):
+        fused = BlockDiagonal(Covariances("cov")).fit_transform(form)
+        np.testing.assert_array_equal(fused, expected)
+
+
+def test_a_transformer_that_returns_no_matrices():
+    fusion = BlockDiagonal(make_pipeline(Covariances("cov"), TangentSpace()))
+    with pytest.raises(
+        ValueError, match=r"^streams\[0\] has shape \(5, 6\), expected \(n_matrices"
+    ):
+        fusion.fit(np.random.default_rng(7).standard_normal((5, 2, 3, 40)))
+
+
+def test_repairs_inside_are_said():
+    X = videos(1, d=5, lengths=(9, 8))
+    X[1][1][3] = X[1][1][2]
+    with pytest.warns(SPDRepairWarning, match="1 of 2 matrices"):
+        K = BlockDiagonal(RBFKernelDescriptor(10.0)).fit_transform(X)
+    check_spd(K)
+
+
+# --- among other estimators
+
+
+def test_estimators():
+    X = videos(2, d=4)
+    fusion = BlockDiagonal(RBFKernelDescriptor(0.5))
+    with pytest.raises(NotFittedError):
+        fusion.transform(X)
+    assert fusion.get_params()["transformer__gamma"] == 0.5
+    fusion.set_params(transformer__gamma=2.0).set_output(transform="pandas").fit(X)
+    assert [one.gamma_ for one in fusion.transformers_] == [2.0, 2.0]
+    assert clone(fusion).transformer.gamma == 2.0
+    restored = pickle.loads(pickle.dumps(fusion))
+    np.testing.assert_array_equal(restored.transform(X), fusion.transform(X))
+
+
+def test_pipeline_and_grid_search():
+    rng = np.random.default_rng(8)
+    y = np.arange(30) % 2
+    X = [
+        (rng.standard_normal((2, 30 + i)), (1 + label) * rng.standard_normal((3, 40 - i)))
+        for i, label in enumerate(y)
+    ]
+    pipeline = make_pipeline(
+        BlockDiagonal(GaussianEmbedding()), TangentSpace(), LogisticRegression()
+    )
+    grid = {"blockdiagonal__transformer__normalize": [False, True]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    assert search.best_score_ > 0.9

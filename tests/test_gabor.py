@@ -1,0 +1,88 @@
+"""Gabor magnitudes against filters written out pixel by pixel, and their invariances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.ndimage import convolve
+
+from divlearn.descriptors import GaborBank
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).standard_normal((2, 70, 60))
+
+
+def kernel(length, angle, sigma, radius):
+    """The filter in space: a wave under an envelope, less its mean under that envelope."""
+    y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+    spread = sigma / length
+    envelope = np.exp(-(x**2 + y**2) / (2 * spread**2)) / (2 * np.pi * spread**2)
+    wave = np.exp(1j * length * (np.cos(angle) * x + np.sin(angle) * y))
+    return envelope * (wave - (envelope * wave).sum() / envelope.sum())
+
+
+@pytest.mark.parametrize("sigma", [2.0, 3.0])
+def test_against_convolution_in_space(images, sigma):
+    bank = GaborBank(scales=2, orientations=3, sigma=sigma)
+    computed = bank.magnitudes(images)
+    assert computed.shape == (2, 6, 70, 60)
+    middle = (slice(25, -25), slice(25, -25))  # untouched by how borders are continued
+    for index, (scale, orientation) in enumerate(np.ndindex(2, 3)):
+        wave = kernel(np.pi / 2 / 2 ** (scale / 2), np.pi * orientation / 3, sigma, 24)
+        for image, magnitudes in zip(images, computed[:, index], strict=True):
+            real, imaginary = (
+                convolve(image, part, mode="reflect") for part in (wave.real, wave.imag)
+            )
+            np.testing.assert_allclose(
+                magnitudes[middle], np.hypot(real, imaginary)[middle], atol=1e-6
+            )
+
+
+def test_it_finds_the_wave_it_looks_for():
+    y, x = np.mgrid[:64, :64]
+    bank = GaborBank(scales=4, orientations=6)
+    for index, (scale, orientation) in enumerate(np.ndindex(4, 6)):
+        length, angle = np.pi / 2 / 2 ** (scale / 2), np.pi * orientation / 6
+        wave = np.cos(length * (np.cos(angle) * x + np.sin(angle) * y))
+        response = bank.magnitudes(wave[None])[0, :, 24:40, 24:40].mean(axis=(1, 2))
+        assert response.argmax() == index
+
+
+def test_constants_vanish_and_do_not_matter(images):
+    bank = GaborBank()
+    np.testing.assert_allclose(bank.magnitudes(np.full((1, 41, 41), 1e3)), 0, atol=1e-9)
+    np.testing.assert_allclose(bank.magnitudes(images + 7), bank.magnitudes(images), atol=1e-12)
+
+
+def test_scaling_the_image_scales_the_magnitudes(images):
+    bank = GaborBank()
+    np.testing.assert_allclose(
+        bank.magnitudes(-3 * images), 3 * bank.magnitudes(images), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("size", [(41, 41), (30, 47), (5, 9)])
+def test_rotation_by_ninety_degrees_permutes_orientations(size):
+    image = np.random.default_rng(1).standard_normal((1, *size))
+    bank = GaborBank(scales=2, orientations=4)
+    straight = bank.magnitudes(image).reshape(2, 4, *size)
+    rotated = bank.magnitudes(np.rot90(image, axes=(1, 2))).reshape(2, 4, *size[::-1])
+    expected = np.rot90(np.roll(straight, 2, axis=1), axes=(2, 3))
+    np.testing.assert_allclose(rotated, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scales": 0}, "scales=0 must be an integer >= 1"),
+        ({"orientations": 2.0}, "orientations=2.0 must be an integer >= 1"),
+        ({"scales": True}, "scales=True must be an integer"),
+        ({"sigma": 0}, "sigma=0 must be > 0"),
+        ({"sigma": np.nan}, "sigma=nan must be > 0"),
+    ],
+)
+def test_bad_parameters(options, message):
+    with pytest.raises(ValueError, match=message):
+        GaborBank(**options)

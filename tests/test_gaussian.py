@@ -1,0 +1,485 @@
+"""Gaussian embeddings, and what is common to all transformers of series: their input."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifted import lift_series, lifted
+from pyriemann.estimation import Covariances, Shrinkage
+from pyriemann.geometry.covariance import covariances as pyriemann_covariances
+from pyriemann.tangentspace import TangentSpace
+from sklearn.base import clone
+from sklearn.covariance import ledoit_wolf, oas
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.descriptors.gaussian import GaussianEmbedding
+from divlearn.descriptors.kernel import RBFKernelDescriptor
+from divlearn.spd import SPDRepairWarning, check_spd
+
+seeds = st.integers(0, 2**32 - 1)
+TRANSFORMERS = [GaussianEmbedding(), RBFKernelDescriptor()]
+each_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=["gaussian", "kernel"])
+
+
+@parametrize_with_checks(
+    [
+        lifted(GaussianEmbedding(), lift_series),
+        lifted(GaussianEmbedding("lwf", normalize=True), lift_series),
+    ]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def random_series(seed: int, n: int = 5, d: int = 3, n_times: int = 20) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    mixing = 0.4 * rng.standard_normal((n, d, d)) + 3 * np.eye(d)
+    return mixing @ rng.standard_normal((n, d, n_times)) + rng.standard_normal((n, d, 1))
+
+
+def naive(series: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    mean = series.mean(axis=1)
+    top = np.column_stack([covariance + np.outer(mean, mean), mean])
+    return np.vstack([top, np.append(mean, 1)])
+
+
+def quiet(transformer, X) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SPDRepairWarning)
+        return transformer.fit_transform(X)
+
+
+# --- the formula
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, d=st.integers(1, 6), extra=st.integers(3, 30))
+def test_the_formula(seed, d, extra):
+    X = random_series(seed, d=d, n_times=d + extra)
+    expected = [naive(one, np.atleast_2d(np.cov(one))) for one in X]
+    P = GaussianEmbedding().fit_transform(X)
+    np.testing.assert_allclose(P, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(P, P.mT)
+
+
+def test_covariances_are_those_pyriemann_calls_cov():
+    X = random_series(0)
+    P = GaussianEmbedding().fit_transform(X)
+    mean = P[:, :3, 3]
+    S = P[:, :3, :3] - mean[:, :, None] * mean[:, None, :]
+    np.testing.assert_allclose(S, Covariances("cov").fit_transform(X), rtol=1e-11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, d=st.integers(1, 6))
+def test_determinants(seed, d):
+    X = random_series(seed, d=d)
+    P = GaussianEmbedding().fit_transform(X)
+    S = [np.atleast_2d(np.cov(one)) for one in X]
+    np.testing.assert_allclose(np.linalg.slogdet(P)[1], np.linalg.slogdet(S)[1], atol=1e-9)
+    unit = GaussianEmbedding(normalize=True).fit_transform(X)
+    np.testing.assert_allclose(np.linalg.slogdet(unit)[1], 0, atol=1e-9)
+    np.testing.assert_allclose(unit / unit[:, -1:, -1:], P, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, d=st.integers(1, 5))
+def test_affine_changes_of_channels_are_congruences(seed, d):
+    rng = np.random.default_rng(seed)
+    X = random_series(seed, d=d)
+    A, b = rng.standard_normal((d, d)) + 3 * np.eye(d), rng.standard_normal((d, 1))
+    G = np.block([[A, b], [np.zeros((1, d)), np.ones((1, 1))]])
+    P, moved = GaussianEmbedding().fit_transform(X), GaussianEmbedding().fit_transform(A @ X + b)
+    np.testing.assert_allclose(moved, G @ P @ G.T, rtol=1e-9, atol=1e-10 * np.abs(moved).max())
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds)
+def test_the_order_of_times_does_not_matter(seed):
+    X = random_series(seed)
+    shuffled = X[:, :, np.random.default_rng(seed).permutation(X.shape[2])]
+    expected = GaussianEmbedding().fit_transform(X)
+    result = GaussianEmbedding().fit_transform(shuffled)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("name", "function"), [("lwf", ledoit_wolf), ("oas", oas)])
+def test_shrunk_covariances(name, function):
+    X = random_series(1, d=6, n_times=5)
+    P = GaussianEmbedding(name).fit_transform(X)
+    expected = [naive(one, function(one.T)[0]) for one in X]
+    np.testing.assert_allclose(P, expected, rtol=1e-11, atol=1e-12)
+    mean = P[:, :6, 6]
+    S = P[:, :6, :6] - mean[:, :, None] * mean[:, None, :]
+    np.testing.assert_allclose(S, Covariances(name).fit_transform(X), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["hub", "stu"])
+def test_estimators_of_pyriemann(name):
+    def estimator(series):
+        return pyriemann_covariances(series[None], name)[0]
+
+    X = random_series(2)
+    expected = [naive(one, estimator(one)) for one in X]
+    np.testing.assert_allclose(GaussianEmbedding(estimator).fit_transform(X), expected, rtol=1e-10)
+
+
+def test_a_callable_is_given_centred_series():
+    X = [random_series(3, n=1)[0] + 1e6, random_series(3, n=1, n_times=9)[0]]
+    seen = []
+
+    def estimator(series):
+        seen.append(series)
+        return np.cov(series)
+
+    P = GaussianEmbedding(estimator).fit_transform(X)
+    np.testing.assert_allclose(P, GaussianEmbedding().fit_transform(X), rtol=1e-12)
+    for one, original in zip(seen, X, strict=True):
+        np.testing.assert_allclose(one, original - original.mean(axis=1, keepdims=True), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (lambda series: np.cov(series)[0], r"returned an array of shape \(3,\) .* shape \(3, 3\)$"),
+        (lambda series: np.cov(series) * 1j, r"dtype complex128 .*must return real numbers"),
+        (lambda series: np.full((3, 3), np.nan), r"^covariance of X\[0\] has a NaN entry"),
+        (lambda series: np.triu(np.ones((3, 3))), r"^covariance of X\[0\] is not symmetric"),
+        (lambda series: np.zeros((3, 3)), r"^X: matrix 0 \(and 4 more\) has no variance"),
+    ],
+)
+def test_wrong_results_of_a_callable(estimator, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianEmbedding(estimator).fit_transform(random_series(0))
+
+
+@pytest.mark.parametrize("estimator", ["scm", None, 3])
+def test_unknown_estimators(estimator):
+    message = rf'estimator={estimator!r} must be "cov", "lwf", "oas" or a callable'
+    with pytest.raises(ValueError, match=message):
+        GaussianEmbedding(estimator).fit(random_series(0))
+
+
+@pytest.mark.parametrize("regularize", [0, "no"])
+@each_transformer
+def test_regularize_is_checked_in_fit(transformer, regularize):
+    with pytest.raises(ValueError, match='must be "auto" or a number'):
+        clone(transformer).set_params(regularize=regularize).fit(random_series(0))
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+def test_large_offsets_cost_what_rounding_the_embedding_costs(offset):
+    # Multiples of 2^-20 can be shifted exactly.
+    X = np.round(random_series(4, n_times=200) * 2**20) / 2**20
+    P = GaussianEmbedding().fit_transform(X + offset)
+    G = np.eye(4)
+    G[:3, 3] = -offset
+    back, expected = G @ P @ G.T, GaussianEmbedding().fit_transform(X)
+    rounding = 10 * np.finfo(float).eps * offset**2
+    np.testing.assert_allclose(back, expected, rtol=1e-13, atol=rounding)
+
+
+def test_covariances_are_accurate_at_any_offset():
+    X = np.round(random_series(4, n_times=200) * 2**20) / 2**20
+    seen = []
+
+    def estimator(series):
+        seen.append(series @ series.T / (series.shape[1] - 1))
+        return seen[-1]
+
+    with pytest.warns(SPDRepairWarning, match="^X embedded in float64, where means hide deviatio"):
+        P = GaussianEmbedding(estimator).fit_transform(X + 1e8)
+    np.testing.assert_allclose(seen, [np.cov(one) for one in X], rtol=1e-13, atol=1e-14)
+    check_spd(P)
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [("float64", 1e9), ("float32", 3e4)])
+def test_deviations_hidden_by_means_are_raised_to_what_can_be_resolved(dtype, offset):
+    X = random_series(5)
+    X[3] += offset
+    X = X.astype(dtype)
+    with pytest.warns(SPDRepairWarning, match=rf"in {dtype}, .*1 of 5 matrices .*\(first: 3\)"):
+        P = GaussianEmbedding().fit_transform(X)
+    check_spd(P)
+    # What can be read off the embedding itself: means to its precision, larger deviations.
+    tolerance = 100 * np.finfo(dtype).eps
+    np.testing.assert_allclose(P[3, :3, 3], X[3].mean(axis=1, dtype="float64"), rtol=tolerance)
+    variances = np.diag(P[3].astype("float64"))[:3] - P[3, :3, 3].astype("float64") ** 2
+    resolved = 16 * 4 * np.finfo(dtype).eps * offset**2
+    np.testing.assert_array_less(0.2 * resolved, variances)
+    np.testing.assert_array_less(variances, 5 * resolved)
+    others = [0, 1, 2, 4]
+    np.testing.assert_array_equal(P[others], GaussianEmbedding().fit_transform(X[others]))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_what_does_not_fit_float32(scale):
+    X = random_series(6) * scale
+    check_spd(GaussianEmbedding().fit_transform(X))
+    message = r"^embedding of X\[0\] does not fit the range of float32 \(5 of 5 .*rescale"
+    with pytest.raises(ValueError, match=message):
+        GaussianEmbedding().fit_transform(X.astype("float32"))
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_units_near_the_ends_of_the_range(scale, normalize):
+    P = GaussianEmbedding(normalize=normalize).fit_transform(random_series(7) * scale)
+    check_spd(P)
+
+
+# --- definiteness
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_times", [2, 3, 6])
+def test_short_series_are_regularised_and_it_is_said(n_times, dtype):
+    X = random_series(8, d=6, n_times=n_times).astype(dtype)
+    embedding = GaussianEmbedding().fit(X)
+    with pytest.warns(SPDRepairWarning) as caught:
+        P = embedding.transform(X)
+    assert str(caught[0].message).startswith("X: 5 of 5 matrices had a correlation")
+    assert all(str(one.message).startswith("X embedded in float32") for one in caught[1:])
+    assert P.dtype == dtype
+    np.testing.assert_array_equal(check_spd(P), P)
+
+
+def test_nothing_is_said_where_nothing_was_changed():
+    X = random_series(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GaussianEmbedding().fit_transform(X)
+    X[2, 1] = X[2, 0]
+    with pytest.warns(SPDRepairWarning, match=r"^X: 1 of 5 matrices .*\(first: 2\)"):
+        P = GaussianEmbedding().fit_transform(X)
+    others = [0, 1, 3, 4]
+    np.testing.assert_array_equal(P[others], GaussianEmbedding().fit_transform(X[others]))
+
+
+def test_the_floor_that_was_asked_for():
+    X = random_series(10, d=4, n_times=3)
+    X -= X.mean(axis=2, keepdims=True)
+    P = quiet(GaussianEmbedding(regularize=0.01), X)
+    S = P[:, :4, :4]
+    deviations = np.sqrt(np.einsum("nii->ni", S))
+    R = S / deviations[:, :, None] / deviations[:, None, :]
+    np.testing.assert_allclose(np.linalg.eigvalsh(R)[:, 0], 0.01, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.3])
+def test_constant_channels(value, dtype):
+    # The mean of many 0.1 is not 0.1: only an exact shift shows that the channel is constant.
+    X = random_series(11, d=4, n_times=77).astype(dtype)
+    X[1, 2] = value
+    with pytest.warns(SPDRepairWarning, match=r"had channels without variance \(first: 1, numb"):
+        P = GaussianEmbedding().fit_transform(X)
+    check_spd(P)
+    assert P[1, 2, 4] == np.array(value, dtype)
+    np.testing.assert_allclose(P[1, 2, [0, 1, 3]], P[1, 4, [0, 1, 3]] * P[1, 2, 4], rtol=1e-6)
+
+
+def test_series_without_any_variance():
+    X = random_series(12)
+    X[4] = 0.3
+    with pytest.raises(ValueError, match=r"^X: matrix 4 has no variance in any variable"):
+        GaussianEmbedding().fit_transform(X)
+
+
+# --- what comes in, for every transformer of series
+
+
+@each_transformer
+def test_series_of_different_lengths(transformer):
+    X = [random_series(i, n=1, n_times=n)[0] for i, n in enumerate([9, 20, 9, 7, 20, 20])]
+    fitted = clone(transformer).fit(X)
+    result = fitted.transform(X)
+    for i, one in enumerate(X):
+        np.testing.assert_allclose(result[i], fitted.transform(one[None])[0], rtol=1e-13)
+    objects = np.empty(len(X), dtype=object)
+    objects[:] = X
+    np.testing.assert_array_equal(fitted.transform(objects), result)
+    np.testing.assert_array_equal(fitted.transform(tuple(X)), result)
+    np.testing.assert_array_equal(fitted.transform([one.tolist() for one in X]), result)
+
+
+@each_transformer
+def test_an_array_and_the_list_of_its_series(transformer):
+    X = random_series(13)
+    transformer = clone(transformer)
+    expected = transformer.fit_transform(X)
+    np.testing.assert_array_equal(transformer.fit_transform(list(X)), expected)
+    np.testing.assert_array_equal(transformer.fit_transform(X.tolist()), expected)
+    np.testing.assert_allclose(transformer.fit_transform(np.asfortranarray(X)), expected)
+
+
+@each_transformer
+def test_many_series_are_computed_in_blocks(transformer, monkeypatch):
+    X = random_series(14, n=50)
+    expected = clone(transformer).fit_transform(X)
+    monkeypatch.setattr("divlearn.descriptors.series._BLOCK_ENTRIES", 7 * X[0].size)
+    np.testing.assert_allclose(clone(transformer).fit_transform(X), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "expected"),
+    [
+        ("float32", "float32"), (">f4", "float32"), ("float64", "float64"), (">f8", "float64"),
+        ("float16", "float64"), ("longdouble", "float64"), ("int8", "float64"),
+        ("uint64", "float64"),
+    ],
+)  # fmt: skip
+@each_transformer
+def test_types(transformer, given_dtype, expected):
+    X = np.abs(np.round(10 * random_series(15))).astype(given_dtype)
+    result = clone(transformer).fit_transform(X)
+    assert result.dtype == np.dtype(expected)
+    assert result.dtype.isnative
+    check_spd(result)
+    # Computed in float64, whatever comes in: rounded only once.
+    exact = clone(transformer).fit_transform(X.astype("float64"))
+    np.testing.assert_array_equal(result, exact.astype(expected))
+
+
+@each_transformer
+def test_one_double_makes_all_double(transformer):
+    X = list(random_series(16).astype("float32"))
+    assert clone(transformer).fit_transform(X).dtype == np.float32
+    X[3] = X[3].astype("float64")
+    assert clone(transformer).fit_transform(X).dtype == np.float64
+
+
+@each_transformer
+def test_the_input_is_left_alone(transformer):
+    X = random_series(17)
+    X.flags.writeable = False
+    before = X.copy()
+    clone(transformer).fit_transform(X)
+    np.testing.assert_array_equal(X, before)
+
+
+def with_entry(value) -> list[np.ndarray]:
+    X = [random_series(i, n=1, n_times=n)[0] for i, n in enumerate([9, 8, 9, 9])]
+    X[2][1, 4] = X[3][0, 0] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (with_entry(np.nan), ValueError, r"^X\[2\] has a NaN entry at channel 1, time 4 \(and 1 "),
+        (with_entry(-np.inf), ValueError, r"^X\[2\] has an infinite entry .*; drop this series or"),
+        (with_entry(1e200), ValueError, r"^X\[2\] has the entry 1e\+200 .*at most 3.27e\+150, so"),
+        (np.full((2, 3, 4), np.nan), ValueError, r"^X\[0\] has a NaN entry at channel 0, time 0"),
+        (np.ones((2, 3, 4)) * 1j, TypeError, r"^X has dtype complex128, but .* real numbers; conv"),
+        ([np.ones((3, 4)), np.ones((3, 4)) * 1j], TypeError, r"^X\[1\] has dtype complex128"),
+        (np.full((2, 3, 4), "a"), TypeError, r"^X has dtype <U1"),
+        ([[["a", "b"], ["c", "d"]]], TypeError, r"^X\[0\] has dtype <U1"),
+        ([[[1, None], [2, 3]]], TypeError, r"^X\[0\] has dtype object"),
+        ("series", TypeError, r"^X has dtype <U6"),
+        (None, TypeError, r"^X has dtype object"),
+        ([[[1, 2], [3]]], ValueError, r"^X\[0\] is ragged: its channels differ in length"),
+        (np.ones((3, 4)), ValueError, r"^X has shape \(3, 4\), expected .*pass X\[np.newaxis\]$"),
+        (np.ones((2, 2, 3, 4)), ValueError, r"^X has shape \(2, 2, 3, 4\), expected \(n_series, n"),
+        ([[1, 2], [3, 4]], ValueError, r"^X\[0\] has shape \(2,\), expected .* pass a list of it$"),
+        ([np.ones((3, 4)), np.ones((2, 4))], ValueError, r"^X\[1\] has 2 channels, but X\[0\]"),
+        ([], ValueError, r"^X is empty; pass at least one series$"),
+        (np.ones((0, 3, 4)), ValueError, r"^X is empty"),
+        (np.ones((2, 0, 4)), ValueError, r"^X\[0\] has no channels, shape \(0, 4\)"),
+        (np.ones((2, 3, 0)), ValueError, r"^X\[0\] has n_times=0, must be >= "),
+        (np.ma.masked_less(np.zeros((2, 3, 4)), 1), ValueError, r"^X has masked entries; fill"),
+    ],
+)  # fmt: skip
+@each_transformer
+def test_wrong_input(transformer, X, error, message):
+    with pytest.raises(error, match=message):
+        clone(transformer).fit(X)
+    with pytest.raises(error, match=message):
+        clone(transformer).fit(random_series(0)).transform(X)
+
+
+def test_one_time_has_no_covariance():
+    X = [random_series(0, n=1)[0], np.ones((3, 1))]
+    with pytest.raises(
+        ValueError, match=r"^X\[1\] has n_times=1, must be >= 2; drop it or pass lo"
+    ):
+        GaussianEmbedding().fit(X)
+
+
+@each_transformer
+def test_other_channels_than_in_fit(transformer):
+    fitted = clone(transformer).fit(random_series(0))
+    assert fitted.n_features_in_ == 3
+    name = type(transformer).__name__
+    message = rf"^X has 4 channels, but {name} is expecting 3 channels as input$"
+    with pytest.raises(ValueError, match=message):
+        fitted.transform(random_series(0, d=4))
+
+
+# --- among other estimators
+
+
+@each_transformer
+def test_estimators(transformer):
+    X = random_series(18)
+    with pytest.raises(NotFittedError):
+        clone(transformer).transform(X)
+    fitted = clone(transformer).fit(X)
+    assert clone(fitted).get_params() == transformer.get_params()
+    restored = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(restored.transform(X), fitted.transform(X))
+    assert fitted.__sklearn_tags__().input_tags.three_d_array
+    assert not fitted.__sklearn_tags__().input_tags.two_d_array
+    assert not hasattr(fitted, "get_feature_names_out")
+    # A request for data frames, for the sake of other steps, leaves matrices arrays.
+    frames = clone(transformer).set_output(transform="pandas")
+    np.testing.assert_array_equal(frames.fit_transform(X), fitted.transform(X))
+
+
+def classes(n: int = 30) -> tuple[list[np.ndarray], np.ndarray]:
+    """Series of different lengths whose classes differ in mean and covariance."""
+    rng = np.random.default_rng(19)
+    y = np.arange(n) % 2
+    X = [
+        rng.standard_normal((3, 20 + i)) * (1 + y[i] * np.arange(3))[:, None] + 0.3 * y[i]
+        for i in range(n)
+    ]
+    return X, y
+
+
+@each_transformer
+def test_pipeline_and_grid_search_over_series_of_different_lengths(transformer):
+    X, y = classes()
+    name = type(transformer).__name__.lower()
+    pipeline = make_pipeline(clone(transformer), TangentSpace(), LogisticRegression())
+    search = GridSearchCV(pipeline, {f"{name}__regularize": ["auto", 0.05]}, cv=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SPDRepairWarning)
+        search.fit(X, y)
+        assert search.score(X, y) > 0.9
+
+
+def test_grid_search_over_the_parameters_of_the_embedding():
+    X, y = classes()
+    pipeline = make_pipeline(
+        GaussianEmbedding(), Shrinkage(0.01), TangentSpace(), LogisticRegression()
+    )
+    grid = {
+        "gaussianembedding__estimator": ["cov", "lwf", np.cov],
+        "gaussianembedding__normalize": [False, True],
+    }
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    assert search.best_score_ > 0.9
+    assert len(search.cv_results_["params"]) == 6

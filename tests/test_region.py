@@ -1,0 +1,498 @@
+"""Region covariances: agreement with numpy.cov, invariances, regions, errors, scikit-learn."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifted import lifted
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.descriptors import (
+    PRESETS,
+    CovarianceKernel,
+    GaborBank,
+    Preset,
+    RegionCovariance,
+)
+from divlearn.spd import SPDRepairWarning, check_spd, logm
+
+BRODATZ = ["x", "y", "I", "|Ix|", "|Iy|"]
+
+
+def noise(shape, seed=0, dtype=np.uint8):
+    return np.random.default_rng(seed).integers(0, 256, shape).astype(dtype)
+
+
+def pixels_one_by_one(image, box):
+    """The features of the preset "brodatz", in the plainest way."""
+    image = image.astype(float)
+    along_y, along_x = np.gradient(image)
+    top, left, bottom, right = box
+    return np.array(
+        [
+            ((x - left) / (right - left - 1), (y - top) / (bottom - top - 1), image[y, x],
+             abs(along_x[y, x]), abs(along_y[y, x]))
+            for y in range(top, bottom)
+            for x in range(left, right)
+        ]
+    ).T  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int64, np.float64, bool])
+def test_whole_images_agree_with_numpy(dtype):
+    images = noise((4, 20, 31))
+    images = images > 127 if dtype is bool else images.astype(dtype)
+    computed = RegionCovariance("brodatz").fit_transform(images)
+    assert computed.dtype == np.float64
+    for image, matrix in zip(images, computed, strict=True):
+        expected = np.cov(pixels_one_by_one(image, (0, 0, 20, 31)))
+        scale = np.sqrt(np.diag(expected))
+        np.testing.assert_allclose(
+            matrix / np.outer(scale, scale), expected / np.outer(scale, scale), atol=1e-14
+        )
+
+
+@pytest.mark.parametrize("stride", [None, 7, (3, 11)])
+def test_patches_agree_with_numpy(stride):
+    images = noise((3, 40, 52))
+    regions = RegionCovariance("brodatz", patch=(16, 20), stride=stride).fit(images)
+    described = regions.transform_regions(images)
+    assert regions.transform(images).shape == (3, len(described.matrices) // 3, 5, 5)
+    np.testing.assert_array_equal(regions.transform(images).reshape(-1, 5, 5), described.matrices)
+    for index in range(0, len(described.matrices), 5):
+        image, box = images[described.image[index]], described.boxes[index]
+        np.testing.assert_allclose(
+            described.matrices[index], np.cov(pixels_one_by_one(image, box)), rtol=1e-9, atol=1e-9
+        )
+
+
+def test_boxes_agree_with_numpy_and_may_overlap():
+    image = noise((60, 70))
+    rng = np.random.default_rng(1)
+    top, left = rng.integers(0, 30, (2, 400))
+    boxes = np.stack(
+        [top, left, top + rng.integers(8, 30, 400), left + rng.integers(8, 40, 400)], axis=1
+    )
+    computed = RegionCovariance("brodatz", boxes=boxes).fit_transform([image])
+    assert computed.shape == (1, 400, 5, 5)
+    for matrix, box in zip(computed[0, ::20], boxes[::20], strict=True):
+        np.testing.assert_allclose(
+            matrix, np.cov(pixels_one_by_one(image, box)), rtol=1e-9, atol=1e-9
+        )
+
+
+def test_images_of_many_sizes_and_their_own_boxes():
+    images = [noise((20, 30), 1), noise((20, 30), 2), noise((45, 25), 3), noise((20, 30), 4)]
+    descriptor = RegionCovariance("texture", patch=20).fit(images)
+    regions = descriptor.transform_regions(images)
+    assert regions.image.tolist() == [0, 1, 2, 2, 3]
+    with pytest.raises(
+        ValueError, match=r"X\[0\] has 1 regions but X\[2\] has 2; use transform_regions"
+    ):
+        descriptor.transform(images)
+    alone = RegionCovariance("texture").fit(images).transform([images[2][:20, :20]])
+    assert alone.shape == (1, 5, 5)
+    own = [[[0, 0, 20, 20]], [[0, 0, 10, 10], [5, 5, 20, 30]], [[1, 1, 30, 20]], [[0, 0, 20, 30]]]
+    regions = descriptor.transform_regions(images, own)
+    assert regions.image.tolist() == [0, 1, 1, 2, 3]
+    assert regions.boxes.tolist() == [box for boxes in own for box in boxes]
+    whole = RegionCovariance("texture").fit_transform(images)
+    np.testing.assert_allclose(regions.matrices[-1], whole[-1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("preset", "d", "channels"),
+    [
+        ("brodatz", 5, ()),
+        ("texture", 5, ()),
+        ("virus", 29, ()),
+        ("kth-tips2", 23, (3,)),
+        ("cancer", 8, (3,)),
+    ],
+)
+def test_presets(preset, d, channels):
+    images = noise((3, 41, 41, *channels))
+    descriptor = RegionCovariance(preset).fit(images)
+    computed = descriptor.transform(images)
+    assert computed.shape == (3, d, d)
+    assert len(descriptor.feature_names_) == d
+    assert descriptor.n_features_in_ == (channels or (1,))[0]
+    np.testing.assert_array_equal(check_spd(computed), computed)
+    variances = np.diagonal(computed, axis1=1, axis2=2)
+    if preset == "kth-tips2":
+        np.testing.assert_array_equal(variances[:, 3:], 1)
+        np.testing.assert_allclose(
+            variances[:, :3], images.reshape(3, -1, 3).astype(float).var(axis=1, ddof=1)
+        )
+        plain = RegionCovariance(PRESETS[preset].features).fit_transform(images)
+        scale = np.sqrt(np.diagonal(plain, axis1=1, axis2=2))
+        correlation = np.sqrt(variances)
+        np.testing.assert_allclose(
+            computed / correlation[:, :, None] / correlation[:, None],
+            plain / scale[:, :, None] / scale[:, None],
+            atol=1e-13,
+        )
+    else:
+        assert (np.abs(variances - 1) > 1e-3).all()
+
+
+def test_features_are_what_they_are_called():
+    image = noise((12, 15, 3)).astype(float)
+    grey = image @ [0.2125, 0.7154, 0.0721]
+    along_y, along_x = np.gradient(grey)
+    second = np.abs(grey[:, 2:] - 2 * grey[:, 1:-1] + grey[:, :-2])
+    planes = {
+        "I": grey, "R": image[..., 0], "G": image[..., 1], "B": image[..., 2], "Ix": along_x,
+        "Iy": along_y, "|Ix|": np.abs(along_x), "|Iy|": np.abs(along_y),
+        "|Ixx|": np.pad(second, ((0, 0), (1, 1)), mode="edge"),
+        "magnitude": np.sqrt(along_x**2 + along_y**2),
+        "orientation": np.arctan(np.abs(along_y) / np.abs(along_x)),
+    }  # fmt: skip
+    for name, plane in planes.items():
+        computed = RegionCovariance([name]).fit_transform([image])
+        np.testing.assert_allclose(computed, [[[plane.var(ddof=1)]]], rtol=1e-12)
+    turned = RegionCovariance(["|Iyy|"]).fit_transform([image.swapaxes(0, 1)])
+    np.testing.assert_allclose(
+        turned, RegionCovariance(["|Ixx|"]).fit_transform([image]), rtol=1e-12
+    )
+    channels = RegionCovariance(["channels"]).fit([image])
+    assert channels.feature_names_ == ["channel 0", "channel 1", "channel 2"]
+    np.testing.assert_allclose(
+        channels.transform([image])[0], np.cov(image.reshape(-1, 3).T), rtol=1e-12
+    )
+
+
+def test_callables_and_banks():
+    image = noise((20, 20, 3))
+
+    def warmth(pixels):
+        return pixels[..., 0] - pixels[..., 2]
+
+    descriptor = RegionCovariance(
+        ["I", warmth, lambda p: np.stack([p[..., 0], p[..., 1]]), GaborBank(1, 2)]
+    )
+    assert descriptor.fit([image]).feature_names_ == [
+        "I", "warmth", "<lambda> 0", "<lambda> 1", "gabor 0 0", "gabor 0 90",
+    ]  # fmt: skip
+    descriptor = RegionCovariance(["R", "B", warmth]).fit([image])
+    with pytest.warns(SPDRepairWarning, match="shrunk"):  # the third is made of the others
+        computed = descriptor.transform([image])
+    assert computed[0, 2, 2] == pytest.approx(warmth(image.astype(float)).var(ddof=1))
+
+
+@given(seed=st.integers(0, 2**32 - 1), gain=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
+@settings(max_examples=25, deadline=None)
+def test_affine_changes_of_intensity_are_congruences(seed, gain, offset):
+    image = np.random.default_rng(seed).standard_normal((1, 24, 30))
+    descriptor = RegionCovariance(["x", "y", "I", "|Ix|", "|Iyy|", "gabor 2x2"])
+    before, after = (
+        descriptor.fit_transform(image)[0],
+        descriptor.fit_transform(gain * image + offset)[0],
+    )
+    congruence = np.diag([1, 1, *[gain] * 7])
+    scale = np.sqrt(np.diag(before)) * np.diag(congruence)
+    np.testing.assert_allclose(
+        after / np.outer(scale, scale), congruence @ before @ congruence / np.outer(scale, scale),
+        atol=1e-11 * (1 + abs(offset) / gain),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (20, 33)])
+def test_rotation_by_ninety_degrees_permutes_features(shape):
+    image = noise((1, *shape)).astype(float)
+    features = ["x", "y", "I", "|Ix|", "|Iy|", "|Ixx|", "|Iyy|", "magnitude", "gabor 2x4"]
+    names = RegionCovariance(features).fit(image).feature_names_
+    straight = RegionCovariance(features).fit_transform(image)[0]
+    rotated = RegionCovariance(features).fit_transform(np.rot90(image, axes=(1, 2)))[0]
+    partner = {
+        "x": "y",
+        "y": "x",
+        "|Ix|": "|Iy|",
+        "|Iy|": "|Ix|",
+        "|Ixx|": "|Iyy|",
+        "|Iyy|": "|Ixx|",
+    }
+    for scale in (0, 1):
+        for angle in (0, 45, 90, 135):
+            partner[f"gabor {scale} {angle}"] = f"gabor {scale} {(angle + 90) % 180}"
+    order = [names.index(partner.get(name, name)) for name in names]
+    sign = np.array([-1 if name == "y" else 1 for name in names])  # x turns into y, y into -x
+    expected = np.outer(sign, sign) * straight[np.ix_(order, order)]
+    np.testing.assert_allclose(rotated, expected, rtol=1e-9, atol=1e-9 * np.abs(straight).max())
+
+
+def test_flips_change_signs_only():
+    image = noise((1, 22, 30))
+    straight = RegionCovariance("brodatz").fit_transform(image)[0]
+    flipped = RegionCovariance("brodatz").fit_transform(image[:, :, ::-1])[0]
+    sign = np.array([-1, 1, 1, 1, 1])
+    np.testing.assert_allclose(flipped, np.outer(sign, sign) * straight, rtol=1e-12, atol=1e-10)
+
+
+def test_single_precision_in_and_out():
+    images = np.random.default_rng(0).random((5, 32, 32), dtype=np.float32)
+    double = RegionCovariance("virus").fit_transform(images.astype(np.float64))
+    for given_images in (images, list(images)):
+        with pytest.warns(SPDRepairWarning) if _needs_repair(double) else _nothing():
+            single = RegionCovariance("virus").fit_transform(given_images)
+        assert single.dtype == np.float32
+        check_spd(single)
+        scale = np.sqrt(np.diagonal(double, axis1=1, axis2=2))
+        np.testing.assert_allclose(
+            single / scale[:, :, None] / scale[:, None],
+            double / scale[:, :, None] / scale[:, None],
+            atol=4e-4,
+        )
+
+
+def _needs_repair(matrices):
+    scale = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
+    return (
+        np.linalg.eigvalsh(matrices / scale[:, :, None] / scale[:, None]).min()
+        < np.finfo(np.float32).eps ** 0.5
+    )
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_more_features_than_pixels_is_repaired_and_said():
+    with pytest.warns(
+        SPDRepairWarning, match="region covariances: 2 of 2 matrices had a correlation"
+    ):
+        computed = RegionCovariance("virus").fit_transform(noise((2, 5, 5)))
+    check_spd(computed)
+
+
+def test_constant_features_are_repaired_and_said():
+    image = np.broadcast_to(np.arange(20.0), (1, 30, 20))
+    with pytest.warns(SPDRepairWarning, match="1 of 1 matrices had features without variance"):
+        computed = RegionCovariance("brodatz").fit_transform(image)
+    check_spd(computed)
+    with pytest.raises(
+        ValueError, match="region covariances: matrix 0 has no variance in any variable"
+    ):
+        RegionCovariance("texture").fit_transform(np.full((1, 20, 20), 0.1))
+
+
+def test_good_images_are_not_touched():
+    computed = RegionCovariance("brodatz").fit_transform(noise((2, 32, 32)))  # a warning would fail
+    strict = RegionCovariance("brodatz", regularize=1e-12).fit_transform(noise((2, 32, 32)))
+    np.testing.assert_array_equal(computed, strict)
+
+
+def test_threads_stacks_and_lists_change_nothing(capsys):
+    images = noise((300, 24, 24))
+    expected = RegionCovariance("texture").fit_transform(images)
+    np.testing.assert_array_equal(
+        RegionCovariance("texture", n_jobs=2).fit_transform(images), expected
+    )
+    np.testing.assert_array_equal(RegionCovariance("texture").fit_transform(list(images)), expected)
+    np.testing.assert_array_equal(
+        RegionCovariance("texture").fit_transform(images[7:8])[0], expected[7]
+    )
+    RegionCovariance("texture", verbose=1).fit_transform(images)
+    assert "RegionCovariance" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("descriptor", [RegionCovariance, CovarianceKernel])
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"features": "virsu"}, ValueError, "features='virsu' must be one of brodatz, texture"),
+        ({"features": ["I", "Ixy"]}, ValueError, "feature 'Ixy' must be one of x, y, I"),
+        ({"features": []}, ValueError, r"features=\[\] must be the name of a preset or a list"),
+        ({"features": [3]}, ValueError, "feature 3 must be one of"),
+        ({"features": ["gabor 0x4"]}, ValueError, "feature 'gabor 0x4' must be one of"),
+        (
+            {"features": ["R"]},
+            ValueError,
+            'feature "R" needs images of 3 channels, but these have 1',
+        ),
+        (
+            {"features": [lambda image: image[:2]]},
+            ValueError,
+            r"feature <lambda> returned shape \(2, 20, 1\)",
+        ),
+        (
+            {"features": [lambda image: image[..., 0] * np.nan]},
+            ValueError,
+            "returned NaN or infinity",
+        ),
+        ({"features": "texture", "patch": 1}, ValueError, "patch=1 must be >= 2"),
+        (
+            {"features": "texture", "patch": 21},
+            ValueError,
+            r"patch=21 must be <= X\[0\], which has 20 x 20",
+        ),
+        (
+            {"features": "texture", "patch": 4.0},
+            TypeError,
+            "patch=4.0 must be an integer or a pair",
+        ),
+        ({"features": "texture", "stride": 2}, ValueError, "stride=2 needs a patch"),
+        ({"features": "texture", "patch": 4, "stride": 0}, ValueError, "stride=0 must be >= 1"),
+        (
+            {"features": "texture", "patch": 4, "boxes": [[0, 0, 4, 4]]},
+            ValueError,
+            "patch=4 and boxes are both",
+        ),
+        (
+            {"features": "texture", "boxes": [[0, 0, 4, 99]]},
+            ValueError,
+            r"X\[0\]: box 0 is \(0, 0, 4, 99\)",
+        ),
+        ({"features": "texture", "boxes": [[0, 0, 1, 1]]}, ValueError, r"box 0 is .* two pixels"),
+        ({"features": "texture", "regularize": 0}, ValueError, "regularize=0 must be"),
+    ],
+)
+def test_bad_parameters(descriptor, options, error, message):
+    with pytest.raises(error, match=message):
+        descriptor(**options).fit_transform(noise((2, 20, 20)))
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "message"),
+    [
+        (np.zeros((480, 640, 3)), ValueError, r"looks like one colour image; pass a list, \[X\]"),
+        (
+            np.zeros((480, 640)),
+            ValueError,
+            r"shape \(480, 640\), but must be \(n_images, height, width\)",
+        ),
+        ([], ValueError, "holds no image"),
+        ("images", TypeError, "X is a str, but must be an array or list of images"),
+        ({1: 2}, TypeError, "X is a dict"),
+        ([np.zeros((4, 4)), np.zeros(4)], ValueError, r"X\[1\] has shape \(4,\), but an image is"),
+        (
+            [np.zeros((4, 4)), np.zeros((2, 9))],
+            ValueError,
+            r"X\[1\] has 2 x 9 pixels, but must have at least 3",
+        ),
+        ([np.zeros((4, 4), complex)], TypeError, r"X\[0\] has dtype complex128"),
+        ([np.array([["a"] * 4] * 4)], TypeError, r"X\[0\] has dtype <U1"),
+        ([noise((9, 9)), np.full((9, 9), np.nan)], ValueError, r"X\[1\] holds NaN or infinity"),
+        (
+            [noise((9, 9)), noise((9, 9, 3))],
+            ValueError,
+            "X has 3 channels, but RegionCovariance is expecting 1",
+        ),
+        (
+            [noise((9, 9, 2))],
+            ValueError,
+            "images have 2 channels, but grey values are defined for 1 and 3",
+        ),
+    ],
+)
+def test_bad_images(images, error, message):
+    with pytest.raises(error, match=message):
+        RegionCovariance("texture").fit_transform(images)
+
+
+def test_boxes_of_each_image_are_checked():
+    images = noise((2, 20, 20))
+    descriptor = RegionCovariance("texture").fit(images)
+    with pytest.raises(ValueError, match="boxes are given for 1 images, but X has 2"):
+        descriptor.transform_regions(images, [[[0, 0, 9, 9]]])
+    with pytest.raises(ValueError, match=r"X\[1\]: box 0 is \(0, 0, 9, 21\)"):
+        descriptor.transform_regions(images, [[[0, 0, 9, 9]], [[0, 0, 9, 21]]])
+
+
+def test_object_arrays_of_images_are_lists():
+    images = np.empty(2, dtype=object)
+    images[:] = [noise((9, 9)), noise((12, 14))]
+    np.testing.assert_array_equal(
+        RegionCovariance("texture").fit_transform(images),
+        RegionCovariance("texture").fit_transform(list(images)),
+    )
+
+
+# scikit-learn
+
+
+def lift_image(rows):
+    """Images in which every number of a row scales a wave of its own."""
+    z = 1.5 * np.tanh(rows / 4)
+    y, x = np.mgrid[:12, :16]
+    waves = [np.sin((k + 1) * x / 5 + (k % 3) * y / 3 + k) for k in range(rows.shape[1])]
+    ground = np.cos(x * y / 7) + np.sin(x**2 / 9 + y)
+    return (ground + np.einsum("nk,kyx->nyx", z, np.array(waves))).astype(rows.dtype)
+
+
+@parametrize_with_checks(
+    [
+        lifted(RegionCovariance("brodatz"), lift_image),
+        lifted(CovarianceKernel(["I", "|Ix|", "|Iy|", "|Ixx|"]), lift_image),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_in_a_pipeline_and_a_search():
+    rng = np.random.default_rng(0)
+    smooth = rng.random((20, 24, 24)).cumsum(axis=2) * 10
+    rough = rng.random((20, 24, 24)) * 100
+    images, labels = np.concatenate([smooth, rough]), np.repeat([0, 1], 20)
+
+    pipeline = make_pipeline(
+        RegionCovariance(),
+        FunctionTransformer(lambda X: logm(X).reshape(len(X), -1)),
+        KNeighborsClassifier(1),
+    )
+    search = GridSearchCV(pipeline, {"regioncovariance__features": ["texture", "brodatz"]}, cv=2)
+    assert search.fit(images, labels).score(images, labels) == 1
+    descriptor = RegionCovariance("virus", patch=16).fit(images)
+    copy = pickle.loads(pickle.dumps(descriptor))
+    np.testing.assert_array_equal(copy.transform(images[:2]), descriptor.transform(images[:2]))
+    assert clone(descriptor).get_params() == descriptor.get_params()
+
+
+# covariance kernels
+
+
+def test_covariance_kernels_are_kernels_of_centred_features():
+    image = noise((20, 24, 3)).astype(float)
+    features = ["R", "G", "B", "magnitude"]
+    kernel = CovarianceKernel(features, gamma=1e-4).fit_transform([image])[0]
+    grey = image @ [0.2125, 0.7154, 0.0721]
+    planes = np.array([*np.moveaxis(image, -1, 0), np.hypot(*np.gradient(grey))]).reshape(4, -1)
+    planes -= planes.mean(axis=1, keepdims=True)
+    squares = ((planes[:, None] - planes) ** 2).sum(axis=2) / (planes.shape[1] - 1)
+    np.testing.assert_allclose(kernel, np.exp(-1e-4 * squares), rtol=1e-10)
+
+
+def test_covariance_kernels_learn_gamma():
+    images = noise((6, 20, 24, 3))
+    descriptor = CovarianceKernel().fit(images)
+    kernels = descriptor.transform(images)
+    assert kernels.shape == (6, 8, 8)
+    off = kernels[:, *np.triu_indices(8, 1)]
+    assert np.median(off) == pytest.approx(np.exp(-1), rel=1e-6)
+    bright = CovarianceKernel().fit(2 * images.astype(float) + 7)
+    assert bright.gamma_ == pytest.approx(descriptor.gamma_ / 4)
+    assert descriptor.set_params(patch=10).fit_transform(images).shape == (6, 4, 8, 8)
+
+
+@pytest.mark.parametrize("gamma", [0, -1.0, np.inf, "mean", True])
+def test_bad_gamma(gamma):
+    with pytest.raises(ValueError, match=r"gamma=.* must be"):
+        CovarianceKernel("texture", gamma=gamma).fit(noise((2, 9, 9)))
+
+
+def test_a_preset_of_ones_own():
+    preset = Preset(("I", "|Ix|"), keep_variance=())
+    computed = RegionCovariance(preset).fit_transform(noise((2, 9, 9)))
+    np.testing.assert_array_equal(np.diagonal(computed, axis1=1, axis2=2), 1)
