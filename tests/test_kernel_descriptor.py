@@ -118,7 +118,7 @@ def test_equal_tracks_do_not_count_in_the_median():
 
 def test_without_differing_tracks_there_is_no_median():
     X = np.broadcast_to(np.random.default_rng(0).standard_normal((3, 1, 9)), (3, 4, 9))
-    with pytest.raises(ValueError, match=r"all tracks of each sample of X are equal; pass a number for gamma or"):
+    with pytest.raises(ValueError, match=r"all tracks of each sample of X are equal; pass a num"):
         RBFKernelDescriptor().fit(X)
     with pytest.warns(SPDRepairWarning, match="3 of 3 matrices"):
         K = RBFKernelDescriptor(0.5).fit_transform(X)

@@ -14,7 +14,10 @@ import divlearn
 
 ROOT = Path(divlearn.__file__).parent
 ALLOWED = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
-OPTIONAL = {"matplotlib", "skimage", "torch", "pyriemann", "cupy", "dask", "jinja2", "plotly"}
+OPTIONAL = {
+    "PIL", "aeon", "cupy", "dask", "h5py", "jinja2", "matplotlib", "plotly", "pyriemann", "skimage",
+    "torch",
+}  # fmt: skip
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [

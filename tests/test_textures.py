@@ -7,33 +7,34 @@ import sys
 import numpy as np
 import pytest
 
-from divlearn.datasets import Textures, load_textures
+from divlearn.datasets.dataset import Dataset
+from divlearn.datasets.textures import load_textures
 from divlearn.spd import check_spd
 
 data = pytest.importorskip("skimage.data", reason="scikit-image is not installed")
 
 
 @pytest.fixture(scope="module")
-def textures() -> Textures:
+def textures() -> Dataset:
     return load_textures()
 
 
 def test_one_covariance_and_one_label_per_patch(textures):
     assert textures.matrices.shape == (768, 5, 5)
-    assert textures.names == ("brick", "grass", "gravel")
+    assert textures.classes.tolist() == ["brick", "grass", "gravel"]
     assert textures.labels.tolist() == ["brick"] * 256 + ["grass"] * 256 + ["gravel"] * 256
     np.testing.assert_array_equal(check_spd(textures.matrices), textures.matrices)
 
 
 def test_covariances_are_those_of_numpy(textures):
     rng = np.random.default_rng(0)
-    for name, offset in zip(textures.names, (0, 256, 512), strict=True):
+    for name, offset in zip(textures.classes, (0, 256, 512), strict=True):
         image = getattr(data, name)().astype(float)
         along_y, along_x = np.gradient(image)
         for index in rng.integers(256, size=10):
             top, left = 32 * (index // 16), 32 * (index % 16)
             pixels = [
-                (x, y, image[y, x], abs(along_x[y, x]), abs(along_y[y, x]))
+                (x / 31, y / 31, image[y, x], abs(along_x[y, x]), abs(along_y[y, x]))
                 for y in range(top, top + 32)
                 for x in range(left, left + 32)
             ]  # fmt: skip
@@ -48,7 +49,16 @@ def test_the_same_every_time(textures):
 
 
 def test_pixels_that_fill_no_patch_are_left_out():
-    assert load_textures(100).matrices.shape == (3 * 5 * 5, 5, 5)
+    textures = load_textures(100)
+    assert textures.matrices.shape == (3 * 5 * 5, 5, 5)
+    assert textures.labels.tolist() == ["brick"] * 25 + ["grass"] * 25 + ["gravel"] * 25
+
+
+def test_says_what_it_is(textures):
+    assert repr(textures) == "<Dataset textures: 768 matrices, 3 classes, 5 random splits>"
+    assert "CC0" in textures.terms
+    assert "A class is one photograph" in textures.summary()
+    assert [len(train) for train, _ in textures.splits()] == [614] * 5
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     n, d = textures.matrices.shape[:2]
     console.print(
         f"Data: {n} covariance matrices, {d} x {d}, of {options.patch} x {options.patch} pixel "
-        f"patches of {len(textures.names)} images ({', '.join(textures.names)}).\n"
+        f"patches of {len(textures.classes)} images ({', '.join(textures.classes)}).\n"
         "Question: by which divergence is the nearest other patch most often of the same image?"
     )
     # NumPy alone would take minutes for the fine grid.
@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     console.print(_named_table(plane))
     console.print(_plane_table(plane))
     console.print(plane.summary() + "\n")
-    names = ", ".join(textures.names[:-1]) + f" and {textures.names[-1]}"
+    names = ", ".join(textures.classes[:-1]) + f" and {textures.classes[-1]}"
     with _writing(options.output):
         plane.plot(options.output, title=f"Which divergence? Patches of {names}")
     console.print(f"Picture: {escape(str(options.output))}", soft_wrap=True)

@@ -177,7 +177,7 @@ def check_spd(
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
-    """Indices of the matrices that are not definite by more than a tolerance.
+    """Find the matrices that are not definite by more than a tolerance.
 
     Parameters
     ----------

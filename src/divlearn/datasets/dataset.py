@@ -1,0 +1,296 @@
+"""One type for every data set: raw samples, their SPD matrices on demand, labels and splits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from divlearn.arrays import RealArray
+from divlearn.spd import check_spd
+
+__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "note_difference"]
+
+NOT_STATED = "not stated by the source"
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """Random splits: how many, and which share of every class is for training."""
+
+    n: int
+    train: float
+
+
+@dataclass(eq=False, repr=False)
+class Dataset:
+    """SPD matrices, their labels, and where they come from.
+
+    Attributes
+    ----------
+    name : str
+    labels : ndarray, shape (n_matrices,), or None
+        None where the data has none.
+    citation : str
+        What to cite when using the data.
+    terms : str
+        Under which terms the data is given away.
+    rule : SplitRule
+        Random splits where there are no official ones.
+    images : sequence of ndarray, optional
+        Raw samples of shape (height, width[, n_channels]).
+    series : sequence, optional
+        Raw samples of shape (n_channels, n_times), or tuples of several such streams.
+    descriptor : transformer, optional
+        Turns the raw samples into matrices. Several matrices per sample are laid out one sample
+        after the other.
+    official_splits : tuple of (train, test)
+        Indices of matrices, where the data comes with splits.
+    groups : ndarray, shape (n_matrices,), optional
+        Matrices of one group share their origin, so those in train tell of those in test.
+    notes : tuple of str
+        What one should know before trusting results on this data.
+    stored : ndarray, shape (n_matrices, d, d), optional
+        The matrices, where they come without raw samples.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import load_textures
+    >>> textures = load_textures()
+    >>> textures
+    <Dataset textures: 768 matrices, 3 classes, 5 random splits>
+    >>> textures.matrices.shape
+    (768, 5, 5)
+    >>> train, test = textures.splits(n=1, train=0.5)[0]
+    >>> train.shape, test.shape
+    ((384,), (384,))
+    """
+
+    name: str
+    labels: Any  # an array, or None; typed loosely, for most data has them
+    citation: str
+    terms: str
+    rule: SplitRule = SplitRule(5, 0.8)
+    images: Sequence[NDArray[Any]] | NDArray[Any] | None = None
+    series: Sequence[Any] | NDArray[Any] | None = None
+    descriptor: Any = None
+    official_splits: tuple[Split, ...] = ()
+    groups: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
+    stored: RealArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is None:
+            return
+        if self.labels.ndim != 1 or not len(self.labels):
+            raise ValueError(
+                f"{self.name}: labels have shape {self.labels.shape}, must be (n_matrices,) with "
+                "at least one matrix"
+            )
+        if self.groups is not None and self.groups.shape != self.labels.shape:
+            raise ValueError(
+                f"{self.name}: groups have shape {self.groups.shape}, must have that of the "
+                f"labels, {self.labels.shape}"
+            )
+
+    @property
+    def raw(self) -> Sequence[Any] | NDArray[Any] | None:
+        """The images or series the matrices are computed from, if any."""
+        return self.images if self.images is not None else self.series
+
+    @cached_property
+    def matrices(self) -> RealArray:
+        """SPD matrices, shape (n_matrices, d, d): computed when first asked for, then kept."""
+        computed = self._describe() if self.stored is None else self.stored
+        matrices = computed.reshape(-1, *computed.shape[-2:])
+        if self.labels is not None and len(matrices) != len(self.labels):
+            raise ValueError(
+                f"{self.name} has {len(self.labels)} labels, but "
+                f"{'the descriptor made' if self.stored is None else 'stored are'} "
+                f"{len(matrices)} matrices; there must be as many"
+            )
+        return check_spd(matrices, name=f"{self.name} matrices")
+
+    def _describe(self) -> RealArray:
+        if self.raw is None or self.descriptor is None:
+            raise ValueError(
+                f"{self.name} has neither stored matrices nor samples with a descriptor; pass "
+                "stored=, or images= or series= and descriptor="
+            )
+        return np.asarray(clone(self.descriptor).fit_transform(self.raw))
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The different labels, sorted."""
+        return np.unique(self._known_labels)
+
+    @property
+    def _known_labels(self) -> NDArray[Any]:
+        """The labels; an error where there are none."""
+        if self.labels is None:
+            raise ValueError(
+                f"{self.name} has no labels; save them with the matrices, as an array named labels"
+            )
+        return np.asarray(self.labels)
+
+    def splits(
+        self, n: int | None = None, train: float | None = None, random_state: int | None = 0
+    ) -> list[Split]:
+        """Return indices for training and testing.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of random splits, stratified by class; ``rule.n`` by default. They do not look
+            at ``groups``; scikit-learn's `GroupShuffleSplit` and `GroupKFold` do.
+        train : float, optional
+            Share of the matrices to train on; ``rule.train`` by default.
+        random_state : int or None, default=0
+            Seed of random splits.
+
+        Returns
+        -------
+        list of (train, test)
+            Sorted indices of matrices. The official splits where there are any and neither ``n``
+            nor ``train`` is given.
+        """
+        if n is None and train is None and self.official_splits:
+            return list(self.official_splits)
+        number = _check_number(self.rule.n if n is None else n)
+        share = _check_share(self.rule.train if train is None else train)
+        self._check_stratified(share)
+        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
+        return [
+            (np.sort(chosen), np.sort(rest))
+            for chosen, rest in shuffled.split(np.zeros(len(self._known_labels)), self.labels)
+        ]
+
+    def _check_stratified(self, share: float) -> None:
+        labels = self._known_labels
+        classes, counts = np.unique(labels, return_counts=True)
+        if counts.min() < 2:
+            raise ValueError(
+                f"{self.name}: class {classes[counts.argmin()]} has 1 matrix, must have >= 2, one "
+                "to train on and one to test on; drop it with subset"
+            )
+        n_train = int(share * len(labels))
+        n_test = len(labels) - n_train
+        if min(n_train, n_test) < len(classes):
+            raise ValueError(
+                f"train={share:g} of {len(labels)} matrices is {n_train} to train on and "
+                f"{n_test} to test on, both must be >= {len(classes)}, the number of classes; "
+                f"{'raise' if n_train < n_test else 'lower'} train"
+            )
+
+    def duplicates(self) -> list[tuple[int, ...]]:
+        """Find raw samples, or matrices without samples, that are equal entry by entry.
+
+        Returns
+        -------
+        list of tuple of int
+            The indices of each sample that is there more than once.
+        """
+        samples = self.matrices if self.raw is None else self.raw
+        found = defaultdict(list)
+        for index in range(len(samples)):
+            found[_fingerprint(samples[index])].append(index)
+        return [tuple(indices) for indices in found.values() if len(indices) > 1]
+
+    def subset(self, indices: NDArray[Any]) -> Dataset:
+        """Make some of the matrices a data set of their own, without samples and official splits.
+
+        Parameters
+        ----------
+        indices : ndarray of int or bool
+        """
+        return Dataset(
+            name=self.name, citation=self.citation, terms=self.terms, rule=self.rule,
+            notes=self.notes, stored=self.matrices[indices],
+            labels=None if self.labels is None else self.labels[indices],
+            groups=None if self.groups is None else self.groups[indices],
+        )  # fmt: skip
+
+    def summary(self) -> str:
+        """Describe the data in a few lines: sizes, splits, what to know, citation and terms."""
+        n, d = self.matrices.shape[:2]
+        lines = [
+            f"{self.name}: {n} SPD matrices, {d} x {d}{self._describe_labels()}.",
+            *self.notes,
+            f"Cite: {self.citation}",
+            f"Terms: {self.terms}",
+        ]
+        return "\n".join(lines)
+
+    def _describe_labels(self) -> str:
+        if self.labels is None:
+            return " without labels"
+        return f"; {class_sizes(self.labels)}; {self._describe_splits()}"
+
+    def _describe_splits(self) -> str:
+        official = len(self.official_splits)
+        n = official or self.rule.n
+        kind = "official" if official else "random"
+        return f"{n} {kind} split{'s' * (n > 1)}"
+
+    def __repr__(self) -> str:
+        if self.labels is None:
+            return f"<Dataset {self.name}: {len(self.matrices)} matrices without labels>"
+        return (
+            f"<Dataset {self.name}: {len(self.labels)} matrices, {len(self.classes)} classes, "
+            f"{self._describe_splits()}>"
+        )
+
+
+def class_sizes(labels: NDArray[Any]) -> str:
+    """Say how many classes there are, and how large they are.
+
+    Examples
+    --------
+    >>> class_sizes(np.array([1, 1, 2])), class_sizes(np.array(["a", "b"]))
+    ('2 classes of 1 to 2', '2 classes of 1')
+    """
+    counts = np.unique(labels, return_counts=True)[1]
+    most = "" if counts.min() == counts.max() else f" to {counts.max()}"
+    return f"{len(counts)} class{'es' * (len(counts) > 1)} of {counts.min()}{most}"
+
+
+def note_difference(published: str, found: str) -> tuple[str, ...]:
+    """Note for users whose files are not all the published ones; none if they are.
+
+    Examples
+    --------
+    >>> note_difference("15 classes of 100", "2 classes of 10")
+    ('Published are 15 classes of 100; here are 2 classes of 10.',)
+    """
+    return () if published == found else (f"Published are {published}; here are {found}.",)
+
+
+def _check_number(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n={n!r} must be an integer >= 1, the number of splits")
+    return int(n)
+
+
+def _check_share(train: Any) -> float:
+    if not isinstance(train, float | np.floating) or not 0 < train < 1:
+        raise ValueError(f"train={train!r} must be a number > 0 and < 1, a share of the matrices")
+    return float(train)
+
+
+def _fingerprint(sample: Any) -> tuple[Any, ...]:
+    """Shape, type and digest of an array, or of each stream of a tuple of them."""
+    streams = sample if isinstance(sample, tuple) else (sample,)
+    arrays = [np.ascontiguousarray(stream) for stream in streams]
+    return tuple(
+        (array.shape, array.dtype.str, sha256(array.tobytes()).digest()) for array in arrays
+    )

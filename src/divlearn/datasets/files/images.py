@@ -1,0 +1,206 @@
+"""Images in files, read one at a time and only when asked for."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import index as as_index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.datasets.folders import PathLike, natural_key
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["LARGEST_IMAGE", "ImageFiles", "list_images"]
+
+# Pixels, compared with the header before anything is decoded. Pillow itself warns at 89 million.
+LARGEST_IMAGE = 2**26
+
+_FORMATS = {
+    ".png": "PNG", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP", ".jpg": "JPEG",
+    ".jpeg": "JPEG", ".ppm": "PPM", ".pgm": "PPM", ".pbm": "PPM", ".pnm": "PPM",
+}  # fmt: skip
+# Modes of Pillow, and what they become.
+_TARGETS = {
+    "1": "L", "L": "L", "LA": "L", "P": "RGB", "PA": "RGB", "RGB": "RGB", "RGBA": "RGB",
+}  # fmt: skip
+
+
+class ImageFiles(Sequence[NDArray[Any]]):
+    """Images that stay in their files until they are indexed.
+
+    Every access reads the file anew; nothing is kept.
+
+    Parameters
+    ----------
+    paths : iterable of str or path-like
+        PNG, GIF, TIFF, BMP, JPEG or PPM files, told apart by their suffixes.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+
+    Notes
+    -----
+    Grey images of 1 or 8 bits become uint8 and those of 16 bits uint16, of shape (height, width).
+    Colours become uint8 of shape (height, width, 3), where Pillow keeps the upper 8 of 16 bits.
+    Images with a palette become grey if all colours they use are grey, else RGB. Transparency that
+    hides nothing is dropped; an image with a pixel that is not opaque is refused, for what lies
+    behind it is not known. Of several frames the first is read, and rotations that a camera noted
+    are not applied.
+
+    Files are taken to be hostile: only the decoder of the suffix is tried, images of more than
+    2**26 pixels are refused by their headers, and a file that cannot be decoded is a ValueError
+    that names it. If it cannot be opened at all, that is an OSError.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "1.png"
+    ...     Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)).save(path)
+    ...     images = ImageFiles([path])
+    ...     print(images, images.shape(0), images[0].sum())
+    ImageFiles(1 file) (3, 4) 66
+    """
+
+    def __init__(self, paths: Iterable[PathLike]) -> None:
+        self.paths = tuple(Path(path) for path in paths)
+        for path in self.paths:
+            if path.suffix.lower() not in _FORMATS:
+                raise ValueError(
+                    f"{path}: its suffix {path.suffix!r} must be one of {', '.join(_FORMATS)}; "
+                    "convert it or leave it out"
+                )
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: int) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> ImageFiles: ...
+    def __getitem__(self, index: int | slice) -> NDArray[Any] | ImageFiles:
+        if isinstance(index, slice):
+            return ImageFiles(self.paths[index])
+        with _opened(self.paths[as_index(index)]) as image:
+            return _to_array(image)
+
+    def shape(self, index: int) -> tuple[int, int]:
+        """Height and width of an image, from the header of its file.
+
+        Parameters
+        ----------
+        index : int
+        """
+        with _opened(self.paths[as_index(index)]) as image:
+            return image.height, image.width
+
+    def __repr__(self) -> str:
+        return f"ImageFiles({len(self)} file{'s' * (len(self) != 1)})"
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Files of a folder whose suffixes are those of images, in natural order, but hidden ones.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     for name in ("10.png", "2.png", ".3.png", "readme.txt"):
+    ...         (Path(folder) / name).touch()
+    ...     print([path.name for path in list_images(Path(folder))])
+    ['2.png', '10.png']
+    """
+    found = [
+        entry for entry in folder.iterdir()
+        if entry.suffix.lower() in _FORMATS and entry.name[0] != "." and not entry.is_dir()
+    ]  # fmt: skip
+    return sorted(found, key=natural_key)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image]:
+    """Image of which only the header was read, and found to be acceptable."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError('image files need Pillow: pip install "divlearn[images]"') from error
+    # Opening a pipe would wait for a writer, and a device has no end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path}: it is no regular file; copy the image to one")
+    expected = _FORMATS[path.suffix.lower()]
+    with path.open("rb") as file:
+        try:
+            with Image.open(file, formats=[expected]) as image:
+                _check_size(image.height, image.width)
+                yield image
+        except _Refusal as refusal:
+            raise ValueError(f"{path}: {refusal}") from refusal
+        except UnidentifiedImageError as error:
+            raise ValueError(
+                f"{path}: its content is not the {expected} image that its suffix {path.suffix} "
+                "promises; rename it if it is of another kind, else copy or save it again"
+            ) from error
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise ValueError(f"{path}: {error}; cut it into smaller images") from error
+        # Decoders meet bytes nobody thought of: there is no list of what they raise.
+        except Exception as error:
+            raise ValueError(
+                f"{path}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or "
+                "save it again"
+            ) from error
+
+
+class _Refusal(Exception):
+    """What is wrong with an image, still without the name of its file."""
+
+
+def _check_size(height: int, width: int) -> None:
+    if not 0 < height * width <= LARGEST_IMAGE:
+        raise _Refusal(
+            f"it claims {height} x {width} pixels, must be > 0 and <= {LARGEST_IMAGE} in all; cut "
+            "it into smaller images"
+        )
+
+
+def _to_array(image: Image) -> NDArray[Any]:
+    image.load()
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return _to_array_of_16_bits(image)
+    if image.mode not in _TARGETS:
+        raise _Refusal(
+            f"its pixels are of Pillow's mode {image.mode!r}, must be grey of 8 or 16 bits, RGB or "
+            "of a palette; convert it"
+        )
+    if image.mode.endswith("A") or "transparency" in image.info:
+        _check_opaque(np.asarray(image.convert("RGBA"))[..., 3] == 255)
+    array = np.array(image.convert(_TARGETS[image.mode]))
+    return _grey_if_grey(array) if image.mode.startswith("P") else array
+
+
+def _to_array_of_16_bits(image: Image) -> NDArray[Any]:
+    array = np.array(image).astype(np.uint16)
+    if "transparency" in image.info:
+        _check_opaque(array != image.info["transparency"])
+    return array
+
+
+def _check_opaque(opaque: NDArray[np.bool_]) -> None:
+    if not opaque.all():
+        raise _Refusal(
+            f"{opaque.size - np.count_nonzero(opaque)} of its {opaque.size} pixels are not opaque, "
+            "and what lies behind them is not known; save it on a background, without transparency"
+        )
+
+
+def _grey_if_grey(colours: NDArray[Any]) -> NDArray[Any]:
+    grey = colours[..., 0]
+    return grey.copy() if (colours == grey[..., None]).all() else colours

@@ -1,0 +1,147 @@
+"""Which arrays of a file are the matrices and which the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from divlearn.datasets.files.variables import Refusal, Variable, quote
+
+__all__ = ["LABEL_NAMES", "MATRIX_NAMES", "Choice", "choose"]
+
+MATRIX_NAMES = (
+    "matrices", "X", "x", "data", "covariances", "covs", "cov", "spd", "SPD", "spds", "features",
+)  # fmt: skip
+LABEL_NAMES = (
+    "labels", "y", "Y", "label", "target", "targets", "classes", "gnd",
+)  # fmt: skip
+_PARTS = ("train", "test")
+_SHOWN = 10
+
+
+class Choice(NamedTuple):
+    """The arrays to read, train before test where the file is split.
+
+    Examples
+    --------
+    >>> Choice((), ()).labels
+    ()
+    """
+
+    matrices: tuple[Variable, ...]
+    labels: tuple[Variable, ...]
+
+
+def choose(variables: Sequence[Variable], matrices: str | None, labels: str | None) -> Choice:
+    """Choose by the given names or, without them, by the rules that `read_spd` documents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = Variable("X_train", (9, 2, 2), np.dtype("f8"), lambda limit: np.zeros((9, 2, 2)))
+    >>> y = Variable("train_labels", (9,), np.dtype("i8"), lambda limit: np.zeros(9, "i8"))
+    >>> print(*choose([y, X], None, None).labels)
+    train_labels (9,) int64
+    """
+    by_name: dict[str, Variable] = {}
+    for variable in variables:
+        if variable.name in by_name:
+            raise Refusal(
+                f"it holds two arrays named {quote(variable.name)}; write it again with one"
+            )
+        by_name[variable.name] = variable
+    parts = _choose_matrices(by_name, matrices)
+    return Choice(parts, _choose_labels(by_name, labels, parts))
+
+
+def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> tuple[Variable, ...]:
+    if wanted is not None:
+        return (_get(by_name, wanted, "matrices"),)
+    # One that cannot be read counts: better its reason is told than another one taken.
+    found: list[tuple[Variable, ...]] = [
+        (by_name[name],) for name in MATRIX_NAMES
+        if name in by_name and (_is_stack(by_name[name]) or by_name[name].refusal)
+    ]  # fmt: skip
+    if split := _find_split(by_name, MATRIX_NAMES):
+        found.append(split)
+    found = found or [(variable,) for variable in by_name.values() if _is_stack(variable)]
+    if not found:
+        raise Refusal(
+            "it has no stack of square matrices, an array with three axes of which the last or the "
+            f"first two are equal; {_contents(by_name)}; save one of shape (n_matrices, d, d)"
+        )
+    if len(found) > 1:
+        names = ", ".join(quote(variable.name) for one in found[:_SHOWN] for variable in one)
+        raise Refusal(f"{names} could be the matrices; choose with matrices=")
+    return found[0]
+
+
+def _choose_labels(
+    by_name: dict[str, Variable], wanted: str | None, parts: tuple[Variable, ...]
+) -> tuple[Variable, ...]:
+    if wanted is not None:
+        return (_get(by_name, wanted, "labels"),)
+    if len(parts) == 2:
+        if split := _find_split(by_name, LABEL_NAMES):
+            return split
+        if lone := [name for part in _PARTS for name in _names_of(part) if name in by_name]:
+            raise Refusal(
+                f"{lone[0]} labels one part of the split and nothing the other; add those labels "
+                "or choose one part with matrices="
+            )
+    part = _part_of(parts[0].name) if len(parts) == 1 else ""
+    names = _names_of(part) if part else LABEL_NAMES
+    found = [by_name[name] for name in names if name in by_name and by_name[name] not in parts]
+    if len(found) > 1:
+        shown = ", ".join(variable.name for variable in found)
+        raise Refusal(f"{shown} could be the labels; choose with labels=")
+    return tuple(found)
+
+
+def _is_stack(variable: Variable) -> bool:
+    shape = variable.shape
+    square = len(shape) == 3 and (shape[0] == shape[1] or shape[1] == shape[2])
+    return square and variable.dtype.kind not in "SU"
+
+
+def _joined(name: str, part: str) -> tuple[str, str]:
+    return f"{name}_{part}", f"{part}_{name}"
+
+
+def _names_of(part: str) -> tuple[str, ...]:
+    """Usual names of the labels of one part."""
+    return tuple(joined for name in LABEL_NAMES for joined in _joined(name, part))
+
+
+def _part_of(name: str) -> str:
+    """Which part of a split an array of matrices is by its name, empty if none."""
+    return next(
+        (part for part in _PARTS for usual in MATRIX_NAMES if name in _joined(usual, part)), ""
+    )
+
+
+def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> tuple[Variable, ...] | None:
+    """Find the train and the test array, if the file has both; refuse several such pairs."""
+    pairs = [
+        (by_name[train], by_name[test]) for name in names
+        for train, test in zip(_joined(name, "train"), _joined(name, "test"), strict=True)
+        if train in by_name and test in by_name
+    ]  # fmt: skip
+    if len(pairs) > 1:
+        shown = ", ".join(quote(variable.name) for pair in pairs for variable in pair)
+        raise Refusal(f"{shown} are several splits; choose with matrices= and labels=")
+    return pairs[0] if pairs else None
+
+
+def _get(by_name: dict[str, Variable], name: str, argument: str) -> Variable:
+    if name not in by_name:
+        raise Refusal(f"{argument}={name!r} is not in it; {_contents(by_name)}; name one of these")
+    return by_name[name]
+
+
+def _contents(by_name: dict[str, Variable]) -> str:
+    if not by_name:
+        return "it holds no arrays"
+    shown = [str(variable) for variable in list(by_name.values())[:_SHOWN]]
+    more = len(by_name) - len(shown)
+    return f"it holds {', '.join(shown)}" + (f" and {more} more" if more else "")

@@ -1,0 +1,297 @@
+"""Stacks of SPD matrices and their labels from the files people keep them in."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn import tolerances
+from divlearn.arrays import RealArray
+from divlearn.datasets.files.hdf5_files import find_hdf5, open_hdf5
+from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
+from divlearn.datasets.files.names import Choice, choose
+from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
+from divlearn.datasets.files.variables import Refusal, Variable, quote, text_array
+from divlearn.spd import check_spd
+
+__all__ = ["SPDFile", "explaining", "read_spd"]
+
+_Opener = Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]
+
+
+@dataclass(frozen=True, eq=False)
+class SPDFile:
+    """What `read_spd` found in a file.
+
+    Attributes
+    ----------
+    matrices : ndarray of float32 or float64, shape (n_matrices, d, d)
+    labels : ndarray of int, float, bool or str, shape (n_matrices,), or None
+    splits : the indices of the training and of the test matrices, or None
+
+    Examples
+    --------
+    >>> SPDFile(np.eye(2)[np.newaxis], labels=np.array([1]), splits=None).matrices.shape
+    (1, 2, 2)
+    """
+
+    matrices: RealArray
+    labels: NDArray[Any] | None
+    splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None
+
+
+def read_spd(
+    path: str | os.PathLike[str],
+    *,
+    matrices: str | None = None,
+    labels: str | None = None,
+    limit: int = 2**32,
+    regularize: str = "raise",
+) -> SPDFile:
+    """Read SPD matrices, and their labels if there are any, from a file.
+
+    The formats are .npy, .npz, HDF5 and MATLAB's .mat, whether of level 5 (``save -v6``, ``-v7``)
+    or 7.3; HDF5 and 7.3 need h5py. The content tells them apart, not the name of the file.
+
+    Parameters
+    ----------
+    path : str or path-like
+    matrices : str, optional
+        Name of the array of matrices. By default it is the one with a usual name (matrices, X, x,
+        data, covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
+        matrices in the file. If there are X_train and X_test (or train_X and test_X, and so on for
+        all usual names), they are joined.
+    labels : str, optional
+        Name of the array of labels. By default it is the one with a usual name (labels, y, Y,
+        label, target, targets, classes or gnd), or for joined matrices train_labels and
+        test_labels, or y_train and y_test, and so on. Where there is none, there are no labels.
+    limit : int, default=2**32
+        Largest number of bytes that what is loaded may take in memory. It is compared with the
+        headers before anything of that size is allocated. Checking and joining the matrices takes
+        two to three times as much for a moment.
+    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
+        What to do with matrices that are not positive definite: see `divlearn.spd.check_spd`.
+
+    Returns
+    -------
+    SPDFile
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, is none of these formats or does not hold what it should, or a
+        matrix is not SPD. The message starts with the name of the file.
+    ImportError
+        If the file needs h5py and h5py is not installed.
+    OSError
+        If the file cannot be opened.
+
+    Notes
+    -----
+    Matrices may be stacked along the first axis or, as in MATLAB, along the last: the two equal
+    axes are those of the matrices. If all three are equal, the order in which the matrices are
+    symmetric is taken. Labels of shape (n, 1) or (1, n) are flattened, whole floats become
+    integers, and bytes and MATLAB's char arrays and cells of text become str.
+
+    Files are taken to be hostile. Nothing is unpickled, extracted or looked up in another file,
+    and what a header claims is checked before it is believed. The headers of HDF5 files are parsed
+    by the HDF5 library, which is known to crash on some: files with the structures that this
+    happened with are refused, which are those of ``libver="latest"`` and of groups with many links.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "two_classes.npz"
+    ...     np.savez(path, X=np.stack([np.eye(3), 2 * np.eye(3)]), y=[[1.0], [2.0]])
+    ...     data = read_spd(path)
+    >>> data.matrices.shape, data.labels
+    ((2, 3, 3), array([1, 2]))
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer):
+        raise TypeError(f"limit={limit!r} must be an integer, a number of bytes")
+    if limit < 1:
+        raise ValueError(f"limit={limit} must be >= 1, a number of bytes")
+    limit = int(limit)
+    path = Path(path)
+    status = path.stat()
+    # Opening a pipe would wait for a writer, and a device has no end.
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise ValueError(f"{path.name}: it is a device, pipe or socket; copy the data to a file")
+    with path.open("rb") as file, explaining(path.name, limit):
+        size = os.fstat(file.fileno()).st_size
+        with _opener(file, size)(file, size) as variables:
+            choice = choose(variables, matrices, labels)
+            sizes = _check_choice(choice, limit)
+            stacks = [_read_stack(variable, limit) for variable in choice.matrices]
+            found = _read_labels(choice.labels, limit - sum(stack.nbytes for stack in stacks))
+    checked = [
+        check_spd(stack, regularize=regularize, ndim=3, name=f"{path.name}: {quote(variable.name)}")
+        for stack, variable in zip(stacks, choice.matrices, strict=True)
+    ]
+    if len(checked) == 1:
+        return SPDFile(checked[0], found, None)
+    train, test = np.split(np.arange(sum(sizes)), sizes[:1])
+    return SPDFile(np.concatenate(checked), found, (train, test))
+
+
+@contextmanager
+def explaining(name: str, limit: int) -> Iterator[None]:
+    """Turn whatever a parser raises over a damaged file into a ValueError that names the file."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise ValueError(f"{name}: {refusal}") from refusal
+    except ImportError:
+        raise
+    except MemoryError as error:
+        raise ValueError(
+            f"{name}: there is not enough memory for it; if it is no larger than it should be, "
+            f"free some, else lower limit={limit}"
+        ) from error
+    # Parsers meet bytes nobody thought of: there is no list of what they raise.
+    except Exception as error:
+        raise ValueError(
+            f"{name}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or write "
+            "it again"
+        ) from error
+
+
+def _opener(file: BinaryIO, size: int) -> _Opener:
+    """Tell the format from the first bytes."""
+    start = file.read(128)
+    file.seek(0)
+    if start.startswith(NPY_MAGIC):
+        return open_npy
+    if start.startswith(ZIP_MAGICS):
+        return open_npz
+    if is_matlab(start):
+        return open_matlab
+    if find_hdf5(file, size):
+        return open_hdf5
+    what = f"starts with {start[:8]!r}, as none of the known formats does" if start else "is empty"
+    raise Refusal(
+        f"it {what}; write it as .npz, .npy, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
+    )
+
+
+def _check_choice(choice: Choice, limit: int) -> list[int]:
+    """Refuse what need not be read to be refused; return how many matrices each part has."""
+    chosen = (*choice.matrices, *choice.labels)
+    for variable in chosen:
+        if variable.refusal:
+            raise Refusal(f"{quote(variable.name)} {variable.refusal}")
+    n_bytes = sum(variable.n_bytes for variable in chosen)
+    if n_bytes > limit:
+        raise Refusal(
+            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, more than limit={limit};"
+            " raise limit= if you trust the file"
+        )
+    layouts = [_layout(variable) for variable in choice.matrices]
+    sizes = [size for size, _ in layouts]
+    if len({side for _, side in layouts}) > 1:
+        raise Refusal(
+            f"{' and '.join(map(str, choice.matrices))} differ in the size of their matrices; "
+            "choose one with matrices="
+        )
+    if choice.labels:
+        expected = sizes if len(choice.labels) == len(sizes) else [sum(sizes)]
+        for variable, n_matrices in zip(choice.labels, expected, strict=True):
+            _check_labels(variable, n_matrices)
+    return sizes
+
+
+def _layout(variable: Variable) -> tuple[int, int]:
+    """Return the number of matrices and their side."""
+    if variable.dtype.kind not in "biuf":
+        raise Refusal(f"{variable} must hold real numbers; save the matrices as float64")
+    match variable.shape:
+        case (n, d, e) if d == e:
+            return n, d
+        case (d, e, n) if d == e:
+            return n, d
+    raise Refusal(
+        f"{variable} is no stack of square matrices: it must have three axes of which the last or "
+        "the first two are equal; save it with shape (n_matrices, d, d), also if there is but one"
+    )
+
+
+def _check_labels(variable: Variable, n_matrices: int) -> None:
+    if variable.dtype.kind not in "biufSU":
+        raise Refusal(f"{variable} must hold numbers or text; save labels of these kinds")
+    shape = variable.shape
+    n_labels = math.prod(shape)
+    if n_labels != max(shape, default=1) or n_labels != n_matrices:
+        raise Refusal(
+            f"{variable} must have one label for each of {n_matrices} matrices; save labels of "
+            f"shape ({n_matrices},) or choose others with labels="
+        )
+
+
+def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
+    """Read matrices, and put the axis they are stacked along first."""
+    stack = variable.read(limit)
+    a, b, c = stack.shape
+    if b != c:
+        return np.moveaxis(stack, -1, 0)
+    if a != b or _is_symmetric(stack):
+        return stack
+    # The array is a cube. If it is symmetric both ways, both ways give the same matrices.
+    turned = np.moveaxis(stack, -1, 0)
+    if _is_symmetric(turned):
+        return turned
+    raise Refusal(
+        f"{variable} has three equal axes, and neither along the first nor along the last one are "
+        "its matrices symmetric; symmetrize them, or save more or fewer than their side"
+    )
+
+
+def _is_symmetric(stack: NDArray[Any]) -> bool:
+    """Whether the matrices are symmetric, up to the rounding that `check_spd` forgives."""
+    relative = tolerances.asymmetry(np.float32 if stack.dtype.itemsize < 8 else np.float64)
+    for matrix in stack:
+        finite = np.where(np.isfinite(matrix), matrix, 0).astype(np.float64)
+        if (np.abs(finite - finite.T) > relative * np.abs(finite).max()).any():
+            return False
+    return True
+
+
+def _read_labels(variables: tuple[Variable, ...], limit: int) -> NDArray[Any] | None:
+    if not variables:
+        return None
+    parts = [variable.read(limit).ravel() for variable in variables]
+    is_text = [part.dtype.kind in "SU" for part in parts]
+    if not any(is_text):
+        return _as_numbers(np.concatenate(parts), variables[0])
+    if not all(is_text):
+        raise Refusal(
+            f"of {' and '.join(map(str, variables))} one is text and one is not; save both alike"
+        )
+    # As a list first: many short strings and one long one make a large array.
+    strings = [text for part in parts for text in part.tolist()]
+    decoded = [text.decode("utf8") if isinstance(text, bytes) else text for text in strings]
+    return text_array(decoded, limit)
+
+
+def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
+    """Whole numbers as integers, other numbers as float64."""
+    if values.dtype.kind == "b":
+        # Bytes other than 0 and 1 are no booleans until they have been compared.
+        return np.not_equal(values.view(np.uint8), 0)
+    if not np.isfinite(values).all():
+        i = np.flatnonzero(~np.isfinite(values))[0]
+        raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
+    fits = bool((np.abs(values) < 2.0**63).all())
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64) if fits else values
+    whole = fits and bool((values == np.rint(values)).all())
+    return values.astype(np.int64 if whole else np.float64)

@@ -1,0 +1,333 @@
+r"""The Riemannian Gaussian, and other densities that look at log-eigenvalues only.
+
+A density :math:`p(X) \propto \exp(-\sum_i V(t_i))` of the log-eigenvalues t of X, with respect to
+the affine-invariant volume, is that of :math:`X = U \operatorname{diag}(e^t) U^T` with U uniform
+on the orthogonal matrices and, independently, t from
+
+.. math:: q(t) \propto \exp\Big(-\sum_i V(t_i)\Big) \prod_{i<j} \sinh\frac{|t_i - t_j|}{2} .
+
+The parabola :math:`V(t) = t^2 / 2\sigma^2` gives the Riemannian Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy.interpolate import PchipInterpolator
+from scipy.linalg import eigvalsh_tridiagonal
+from threadpoolctl import threadpool_limits
+
+from divlearn.arrays import RealArray
+from divlearn.datasets.synthetic import ClusterPlan, Labels, RandomState, random_frames, require
+
+__all__ = [
+    "Potential", "make_riemannian_gaussian_clusters", "parabola", "sample_log_eigenvalues",
+]  # fmt: skip
+
+# Maps an array of log-eigenvalues to V, V' and V'', elementwise.
+Potential = Callable[[RealArray], tuple[RealArray, RealArray, RealArray]]
+
+# Candidates are worked on in blocks of about this many matrix entries, to bound the memory.
+_BLOCK_ENTRIES = 2**17
+# The largest ratio of the densities is read off the candidates: so many make its error harmless.
+_FEWEST_CANDIDATES = 256
+_LOWEST_ACCEPTANCE = 1e-3
+_NEWTON_STEPS = 200
+_LARGEST = 300.0  # log-eigenvalue; Newton steps run away where q has no mode
+# Knots beyond the outermost zero, in standard deviations: no draw gets beyond the last.
+_BEYOND = np.arange(0.5, 7.5, 0.5)
+
+
+@overload
+def make_riemannian_gaussian_clusters(
+    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
+    sigma: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
+    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[False] = ...,
+    dtype: DTypeLike = ...,
+) -> tuple[RealArray, Labels]: ...  # fmt: skip
+@overload
+def make_riemannian_gaussian_clusters(
+    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
+    sigma: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
+    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[True],
+    dtype: DTypeLike = ...,
+) -> tuple[RealArray, Labels, RealArray]: ...  # fmt: skip
+def make_riemannian_gaussian_clusters(
+    n_clusters: int = 15,
+    n_per_cluster: ArrayLike = 50,
+    d: int = 5,
+    *,
+    sigma: ArrayLike | None = None,
+    separation: float = 10.0,
+    condition: float = 10.0,
+    shuffle: bool = True,
+    random_state: RandomState = None,
+    return_centers: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> tuple[RealArray, Labels] | tuple[RealArray, Labels, RealArray]:
+    r"""Clusters of the Riemannian Gaussian, whose centres are their Riemannian means.
+
+    .. math:: p(X) \propto \exp\Big(-\frac{d(X, C)^2}{2 \sigma^2}\Big)
+
+    with respect to the affine-invariant volume, d being the affine-invariant distance. Matrices
+    are :math:`X = C^{1/2} U \operatorname{diag}(e^t) U^T C^{1/2}` with U uniform on the orthogonal
+    matrices and t from `sample_log_eigenvalues`. They are independent draws, not a chain.
+
+    Parameters
+    ----------
+    sigma : float or array-like, shape (n_clusters,), optional
+        Spread of the clusters; by default :math:`(d + 2)^{-1/2}`, that of Wishart matrices of
+        2 d + 4 degrees of freedom. Space grows away from C like an exponential, and drives the
+        log-eigenvalues of :math:`C^{-1} X` apart by up to :math:`\sigma^2 (d - 1)`: more than
+        36 (or 16 in float32) has no room in the digits.
+    n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, return_centers,\
+    dtype : as in `make_wishart_clusters`
+
+    Returns
+    -------
+    X, y, centers : as in `make_wishart_clusters`
+
+    Examples
+    --------
+    >>> from divlearn import pairwise_abld
+    >>> X, y, centers = make_riemannian_gaussian_clusters(
+    ...     2, 500, 3, sigma=0.1, random_state=0, return_centers=True
+    ... )
+    >>> distance = np.sqrt(2 * pairwise_abld(X, centers, alpha=0, beta=0))
+    >>> own = distance[np.arange(1000), y]
+    >>> round(float(np.sqrt(np.mean(own**2))), 2)  # about sigma (d (d + 1) / 2)^(1/2)
+    0.24
+    """
+    plan = ClusterPlan.check(
+        n_clusters, n_per_cluster, d, separation=separation, condition=condition,
+        shuffle=shuffle, random_state=random_state, dtype=dtype,
+    )  # fmt: skip
+    spread = plan.per_cluster((d + 2) ** -0.5 if sigma is None else sigma, "sigma")
+    smallest = math.sqrt(np.finfo(plan.dtype).eps)  # half of the digits tell matrices apart
+    largest = math.sqrt(-2 * math.log(smallest) / max(d - 1, 1))
+    relation = f">= {smallest:.2g} and <= {largest:.3g} for d={d} in {plan.dtype}"
+    require((spread >= smallest) & (spread <= largest), spread, "sigma", relation)
+    logarithms = np.empty((len(plan.labels), d))
+    for value in np.unique(spread):
+        rows = (spread == value)[plan.labels]
+        logarithms[rows] = sample_log_eigenvalues(
+            parabola(float(value)), int(rows.sum()), d, plan.random_state
+        )
+
+    def draw(rows: slice) -> RealArray:
+        roots = np.exp(0.5 * logarithms[rows])
+        return random_frames(len(roots), d, plan.random_state) * roots[:, None, :]
+
+    X, centers = plan.make(spread, draw, "lower sigma")
+    return (X, plan.labels, centers) if return_centers else (X, plan.labels)
+
+
+def parabola(sigma: float) -> Potential:
+    r"""Potential :math:`V(t) = t^2 / 2\sigma^2` of the Riemannian Gaussian.
+
+    Examples
+    --------
+    >>> [float(value[0]) for value in parabola(0.5)(np.array([1.0]))]
+    [2.0, 4.0, 4.0]
+    """
+    precision = sigma**-2
+
+    def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
+        return 0.5 * precision * t**2, precision * t, np.full_like(t, precision)
+
+    return potential
+
+
+def sample_log_eigenvalues(
+    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
+) -> RealArray:
+    r"""Independent draws of the log-eigenvalues of d x d SPD matrices, by rejection.
+
+    Parameters
+    ----------
+    potential : callable
+        Maps an array to V, V' and V'', elementwise. V must be convex, with its minimum at zero.
+    n_samples, d : int
+    random_state : RandomState
+
+    Returns
+    -------
+    ndarray, shape (n_samples, d)
+        Draws of q(t), every row ascending.
+
+    Raises
+    ------
+    ValueError
+        If V does not outgrow the repulsion, which needs :math:`|V'| > (d - 1) / 2` far out on
+        both sides, or if fewer than one candidate in a thousand is accepted.
+
+    Notes
+    -----
+    Candidates are :math:`t_i = g(x_i)` for the eigenvalues x of a Gaussian symmetric matrix, drawn
+    from its tridiagonal form [1]_: close neighbours repel each other there as they do in q. The
+    increasing g leads the most likely x, the zeros of a Hermite polynomial, to the most likely t,
+    and beyond the outermost of them keeps the energy of the outermost. The ratio of the two
+    densities is then nearly constant, whatever d is: such maps carry one ensemble to the other as
+    d grows [2]_. Of the candidates for the Riemannian Gaussian about 95 % are accepted at
+    :math:`d \sigma^2 = 1`, half at 10 and a sixth at 30; of those for Wishart matrices a quarter
+    with d degrees of freedom and half with 2 d.
+
+    The bound of the ratio is its largest value among all candidates, at least 256 of them (the
+    empirical supremum [3]_). Candidates beyond that are rare, and beyond it by little. There is
+    no chain and no burn-in: draws are independent.
+
+    References
+    ----------
+    .. [1] Dumitriu and Edelman (2002), Matrix models for beta ensembles.
+    .. [2] Bekerman, Figalli and Guionnet (2015), Transport maps for beta-matrix models and
+       universality.
+    .. [3] Caffo, Booth and Davis (2002), Empirical supremum rejection sampling.
+
+    Examples
+    --------
+    >>> t = sample_log_eigenvalues(parabola(0.5), 1000, 3, np.random.RandomState(0))
+    >>> t.shape, bool((np.diff(t) > 0).all())
+    ((1000, 3), True)
+    """
+    transport = _Transport.towards(potential, d)
+    kept, score = np.empty((0, d)), np.empty(0)
+    bound, n_candidates = -np.inf, 0
+    while len(kept) < n_samples:
+        missing, rate = n_samples - len(kept), (len(kept) + 1) / (n_candidates + 1)
+        if rate < _LOWEST_ACCEPTANCE:
+            raise ValueError(
+                f"{len(kept)} of {n_candidates} candidates were accepted, must be >= "
+                f"{_LOWEST_ACCEPTANCE:.1%}: the potential drives the {d} log-eigenvalues too far "
+                "apart; take a steeper one"
+            )
+        n_new = _FEWEST_CANDIDATES + min(int(missing / rate), 4 * n_samples)
+        t, log_ratio = _candidates(transport, potential, n_new, d, random_state)
+        n_candidates += n_new
+        # Accepted is what has log(uniform) < log_ratio - bound. Keeping log_ratio - log(uniform)
+        # lets a bound that rises later judge the earlier candidates again.
+        bound = max(bound, float(log_ratio.max()))
+        score = np.concatenate([score, log_ratio + random_state.standard_exponential(n_new)])
+        accepted = score > bound
+        kept, score = np.concatenate([kept, t])[accepted], score[accepted]
+    return kept[:n_samples]
+
+
+@dataclass(frozen=True, eq=False)
+class _Transport:
+    """Increasing map through given knots, straight beyond the outermost."""
+
+    knots: RealArray
+    interpolate: PchipInterpolator
+    slope: PchipInterpolator
+
+    @classmethod
+    def towards(cls, potential: Potential, d: int) -> _Transport:
+        """Map of the eigenvalues of a Gaussian matrix to the log-eigenvalues of a potential."""
+        zeros: RealArray = eigvalsh_tridiagonal(np.zeros(d), np.sqrt(np.arange(1, d) / 2))
+        mode = _find_mode(potential, zeros)
+        below = _continue(lambda t: potential(-t), -zeros[::-1], -mode[::-1])
+        above = _continue(potential, zeros, mode)
+        knots = np.concatenate([zeros[0] - _BEYOND[::-1], zeros, zeros[-1] + _BEYOND])
+        interpolate = PchipInterpolator(knots, np.concatenate([-below[::-1], mode, above]))
+        return cls(knots, interpolate, interpolate.derivative())
+
+    def __call__(self, x: RealArray) -> tuple[RealArray, RealArray]:
+        """Values and slopes at x."""
+        inside = np.clip(x, self.knots[0], self.knots[-1])
+        slope: RealArray = self.slope(inside)
+        return self.interpolate(inside) + (x - inside) * slope, slope
+
+
+def _unit(potential: Potential) -> float:
+    """Spread of the Gaussian of the same curvature at zero."""
+    return float(1 / np.sqrt(potential(np.zeros(1))[2][0]))
+
+
+def _find_mode(potential: Potential, zeros: RealArray) -> RealArray:
+    """Ascending t where q is largest, by Newton steps on the convex -log q."""
+    d = len(zeros)
+    t = zeros * _unit(potential)
+    for _ in range(_NEWTON_STEPS):
+        if not np.abs(t).max() < _LARGEST:
+            break
+        _, slope, curvature = potential(t)
+        half = (t[:, None] - t) / 2
+        np.fill_diagonal(half, np.inf)
+        gradient = slope - 0.5 * (1 / np.tanh(half)).sum(axis=1) + 0.5  # the diagonal counts 1/2
+        stiffness = 0.25 / np.sinh(half) ** 2
+        hessian = np.diag(curvature + stiffness.sum(axis=1)) - stiffness
+        step = -np.linalg.solve(hessian, gradient)
+        # No gap may shrink below half of itself: beyond zero the order is lost.
+        closing = float((-np.diff(step) / np.diff(t)).max(initial=0.5))
+        t = t + step * (0.5 / closing)
+        if -gradient @ step < np.finfo(np.float64).eps * d:
+            return t
+    raise ValueError(
+        f"the potential lets {d} log-eigenvalues go beyond {_LARGEST:g} in magnitude: its slope "
+        f"must soon exceed (d - 1) / 2 = {(d - 1) / 2:g} on both sides; take a steeper one"
+    )
+
+
+def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealArray:
+    """Map what lies `_BEYOND` the last zero so that the outermost t has the energy of its x.
+
+    Both energies are least at the last zero, or mode; there their square roots are straight.
+    """
+    x = zeros[-1] + np.append(0, _BEYOND)
+    wanted = 0.5 * x**2 - np.log(x[:, None] - zeros[:-1]).sum(axis=1)
+    wanted = np.sqrt(np.maximum(wanted - wanted[0], 0))
+    reach = wanted[-1] * _unit(potential)
+    while True:
+        t = np.linspace(mode[-1], mode[-1] + reach, 4001)
+        gap = t[:, None] - mode[:-1]
+        energy = potential(t)[0] - (gap / 2 + np.log(-np.expm1(-gap))).sum(axis=1)  # log 2 sinh
+        energy = np.sqrt(np.maximum(energy - energy[0], 0))
+        if energy[-1] >= wanted[-1]:
+            beyond: RealArray = np.interp(wanted[1:], energy, t)
+            return beyond
+        reach *= 2
+
+
+def _candidates(
+    transport: _Transport,
+    potential: Potential,
+    n_candidates: int,
+    d: int,
+    random_state: np.random.RandomState,
+) -> tuple[RealArray, RealArray]:
+    """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
+    t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
+    step = max(1, _BLOCK_ENTRIES // d**2)
+    with threadpool_limits(1, user_api="blas"):  # more cost a multiple on small matrices
+        for start in range(0, n_candidates, step):
+            rows = slice(start, min(start + step, n_candidates))
+            x = _gaussian_eigenvalues(rows.stop - start, d, random_state)
+            t[rows], slope = transport(x)
+            energy = potential(t[rows])[0] - 0.5 * x**2 - np.log(slope)
+            log_ratio[rows] = _log_repulsion(t[rows], x) - energy.sum(axis=1)
+    return t, log_ratio
+
+
+def _gaussian_eigenvalues(n: int, d: int, random_state: np.random.RandomState) -> RealArray:
+    """Eigenvalues of symmetric matrices S of density exp(-tr(S^2) / 2), ascending."""
+    tridiagonal = np.zeros((n, d, d))
+    index = np.arange(d)
+    tridiagonal[:, index, index] = random_state.standard_normal((n, d))
+    squares = random_state.chisquare(index[:0:-1], (n, d - 1))
+    tridiagonal[:, index[1:], index[:-1]] = np.sqrt(squares / 2)
+    return np.linalg.eigvalsh(tridiagonal, UPLO="L")
+
+
+def _log_repulsion(t: RealArray, x: RealArray) -> RealArray:
+    """Logarithm of prod_{i<j} sinh(|t_i - t_j| / 2) / |x_i - x_j|, up to a constant."""
+    ratio = np.sinh((t[:, :, None] - t[:, None, :]) / 2)
+    gap = x[:, :, None] - x[:, None, :]
+    index = np.arange(t.shape[1])
+    ratio[:, index, index] = gap[:, index, index] = 1
+    logarithm: RealArray = 0.5 * np.log(ratio / gap).sum(axis=(1, 2))
+    return logarithm

@@ -1,0 +1,169 @@
+"""Hostile and damaged files: refused with a reason, in bounded memory, and nothing else escapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile_files import BIG, HOSTILE, LIMIT, N, X, npy_bytes, npz_bytes
+from spd_files import WRITERS, write_npz
+
+from divlearn.datasets.files import read_spd
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Where the hostile files are."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for name, (build, _) in HOSTILE.items():
+        (folder / name).write_bytes(build())
+    return folder
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_refused_with_a_reason(folder, name):
+    with pytest.raises(ValueError, match=f"(?s)^{name}: .*{HOSTILE[name][1]}") as caught:
+        read_spd(folder / name, limit=LIMIT)
+    assert caught.value.__cause__ is not None
+
+
+def test_memory_stays_bounded(folder):
+    """All of them once more, where memory for a bomb is not to be had and its use is measured."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("the use of memory is read from /proc")
+    code = """
+import json, resource, sys
+from pathlib import Path
+import h5py
+from divlearn.datasets.files import read_spd
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + int(sys.argv[3]),) * 2)
+messages = {}
+for path in Path(sys.argv[1]).iterdir():
+    try:
+        read_spd(path, limit=int(sys.argv[2]))
+    except ValueError as error:
+        messages[path.name] = str(error)
+growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+print(json.dumps([messages, growth]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), str(LIMIT), str(BIG)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    messages, growth = json.loads(done.stdout)
+    assert set(messages) == set(HOSTILE)
+    assert not [text for text in messages.values() if "not enough memory" in text]
+    assert growth < BIG // 1024 // 2
+
+
+# --- truncation and damage, seeded ----------------------------------------------------------------
+
+
+def valid_files(folder: Path) -> dict[str, bytes]:
+    labels = {"y": np.arange(N)}
+    files = {"npy": npy_bytes(X)}
+    for name, write in WRITERS.items():
+        write(folder / "valid", {"X": X, **labels})
+        files[name] = (folder / "valid").read_bytes()
+    texts = np.array(["a", "bb", "", "a", "bb", "é"], object)
+    for name in ("mat", "mat compressed", "hdf5"):
+        WRITERS[name](folder / "valid", {"X": X, "y": texts})
+        files[f"{name} text"] = (folder / "valid").read_bytes()
+    return files
+
+
+def load_or_refuse(path: Path, content: bytes) -> bool:
+    """Whether the content is loaded; anything but a ValueError that names the file is raised."""
+    path.write_bytes(content)
+    try:
+        read_spd(path, limit=LIMIT)
+    except ValueError as error:
+        if str(error).startswith(f"{path.name}: "):
+            return False
+        raise
+    return True
+
+
+def damaged(content: bytes, generator: random.Random) -> bytes:
+    changed = bytearray(content)
+    for _ in range(generator.choice([1, 1, 2, 5])):
+        # Half of the changes go where most headers are.
+        end = generator.choice([len(changed), min(len(changed), 1000)])
+        at = generator.randrange(end)
+        value = generator.choice([0, 1, 127, 128, 255, changed[at] ^ 1 << generator.randrange(8)])
+        width = generator.choice([1, 1, 1, 4])
+        changed[at : at + width] = bytes([value] * width)[: len(changed) - at]
+    return bytes(changed)
+
+
+def test_every_truncated_file_is_refused(tmp_path):
+    generator = random.Random(0)
+    for name, content in valid_files(tmp_path).items():
+        assert load_or_refuse(tmp_path / "valid", content), name
+        # HDF5 files end with what the library reserved and did not use.
+        used = len(content) if "hdf5" not in name and "7.3" not in name else 2000
+        for length in {0, 1, 8, 128, used - 1, *generator.sample(range(used), 12)}:
+            assert not load_or_refuse(tmp_path / "cut", content[:length]), (name, length)
+
+
+def test_damage_is_refused_or_harmless(tmp_path):
+    generator = random.Random(1)
+    outcomes = []
+    for content in valid_files(tmp_path).values():
+        for _ in range(80):
+            outcomes.append(load_or_refuse(tmp_path / "damaged", damaged(content, generator)))
+    assert 0 < sum(outcomes) < len(outcomes)
+
+
+# --- where files are ------------------------------------------------------------------------------
+
+
+def test_members_with_paths_are_read_and_not_extracted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "/y.npy": b""}))
+    with pytest.raises(ValueError, match="ends 8 bytes before"):
+        read_spd("data")
+    (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "../../etc": b"text"}))
+    np.testing.assert_array_equal(read_spd("data").matrices, X)
+    np.testing.assert_array_equal(read_spd("data", matrices="../up/X").matrices, X)
+    assert os.listdir(tmp_path) == ["data"]
+
+
+def test_names_from_the_file_are_escaped_and_cut(tmp_path):
+    name = "\x1b[31m" + "a" * 200
+    write_npz(tmp_path / "data", {name: np.ones((2, 3))})
+    with pytest.raises(ValueError, match=r"^data: .* it holds '\\x1b\[31ma+\.\.\.' \(2, 3\)"):
+        read_spd(tmp_path / "data")
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_spd(tmp_path / "missing.npz")
+    with pytest.raises(IsADirectoryError):
+        read_spd(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"^pipe: it is a device, pipe or socket; copy the data"):
+        read_spd(tmp_path / "pipe")
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    (tmp_path / "locked").touch(mode=0)
+    with pytest.raises(PermissionError):
+        read_spd(tmp_path / "locked")
+
+
+def test_memory_that_is_not_there(tmp_path, monkeypatch):
+    def no_memory(*arguments: object) -> None:
+        raise MemoryError
+
+    write_npz(tmp_path / "data", {"X": X})
+    monkeypatch.setattr("divlearn.datasets.files.numpy_files.read_bytes", no_memory)
+    with pytest.raises(ValueError, match=r"^data: there is not enough memory for it; .* limit="):
+        read_spd(tmp_path / "data")
