@@ -50,10 +50,12 @@ struct PullbackOutput {
   double* values;  // (N, n, m)
 };
 
+// Features of pixels less their offsets, and one more that is one everywhere.
 struct Pixels {
   long height, width;
-  int features;
-  const double* values;  // (features, height, width)
+  int features;          // the constant one included
+  const double* values;  // (features - 1, height, width)
+  const double* offset;  // (features - 1)
 };
 
 // Boxes [top, bottom) x [left, right). Their edges by rows: those of row y are

@@ -228,12 +228,13 @@ long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& 
 }
 
 // Corners are checked here, for a wrong one would read elsewhere.
-void box_grams(const std::string& isa, ConstArray pixels, Indices left, Indices right,
-               Indices edge_start, Indices edge, Array grams) {
+void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Indices left,
+               Indices right, Indices edge_start, Indices edge, Array grams) {
   const Kernels& kernels = find(isa);
   require(pixels.ndim() == 3 && pixels.size() > 0, "pixels must be (features, height, width)");
   const divlearn::Pixels image = {(long)pixels.shape(1), (long)pixels.shape(2),
-                                  (int)pixels.shape(0), pixels.data()};
+                                  (int)pixels.shape(0) + 1, pixels.data(),
+                                  checked(offset, pixels.shape(0), "wrong size of offset")};
   const size_t n = left.size(), gram_size = (size_t)image.features * image.features;
   const divlearn::Boxes boxes = {(long)n, left.data(), checked(right, n, "wrong size of right"),
                                  checked(edge_start, image.height + 2, "wrong size of edge_start"),

@@ -29,12 +29,13 @@ static Rows take_rows(int first, int features) {
 
 // Pixel by pixel, the features of one row of the image; lanes beyond the features stay zero.
 static void gather_row(const Pixels& pixels, long y, Lane* row) {
-  const int stride = lane_count(pixels.features) * W;
+  const int stride = lane_count(pixels.features) * W, last = pixels.features - 1;
   double* out = reinterpret_cast<double*>(row);
-  for (int i = 0; i < pixels.features; ++i) {
+  for (int i = 0; i < last; ++i) {
     const double* values = pixels.values + (i * pixels.height + y) * pixels.width;
-    for (long x = 0; x < pixels.width; ++x) out[x * stride + i] = values[x];
+    for (long x = 0; x < pixels.width; ++x) out[x * stride + i] = values[x] - pixels.offset[i];
   }
+  for (long x = 0; x < pixels.width; ++x) out[x * stride + last] = 1;
 }
 
 // Adds a row of pixels to the integral; running holds the sums along that row.

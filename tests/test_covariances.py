@@ -44,14 +44,12 @@ def test_integral_images_sum_over_boxes(features, shape):
     # Small integers: every sum is exact, so the answer must be, too.
     maps = rng.integers(-9, 10, (features, *shape)).astype(float)
     boxes = random_boxes(rng, shape, 200, smallest=1)
-    expected = np.stack(
-        [
-            np.einsum("fyx,gyx->fg", part, part)
-            for part in (maps[:, top:bottom, left:right] for top, left, bottom, right in boxes)
-        ]
-    )
-    np.testing.assert_array_equal(box_grams(maps, boxes), expected)
-    np.testing.assert_array_equal(_grams_by_numpy(maps, boxes), expected)
+    offset = rng.integers(-3, 4, features).astype(float)
+    pixels = np.concatenate([maps - offset[:, None, None], np.ones((1, *shape))])
+    parts = [pixels[:, top:bottom, left:right] for top, left, bottom, right in boxes]
+    expected = np.stack([np.einsum("fyx,gyx->fg", part, part) for part in parts])
+    np.testing.assert_array_equal(box_grams(maps, offset, boxes), expected)
+    np.testing.assert_array_equal(_grams_by_numpy(maps, offset, boxes), expected)
 
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
@@ -62,7 +60,9 @@ def test_every_instruction_set(instruction_set, monkeypatch):
     rng = np.random.default_rng(0)
     maps = rng.integers(-9, 10, (11, 30, 31)).astype(float)
     boxes = random_boxes(rng, (30, 31), 50)
-    np.testing.assert_array_equal(box_grams(maps, boxes), _grams_by_numpy(maps, boxes))
+    offset = np.arange(11.0)
+    expected = _grams_by_numpy(maps, offset, boxes)
+    np.testing.assert_array_equal(box_grams(maps, offset, boxes), expected)
 
 
 @pytest.mark.skipif(not INSTRUCTION_SETS, reason="the native engine is not installed")
@@ -88,8 +88,8 @@ def test_the_kernel_never_reads_elsewhere(change, message):
     } | change
     with pytest.raises(ValueError, match=message):
         _native.box_grams(
-            INSTRUCTION_SETS[0], np.ones((2, 4, 4)),
-            *(np.array(values) for values in arguments.values()), np.zeros((1, 2, 2)),
+            INSTRUCTION_SETS[0], np.ones((2, 4, 4)), np.zeros(2),
+            *(np.array(values) for values in arguments.values()), np.zeros((1, 3, 3)),
         )  # fmt: skip
 
 

@@ -1,0 +1,249 @@
+"""Losses on features, each with the linear head that minimises it solved inside.
+
+With the head solved, the gradient in the features is the partial one (envelope theorem).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.special import logsumexp, softmax
+
+from divlearn.arrays import RealArray
+from divlearn.iddl.newton import Expansion, minimize_head
+
+_ROUNDED = 0.02  # of the margin
+
+__all__ = ["LOSSES", "Head", "HingeLoss", "Loss", "RidgeLoss", "SoftmaxLoss", "Solved"]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Scores are ``features @ weights.T + bias``.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (n_outputs, n_features)
+    bias : ndarray, shape (n_outputs,)
+    """
+
+    weights: RealArray
+    bias: RealArray
+
+    def scores(self, features: RealArray) -> RealArray:
+        """Compute scores, shape (n_samples, n_outputs)."""
+        result: RealArray = features @ self.weights.T + self.bias
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A head at the minimum, the objective there and its gradient in the features."""
+
+    head: Head
+    value: float
+    cotangent: RealArray
+
+
+class Loss(ABC):
+    r"""A convex loss of scores with the penalty :math:`\gamma \|W\|_F^2`.
+
+    The objective is :math:`\sum_i w_i \ell(W \phi_i + b, h_i) + \gamma \|W\|_F^2` with weights of
+    sum one; the bias b is not penalised.
+
+    Parameters
+    ----------
+    bias : bool, default=True
+        Whether there is a bias.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, bias: bool = True) -> None:
+        self.bias = bias
+
+    @abstractmethod
+    def solve(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Solved:  # fmt: skip
+        """Find the best head.
+
+        Parameters
+        ----------
+        features : ndarray, shape (n_samples, n_features)
+        targets : ndarray, shape (n_samples, n_outputs)
+            One-hot rows for classes.
+        weights : ndarray, shape (n_samples,)
+            Non-negative, with sum one.
+        gamma : float
+        warm : Head, optional
+            Where to start.
+        """
+
+    @abstractmethod
+    def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Loss of every sample, shape (n_samples,)."""
+
+    @abstractmethod
+    def slopes(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Gradients of the losses in the scores, shape (n_samples, n_outputs)."""
+
+
+class RidgeLoss(Loss):
+    r"""Half the squared error, :math:`\ell = \frac12 \|h - s\|^2`; the head in closed form."""
+
+    name = "ridge"
+
+    def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Loss of every sample."""
+        result: RealArray = 0.5 * ((targets - scores) ** 2).sum(axis=1)
+        return result
+
+    def slopes(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Gradients of the losses in the scores."""
+        return scores - targets
+
+    def solve(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Solved:  # fmt: skip
+        """Find the best head. See `Loss.solve`."""
+        middle, level = np.zeros(features.shape[1]), np.zeros(targets.shape[1])
+        if self.bias:
+            middle, level = weights @ features, weights @ targets
+        centred, wanted = features - middle, targets - level
+        weighted = weights[:, None] * centred
+        gram = centred.T @ weighted
+        gram[np.diag_indices_from(gram)] += 2 * gamma
+        try:
+            W = cho_solve(cho_factor(gram), weighted.T @ wanted).T
+        except LinAlgError:
+            root = np.sqrt(weights)[:, None]
+            W = np.linalg.lstsq(root * centred, root * wanted, rcond=None)[0].T
+        residual = wanted - centred @ W.T
+        value = 0.5 * float(weights @ (residual**2).sum(axis=1)) + gamma * float((W**2).sum())
+        cotangent = -weights[:, None] * (residual @ W)
+        return Solved(Head(W, level - W @ middle), value, cotangent)
+
+
+class NewtonLoss(Loss):
+    """Losses whose head is found by Newton's method. See `divlearn.iddl.newton`."""
+
+    @abstractmethod
+    def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
+        """Losses and their derivatives in the scores."""
+
+    def slopes(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Gradients of the losses in the scores."""
+        return self.expand(scores, targets).slopes
+
+    def solve(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Solved:  # fmt: skip
+        """Find the best head. See `Loss.solve`."""
+        columns = [features, np.ones((len(features), 1))] if self.bias else [features]
+        design = np.concatenate(columns, axis=1)
+        penalty = np.full(design.shape[1], gamma)
+        penalty[features.shape[1] :] = 0
+        start = np.zeros((targets.shape[1], design.shape[1]))
+        if warm is not None and warm.weights.shape[1] == features.shape[1]:
+            start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)[:, : start.shape[1]]
+        found = minimize_head(lambda s: self.expand(s, targets), design, weights, penalty, start)
+        W = found.W[:, : features.shape[1]]
+        bias = found.W[:, features.shape[1] :].sum(axis=1)
+        return Solved(Head(W, bias), found.value, found.slopes @ W)
+
+
+class SoftmaxLoss(NewtonLoss):
+    r"""Logarithmic loss, :math:`\ell = \log \sum_l e^{s_l} - \sum_l h_l s_l`."""
+
+    name = "softmax"
+
+    def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Loss of every sample."""
+        result: RealArray = logsumexp(scores, axis=1) - (targets * scores).sum(axis=1)
+        return result
+
+    def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
+        """Losses and their derivatives in the scores."""
+        p = softmax(scores, axis=1)
+
+        def times(direction: RealArray) -> RealArray:
+            weighted = p * direction
+            result: RealArray = weighted - p * weighted.sum(axis=1, keepdims=True)
+            return result
+
+        return Expansion(
+            self.losses(scores, targets), p - targets, times, (p * (1 - p)).mean(axis=1)
+        )
+
+
+class HingeLoss(NewtonLoss):
+    r"""Multiclass hinge, :math:`\ell = \sum_{l \ne y} h(s_l - s_y + \Delta)`.
+
+    The corner of :math:`h(z) = \max(0, z)` is rounded by a parabola over a fiftieth of the margin,
+    :math:`0 < z < \Delta / 50`, so that the head is found to all digits and the gradient exists.
+
+    Parameters
+    ----------
+    bias : bool, default=True
+    margin : float, default=1.0
+        :math:`\Delta`.
+    """
+
+    name = "hinge"
+
+    def __init__(self, bias: bool = True, margin: float = 1.0) -> None:
+        super().__init__(bias)
+        self.margin = margin
+        self.width = _ROUNDED * margin
+
+    def solve(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Solved:  # fmt: skip
+        """Find the best head, through hinges less and less rounded. See `Loss.solve`."""
+        if self.width < self.margin:
+            rounder = HingeLoss(self.bias, self.margin)
+            rounder.width = min(4 * self.width, self.margin)
+            warm = rounder.solve(features, targets, weights, gamma, warm).head
+        return super().solve(features, targets, weights, gamma, warm)
+
+    def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """Loss of every sample."""
+        z = self._excess(scores, targets)
+        rounded = np.where(z < self.width, z**2 / (2 * self.width), z - self.width / 2)
+        result: RealArray = rounded.sum(axis=1)
+        return result
+
+    def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
+        """Losses and their derivatives in the scores."""
+        z = self._excess(scores, targets)
+        slope = np.minimum(z / self.width, 1)
+        bend = np.where((z > 0) & (z < self.width), 1 / self.width, 0.0)
+
+        def spread(pushes: RealArray) -> RealArray:
+            """Every push on a class pulls at the true one."""
+            result: RealArray = pushes - targets * pushes.sum(axis=1, keepdims=True)
+            return result
+
+        def times(direction: RealArray) -> RealArray:
+            true = (targets * direction).sum(axis=1, keepdims=True)
+            return spread(bend * (direction - true))
+
+        return Expansion(self.losses(scores, targets), spread(slope), times, 2 * bend.mean(axis=1))
+
+    def _excess(self, scores: RealArray, targets: RealArray) -> RealArray:
+        """How far each class comes too close to the true one; zero for the latter."""
+        true = (targets * scores).sum(axis=1, keepdims=True)
+        excess: RealArray = np.maximum(scores - true + self.margin, 0) * (1 - targets)
+        return excess
+
+
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (RidgeLoss, HingeLoss, SoftmaxLoss)}

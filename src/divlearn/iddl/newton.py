@@ -1,0 +1,188 @@
+"""Newton's method for linear heads: few steps, each by preconditioned conjugate gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from divlearn.arrays import RealArray
+
+__all__ = ["Expansion", "HeadMinimum", "minimize_head"]
+
+_TOLERANCE = 1e-9  # of the gradient, relative to its size at a head of zeros
+_NEWTON_STEPS = 50
+_CG_STEPS = 100
+_BISECTIONS = 40
+_FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
+_ROUNDING = 1e-14
+_DAMPING = 1e-2
+_TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Losses of samples around their scores.
+
+    Attributes
+    ----------
+    losses : ndarray, shape (n_samples,)
+    slopes : ndarray, shape (n_samples, n_outputs), the gradients.
+    times : the second derivative of each, applied to directions (n_samples, n_outputs).
+    size : ndarray, shape (n_samples,), a typical size of the second derivative.
+    """
+
+    losses: RealArray
+    slopes: RealArray
+    times: Callable[[RealArray], RealArray]
+    size: RealArray
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMinimum:
+    """The best head, the objective there, and the weighted slopes of the losses in the scores."""
+
+    W: RealArray
+    value: float
+    slopes: RealArray
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    W: RealArray
+    value: float
+    expansion: Expansion
+    gradient: RealArray
+
+
+class _Problem:
+    """Sum of weighted losses and penalties, and what its Hessian is about."""
+
+    def __init__(
+        self, expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
+        penalty: RealArray, shape: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.expand = expand
+        self.design = design
+        self.weights = weights[:, None]
+        self.penalty = penalty
+        # The losses are curved alike in all directions, roughly: then this basis is exact.
+        self.spread, self.basis = np.linalg.eigh(design.T @ (self.weights * design))
+        self.least = np.diag(self.basis.T @ (penalty[:, None] * self.basis))
+        self.origin = self.evaluate(np.zeros(shape))
+
+    def evaluate(self, W: RealArray) -> _State:
+        expansion = self.expand(self.design @ W.T)
+        value = float(self.weights[:, 0] @ expansion.losses) + float((self.penalty * W**2).sum())
+        gradient = (self.weights * expansion.slopes).T @ self.design + 2 * self.penalty * W
+        return _State(W, value, expansion, gradient)
+
+    def hessian(self, state: _State, direction: RealArray) -> RealArray:
+        scores = self.weights * state.expansion.times(self.design @ direction.T)
+        result: RealArray = scores.T @ self.design + 2 * self.penalty * direction
+        return result + self.damping(state) * direction
+
+    def damping(self, state: _State) -> float:
+        """Curvature where a hinge has none, gone at the minimum."""
+        start = float(np.linalg.norm(self.origin.gradient))
+        return _DAMPING * min(1.0, float(np.linalg.norm(state.gradient)) / max(start, _TINY))
+
+    def precondition(self, state: _State, residual: RealArray) -> RealArray:
+        size = max(float(self.weights[:, 0] @ state.expansion.size), 1e-6)
+        scale = size * np.maximum(self.spread, 0) + 2 * self.least + self.damping(state)
+        scale = np.maximum(scale, 1e-12 * scale.max())
+        result: RealArray = residual @ self.basis / scale @ self.basis.T
+        return result
+
+
+def minimize_head(
+    expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
+    penalty: RealArray, start: RealArray,
+) -> HeadMinimum:  # fmt: skip
+    r"""Minimise :math:`\sum_i w_i \ell_i(W x_i) + \sum_j \gamma_j \|W_{\cdot j}\|^2` over W.
+
+    Parameters
+    ----------
+    expand : callable
+        From scores (n_samples, n_outputs) to an `Expansion` of convex losses.
+    design : ndarray, shape (n_samples, n_columns)
+    weights : ndarray, shape (n_samples,)
+    penalty : ndarray, shape (n_columns,)
+    start : ndarray, shape (n_outputs, n_columns)
+
+    Returns
+    -------
+    HeadMinimum
+    """
+    problem = _Problem(expand, design, weights, penalty, start.shape)
+    origin = problem.origin
+    state = problem.evaluate(start) if start.any() else origin
+    if origin.value < state.value:
+        state = origin
+    goal = _TOLERANCE * max(float(np.linalg.norm(origin.gradient)), _TINY)
+    for _ in range(_NEWTON_STEPS):
+        size = float(np.linalg.norm(state.gradient))
+        if size <= goal:
+            break
+        step = _newton_step(problem, state, goal)
+        following = _search(problem, state, step)
+        if following is None:
+            break
+        state = following
+    return HeadMinimum(state.W, state.value, problem.weights * state.expansion.slopes)
+
+
+def _newton_step(problem: _Problem, state: _State, goal: float) -> RealArray:
+    """Solve for the Newton step as far as it pays: the better, the closer the end is."""
+    size = float(np.linalg.norm(state.gradient))
+    enough = max(min(0.1, size**0.5) * size, 0.1 * goal)
+    step = np.zeros_like(state.W)
+    residual = -state.gradient
+    z = problem.precondition(state, residual)
+    direction, power = z, float(np.vdot(residual, z))
+    for _ in range(_CG_STEPS):
+        product = problem.hessian(state, direction)
+        curvature = float(np.vdot(direction, product))
+        if curvature <= 0:
+            break
+        length = power / curvature
+        step = step + length * direction
+        residual = residual - length * product
+        if np.linalg.norm(residual) <= enough:
+            break
+        z = problem.precondition(state, residual)
+        following = float(np.vdot(residual, z))
+        direction, power = z + following / power * direction, following
+    return step if step.any() else problem.precondition(state, -state.gradient)
+
+
+def _search(problem: _Problem, state: _State, step: RealArray) -> _State | None:
+    """Best of the points tried along a step; None if none is better than the start.
+
+    A hinge is made of pieces: a full step may lead far beyond the piece it was made for, and the
+    minimum along it, found by bisection on the slope, is worth a few evaluations.
+    """
+    rounding = _ROUNDING * abs(state.value)
+    size = float(np.linalg.norm(state.gradient))
+    best = None
+    low, high = 0.0, 1.0
+    length = 1.0
+    for _ in range(_BISECTIONS):
+        trial = problem.evaluate(state.W + length * step)
+        slope = float(np.vdot(step, trial.gradient))
+        # At the level of rounding the gradient says more than the value.
+        flat = abs(trial.value - state.value) <= rounding
+        better = np.linalg.norm(trial.gradient) < size if flat else trial.value < state.value
+        if better and (best is None or trial.value < best.value):
+            best = trial
+        if slope <= 0 or (
+            best is not None and abs(slope) <= _FLAT * abs(np.vdot(step, state.gradient))
+        ):
+            if length == 1.0 or best is not None:
+                return best
+            low = length
+        else:
+            high = length
+        length = 0.5 * (low + high)
+    return best

@@ -1,0 +1,194 @@
+"""The objective of IDDL: divergences to atoms, features, and a head solved inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from divlearn import tolerances
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine, Prepared
+from divlearn.engines.blas import limit_blas
+from divlearn.iddl.features import FeatureMap, Features
+from divlearn.iddl.losses import Head, Loss, Solved
+from divlearn.iddl.variants import Variant
+from divlearn.optim.problem import Trial
+from divlearn.spd import find_not_definite
+
+__all__ = ["Dictionary", "Memo", "Objective", "in_frames", "move_frames", "usable"]
+
+_MARGIN = 100.0  # times what a matrix needs to be positive definite at all
+_LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
+
+
+@dataclass(frozen=True, eq=False)
+class Dictionary:
+    """Atoms :math:`B_k = A_k A_k^T` and their parameters.
+
+    Attributes
+    ----------
+    frames : ndarray, shape (n_atoms, d, d), the A_k.
+    parameters : ndarray, shape (n_parameters,)
+    """
+
+    frames: RealArray
+    parameters: RealArray
+
+    @property
+    def atoms(self) -> RealArray:
+        """The B_k, shape (n_atoms, d, d)."""
+        atoms: RealArray = self.frames @ self.frames.mT
+        return atoms
+
+
+@dataclass(frozen=True, eq=False)
+class Memo:
+    """What the objective computed at a dictionary."""
+
+    V: RealArray  # (N, n_atoms * n_pairs)
+    features: Features
+    solved: Solved
+
+    @property
+    def head(self) -> Head:
+        """The best head."""
+        return self.solved.head
+
+
+class Objective:
+    r"""Minimise the loss of the best head over atoms and divergences.
+
+    Around a dictionary, coordinates are symmetric matrices :math:`S_k` with
+    :math:`B_k(S_k) = A_k e^{S_k} A_k^T`, followed by the parameters. After a step
+    :math:`A_k \leftarrow A_k e^{S_k / 2}`; in these frames affine-invariant parallel transport
+    along the step is the identity.
+
+    Parameters
+    ----------
+    engine : Engine
+    data : Prepared
+    targets : ndarray, shape (n_matrices, n_outputs)
+    weights : ndarray, shape (n_matrices,), with sum one.
+    variant : Variant
+    feature_map : FeatureMap
+    loss : Loss
+    gamma : float
+    learn_atoms, learn_parameters : bool, default=True
+    extra : ndarray, shape (n_matrices, n_extra), optional
+        Features beside the divergences, which nothing changes.
+
+    Attributes
+    ----------
+    eigenproblems : int
+        Pairs of a matrix and an atom that were decomposed so far.
+    """
+
+    def __init__(
+        self, engine: Engine, data: Prepared, targets: RealArray, weights: RealArray,
+        variant: Variant, feature_map: FeatureMap, loss: Loss, gamma: float, *,
+        learn_atoms: bool = True, learn_parameters: bool = True, extra: RealArray | None = None,
+    ) -> None:  # fmt: skip
+        self.engine = engine
+        self.data = data
+        self.targets = targets
+        self.weights = weights
+        self.variant = variant
+        self.feature_map = feature_map
+        self.loss = loss
+        self.gamma = gamma
+        self.learn_atoms = learn_atoms
+        self.learn_parameters = learn_parameters and variant.learned
+        self.extra = extra
+        self.eigenproblems = 0
+        self._warm: Head | None = None
+
+    def trial(self, point: Dictionary) -> Trial:
+        """Compute the objective. See `Problem.trial`."""
+        atoms = point.atoms
+        if not usable(atoms):
+            return Trial(point, np.inf)
+        return self.solve_head(point, self.encode(atoms, point.parameters))
+
+    def encode(self, atoms: RealArray, parameters: RealArray) -> RealArray:
+        """Divergences of the data to atoms, shape (n_matrices, n_atoms * n_pairs)."""
+        V = self.engine.encode(self.data, atoms, *self.variant.expand(parameters))
+        self.eigenproblems += V.shape[0] * V.shape[1]
+        return V.reshape(len(V), -1)
+
+    def solve_head(self, point: Dictionary, V: RealArray) -> Trial:
+        """Compute the objective from divergences that are known."""
+        features = self.feature_map.compute(V, self.weights)
+        with limit_blas(1):
+            solved = self.loss.solve(
+                self.design(features), self.targets, self.weights, self.gamma, self._warm
+            )
+        self._warm = solved.head
+        return Trial(point, solved.value, Memo(V, features, solved))
+
+    def gradient(self, trial: Trial) -> RealArray:
+        """Compute the gradient. See `Problem.gradient`."""
+        point, memo = trial.point, trial.memo
+        n, d = point.frames.shape[:2]
+        slopes = memo.solved.cotangent[:, : memo.V.shape[1]]
+        cotangent = self.feature_map.pull(memo.V, memo.features, self.weights, slopes)
+        alpha, beta = self.variant.expand(point.parameters)
+        atoms = point.atoms
+        back = self.engine.pullback(
+            self.data, atoms, alpha, beta, cotangent.reshape(-1, *alpha.shape),
+            parameters=self.learn_parameters,
+        )  # fmt: skip
+        self.eigenproblems += len(memo.V) * n
+        parts = np.zeros(n * d * d + len(point.parameters))
+        if self.learn_atoms:
+            parts[: n * d * d] = in_frames(back.whitened, atoms, point.frames).ravel()
+        if self.learn_parameters:
+            assert back.alpha is not None
+            assert back.beta is not None
+            parts[n * d * d :] = self.variant.pull(back.alpha, back.beta)
+        return parts
+
+    def move(self, point: Dictionary, step: RealArray) -> Dictionary:
+        """Take a step. See `Problem.move`."""
+        size = point.frames.size
+        frames, parameters = point.frames, point.parameters
+        if self.learn_atoms:
+            frames = move_frames(frames, step[:size].reshape(frames.shape))
+        if self.learn_parameters:
+            parameters = np.maximum(parameters + step[size:], 0)
+        return Dictionary(frames, parameters)
+
+    def limits(self, point: Dictionary) -> RealArray:
+        """Parameters stay non-negative. See `Problem.limits`."""
+        return np.concatenate([np.full(point.frames.size, -np.inf), -point.parameters])
+
+    def design(self, features: Features) -> RealArray:
+        """Put together what the head sees."""
+        if self.extra is None:
+            return features.values
+        return np.concatenate([features.values, self.extra], axis=1)
+
+
+def usable(atoms: RealArray) -> bool:
+    """Whether all atoms are positive definite, with some digits to spare.
+
+    Steps that lead elsewhere are too long.
+    """
+    tolerance = _MARGIN * tolerances.positive_definite(atoms.shape[-1])
+    return bool(np.isfinite(atoms).all()) and not find_not_definite(atoms, tolerance).size
+
+
+def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
+    r"""Take steps :math:`A \leftarrow A e^{S/2}`, shape (n, d, d) each."""
+    values, vectors = np.linalg.eigh(steps)
+    half = vectors * np.exp(np.clip(0.5 * values, -_LONGEST, _LONGEST))[:, None, :]
+    moved: RealArray = frames @ (half @ vectors.mT)
+    return moved
+
+
+def in_frames(whitened: RealArray, atoms: RealArray, frames: RealArray) -> RealArray:
+    """Gradients in the frames A from those in the frames of Cholesky factors: a rotation."""
+    rotation = np.linalg.solve(np.linalg.cholesky(atoms), frames)
+    gradient = rotation.mT @ whitened @ rotation
+    symmetric: RealArray = 0.5 * (gradient + gradient.mT)
+    return symmetric

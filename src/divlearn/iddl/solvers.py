@@ -1,0 +1,210 @@
+"""Solvers: how atoms, divergences and head are learned together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.iddl.blocks import AtomBlock, ParameterBlock
+from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.lbfgs import minimize_lbfgs
+from divlearn.optim.problem import Progress, Trial
+from divlearn.optim.projected_gradient import minimize_projected_gradient
+
+__all__ = ["Fit", "History", "solve_bcd", "solve_joint"]
+
+Watch = Callable[[int, Trial], str | None]
+
+
+@dataclass(eq=False)
+class History:
+    """What happened, one entry per iteration, and the start."""
+
+    objective: Objective
+    rows: list[tuple[float, float, str, RealArray, float, int]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, trial: Trial, gradient_norm: float, block: str) -> None:
+        """Note where things stand."""
+        alpha, beta = self.objective.variant.expand(trial.point.parameters)
+        seconds = time.perf_counter() - self.started
+        self.rows.append(
+            (trial.value, gradient_norm, block, np.stack([alpha, beta]), seconds,
+             self.objective.eigenproblems)
+        )  # fmt: skip
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Columns by name."""
+        values, norms, blocks, parameters, seconds, eigenproblems = zip(*self.rows, strict=True)
+        both = np.stack(parameters)
+        return {
+            "objective": np.array(values),
+            "gradient_norm": np.array(norms),
+            "block": np.array(blocks),
+            "alpha": both[:, 0],
+            "beta": both[:, 1],
+            "seconds": np.array(seconds),
+            "eigenproblems": np.array(eigenproblems),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The best dictionary that was found.
+
+    Attributes
+    ----------
+    trial : Trial, of a `Dictionary`, with a `Memo`.
+    n_iter : int
+    converged : bool
+    message : str, why the solver stopped, in a sentence.
+    history : dict of arrays
+    """
+
+    trial: Trial
+    n_iter: int
+    converged: bool
+    message: str
+    history: dict[str, NDArray[np.generic]]
+
+
+class _Interruptible:
+    """Keep the last point when the user stops a run."""
+
+    def __init__(self, objective: Objective, start: Trial, watch: Watch | None) -> None:
+        self.history = History(objective)
+        self.trial = start
+        self.n_iter = 0
+        self._watch = watch
+
+    def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> str | None:
+        self.trial, self.n_iter = trial, iteration
+        self.history.add(trial, gradient_norm, block)
+        whole = block not in ("atoms", "parameters")
+        return self._watch(iteration, trial) if self._watch and whole else None
+
+    def interrupted(self) -> Fit:
+        message = f"interrupted by the user in iteration {self.n_iter + 1}"
+        return Fit(self.trial, self.n_iter, False, message, self.history.arrays())
+
+
+def solve_joint(
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
+    watch: Watch | None = None,
+) -> Fit:  # fmt: skip
+    """Move all atoms and parameters at once by limited-memory BFGS in moving frames.
+
+    Parameters
+    ----------
+    objective : Objective
+    start : Dictionary
+    max_iter : int
+    tol : float
+        Stop where the largest entry of the gradient is at most this share of that at the start.
+    watch : callable, optional
+        Called with the iteration and the trial; a sentence it returns stops the solver.
+
+    Returns
+    -------
+    Fit
+    """
+    first = objective.trial(start)
+    run = _Interruptible(objective, first, watch)
+    largest = 0.0
+
+    def callback(progress: Progress) -> str | None:
+        nonlocal largest
+        largest = max(largest, progress.gradient_norm) if progress.iteration == 0 else largest
+        stop = run.note(progress.iteration, progress.trial, progress.gradient_norm, "joint")
+        if stop is None and progress.gradient_norm <= tol * largest:
+            share = progress.gradient_norm / largest
+            return f"gradient fell to {share:.2g} of its start, <= tol={tol:g}"
+        return stop
+
+    try:
+        result = minimize_lbfgs(
+            objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback
+        )
+    except KeyboardInterrupt:
+        return run.interrupted()
+    return Fit(result.trial, result.n_iter, result.converged, result.message, run.history.arrays())
+
+
+def solve_bcd(
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
+    watch: Watch | None = None, inner: int = 8,
+) -> Fit:  # fmt: skip
+    """Take turns, as the paper does: each atom, all parameters, then the head.
+
+    Parameters
+    ----------
+    objective, start, max_iter, watch : as in `solve_joint`
+    tol : float
+        Stop where an iteration lowers the objective by at most this share of it.
+    inner : int, default=8
+        Steps of conjugate gradients per atom, and of spectral projected gradients.
+
+    Returns
+    -------
+    Fit
+    """
+    trial = objective.trial(start)
+    run = _Interruptible(objective, trial, watch)
+    try:
+        return _bcd(objective, trial, max_iter, tol, inner, run)
+    except KeyboardInterrupt:
+        return run.interrupted()
+
+
+def _bcd(
+    objective: Objective, trial: Trial, max_iter: int, tol: float, inner: int, run: _Interruptible
+) -> Fit:
+    message, converged, iteration = f"max_iter={max_iter} reached", False, 0
+    stop = run.note(0, trial, np.nan, "start")
+    while stop is None and iteration < max_iter:
+        before = trial.value
+        iteration += 1
+        norm = 0.0
+        if objective.learn_atoms:
+            for atom in range(len(trial.point.frames)):
+                trial, last = _update_atom(objective, trial, atom, inner)
+                norm = max(norm, last)
+            run.note(iteration, trial, norm, "atoms")
+        if objective.learn_parameters:
+            trial, last = _update_parameters(objective, trial, inner)
+            norm = max(norm, last)
+            run.note(iteration, trial, last, "parameters")
+        trial = objective.solve_head(trial.point, trial.memo.V)
+        stop = run.note(iteration, trial, norm, "head")
+        if stop is None and before - trial.value <= tol * abs(before):
+            converged = True
+            share = (before - trial.value) / abs(before)
+            stop = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+    return Fit(trial, iteration, converged, stop or message, run.history.arrays())
+
+
+def _update_atom(objective: Objective, trial: Trial, atom: int, steps: int) -> tuple[Trial, float]:
+    block = AtomBlock(objective, trial.point, trial.memo, atom)
+    frames = trial.point.frames
+    start = Trial(frames[atom], trial.value, trial.memo.V)
+    result = minimize_conjugate_gradient(block, start, max_iter=steps, tol=0.0)
+    moved = frames.copy()
+    moved[atom] = result.trial.point
+    point = Dictionary(moved, trial.point.parameters)
+    memo = replace(trial.memo, V=result.trial.memo)
+    return Trial(point, result.trial.value, memo), result.gradient_norm
+
+
+def _update_parameters(objective: Objective, trial: Trial, steps: int) -> tuple[Trial, float]:
+    block = ParameterBlock(objective, trial.point, trial.memo)
+    start = Trial(trial.point.parameters, trial.value, trial.memo.V)
+    result = minimize_projected_gradient(block, start, max_iter=steps, tol=0.0)
+    point = Dictionary(trial.point.frames, result.trial.point)
+    memo = replace(trial.memo, V=result.trial.memo)
+    return Trial(point, result.trial.value, memo), result.gradient_norm

@@ -1,0 +1,143 @@
+"""Limited-memory BFGS on manifolds, with lower limits on some coordinates."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from divlearn.arrays import RealArray
+from divlearn.optim.line_search import search
+from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected
+
+__all__ = ["Memory", "minimize_lbfgs"]
+
+_CURVATURE = 1e-10  # of a pair, relative to its lengths, below which nothing is learned from it
+
+
+class Memory:
+    """Pairs of steps and changes of the gradient, and the quasi-Newton step they give.
+
+    Parameters
+    ----------
+    size : int
+        Pairs to remember.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._pairs: deque[tuple[RealArray, RealArray]] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._pairs.clear()
+
+    def learn(self, step: RealArray, change: RealArray) -> None:
+        """Remember a step and how the gradient changed along it, if the curvature is positive."""
+        if np.vdot(step, change) > _CURVATURE * np.linalg.norm(step) * np.linalg.norm(change):
+            self._pairs.append((step, change))
+
+    def multiply(self, gradient: RealArray, free: RealArray | float = 1.0) -> RealArray:
+        """Multiply by the inverse of the learned Hessian, on the free coordinates alone.
+
+        Examples
+        --------
+        >>> memory = Memory(5)
+        >>> memory.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
+        >>> memory.multiply(np.array([8.0, 0.0]))
+        array([2., 0.])
+        """
+        q = gradient * free
+        used = []
+        for step, change in reversed(self._pairs):
+            s, y = step * free, change * free
+            curvature = float(np.vdot(s, y))
+            if curvature <= _CURVATURE * np.linalg.norm(s) * np.linalg.norm(y):
+                continue
+            weight = float(np.vdot(s, q)) / curvature
+            q = q - weight * y
+            used.append((s, y, curvature, weight))
+        if used:
+            s, y, curvature, _ = used[0]
+            q = q * (curvature / float(np.vdot(y, y)))
+        for s, y, curvature, weight in reversed(used):
+            q = q + (weight - float(np.vdot(y, q)) / curvature) * s
+        return q
+
+
+def minimize_lbfgs(
+    problem: Problem,
+    start: Trial,
+    *,
+    max_iter: int,
+    tol: float,
+    memory: int = 10,
+    first_step: float = 1.0,
+    callback: Callback | None = None,
+) -> Result:
+    r"""Minimise by limited-memory BFGS.
+
+    In coordinates that move with the point, parallel transport is the identity and the flat
+    two-loop recursion holds as it stands. Coordinates at their limit that the gradient pushes
+    outwards are held; steps are cut at the limits. The objective never rises.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Trial
+    max_iter : int
+    tol : float
+        Stop where the largest entry of the projected gradient is at most this.
+    memory : int, default=10
+        Pairs to remember.
+    first_step : float, default=1.0
+        Largest entry of the first step, which is along the gradient.
+    callback : callable, optional
+        Called after each iteration, and at the start; a sentence it returns stops the run.
+
+    Returns
+    -------
+    Result
+    """
+    learned = Memory(memory)
+    trial, gradient = start, problem.gradient(start)
+    limits = problem.limits(trial.point)
+    iteration = 0
+    while True:
+        slope = projected(gradient, limits)
+        size = float(np.abs(slope).max())
+        stop = callback(Progress(iteration, trial, size)) if callback else None
+        if stop is not None:
+            return Result(trial, size, iteration, False, stop)
+        if size <= tol:
+            message = f"largest entry of the gradient {size:.2g} <= tol={tol:g}"
+            return Result(trial, size, iteration, True, message)
+        if iteration == max_iter:
+            message = f"max_iter={max_iter} reached; largest entry of the gradient {size:.2g}"
+            return Result(trial, size, iteration, False, message)
+        found = _line_search(problem, trial, slope, limits, learned, first_step)
+        if found is None:
+            message = f"no step lowers the objective; largest entry of the gradient {size:.2g}"
+            return Result(trial, size, iteration, False, message)
+        following, step = found
+        change = problem.gradient(following)
+        learned.learn(step, change - gradient)
+        trial, gradient = following, change
+        limits = problem.limits(trial.point)
+        iteration += 1
+
+
+def _line_search(
+    problem: Problem, trial: Trial, slope: RealArray, limits: RealArray | float, learned: Memory,
+    first_step: float,
+) -> tuple[Trial, RealArray] | None:  # fmt: skip
+    """Step along the learned direction, or along the gradient where that fails; None if both do."""
+    free = (slope != 0).astype(float)
+    if len(learned):
+        found = search(problem, trial, slope, -learned.multiply(slope, free), limits)
+        if found is not None:
+            return found
+        learned.clear()
+    return search(problem, trial, slope, -slope * (first_step / np.abs(slope).max()), limits)

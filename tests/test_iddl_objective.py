@@ -1,0 +1,250 @@
+"""The objective of IDDL and its solvers: gradients, invariances, monotone descent, interruption."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divlearn.engines import get_engine
+from divlearn.iddl.blocks import AtomBlock, ParameterBlock
+from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.initialization import initial_atoms, share_atoms
+from divlearn.iddl.losses import LOSSES
+from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.solvers import solve_bcd, solve_joint
+from divlearn.iddl.variants import make_variant
+from divlearn.optim.problem import projected
+from divlearn.spd import check_spd
+
+VARIANTS = ["S", "V", "N", "A", "B", "burg", "stein", (0.3, 0.0)]
+SOLVERS = [solve_joint, solve_bcd]
+
+
+def make(
+    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, pairs=((0.7, 1.2),),
+    n_atoms=4, d=4, n=40, extra=False, engine="auto", gamma=1e-2, **options,
+):  # fmt: skip
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=n)
+    factors = rng.standard_normal((n, d, 3 * d))
+    X = factors @ factors.mT / (3 * d) + labels[:, None, None] * np.diag(np.arange(d) / d)
+    weights = rng.random(n) + 0.1
+    made = make_variant(variant, n_atoms, list(pairs))
+    chosen = get_engine(engine)
+    start = Dictionary(np.linalg.cholesky(X[:n_atoms]) * 1.1, made.start.copy())
+    alpha, beta = made.expand(made.start)
+    V = chosen.encode(X, start.atoms, alpha, beta).reshape(n, -1)
+    objective = Objective(
+        chosen, chosen.prepare(X), np.eye(3)[labels], weights / weights.sum(), made,
+        FeatureMap.for_data(V, logarithm=logarithm, standardize=standardize),
+        LOSSES[loss](bias=standardize), gamma,
+        extra=rng.standard_normal((n, 2)) if extra else None, **options,
+    )  # fmt: skip
+    return objective, start
+
+
+def directional(objective, point, seed=1):
+    """Slope along a random direction: from the gradient, and by central differences."""
+    trial = objective.trial(point)
+    gradient = objective.gradient(trial)
+    direction = np.random.default_rng(seed).standard_normal(len(gradient))
+    steps = direction[: point.frames.size].reshape(point.frames.shape)
+    direction[: point.frames.size] = (steps + steps.mT).ravel()
+    h = 1e-6
+    ahead, behind = (
+        objective.trial(objective.move(point, s * h * direction)).value for s in (1, -1)
+    )
+    used = direction * np.concatenate([
+        np.full(point.frames.size, objective.learn_atoms),
+        np.full(len(point.parameters), objective.learn_parameters),
+    ])  # fmt: skip
+    return np.vdot(gradient, used), (ahead - behind) / (2 * h)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("full", [False, True])
+def test_gradients_of_the_whole_objective(loss, variant, full):
+    """Through the eigenvalues, the features and the solved head, to 1e-6."""
+    pairs = ((0.7, 1.2), (0.2, 0.4)) if full else ((0.7, 1.2),)
+    objective, start = make(
+        variant=variant, loss=loss, logarithm=full, standardize=full, pairs=pairs, extra=full
+    )
+    computed, expected = directional(objective, start)
+    assert computed == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+@pytest.mark.parametrize(("atoms", "parameters"), [(True, False), (False, True)])
+def test_what_is_not_learned_has_no_gradient_and_does_not_move(engine, atoms, parameters):
+    objective, start = make(engine=engine, learn_atoms=atoms, learn_parameters=parameters)
+    computed, expected = directional(objective, start)
+    assert computed == pytest.approx(expected, rel=1e-6)
+    fit = solve_joint(objective, start, max_iter=3, tol=0.0)
+    assert np.array_equal(fit.trial.point.frames, start.frames) != atoms
+    assert np.array_equal(fit.trial.point.parameters, start.parameters) != parameters
+
+
+def test_blocks_have_the_gradients_of_the_objective_with_the_head_held():
+    objective, start = make(standardize=True, loss="softmax")
+    trial = objective.trial(start)
+    whole = objective.gradient(trial)  # with the head solved it is the partial one
+    n, d = start.frames.shape[:2]
+    for atom in range(n):
+        block = AtomBlock(objective, start, trial.memo, atom)
+        first = block.trial(start.frames[atom])
+        assert first.value == pytest.approx(trial.value, rel=1e-12)
+        expected = whole[atom * d * d : (atom + 1) * d * d]
+        np.testing.assert_allclose(block.gradient(first), expected, atol=1e-9)
+    block = ParameterBlock(objective, start, trial.memo)
+    first = block.trial(start.parameters)
+    assert first.value == pytest.approx(trial.value, rel=1e-12)
+    np.testing.assert_allclose(block.gradient(first), whole[n * d * d :], atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("variant", ["S", "V", "N", "A"])
+def test_descent_is_monotone_and_history_is_whole(solver, loss, variant):
+    objective, start = make(loss=loss, variant=variant, standardize=True)
+    fit = solver(objective, start, max_iter=4, tol=1e-9)
+    history = fit.history
+    assert (np.diff(history["objective"]) <= 1e-10).all()
+    assert history["objective"][-1] == fit.trial.value < history["objective"][0]
+    assert {len(column) for column in history.values()} == {len(history["objective"])}
+    assert (np.diff(history["eigenproblems"]) >= 0).all()
+    assert (np.diff(history["seconds"]) >= 0).all()
+    assert (history["alpha"] >= 0).all()
+    assert history["alpha"].shape[1:] == (4, 1)
+    assert set(history["block"]) <= {"start", "joint", "atoms", "parameters", "head"}
+    check_spd(fit.trial.point.atoms)
+    assert fit.message
+
+
+@pytest.mark.parametrize(("solver", "share"), [(solve_joint, 5e-3), (solve_bcd, 5e-3)])
+def test_both_solvers_approach_a_stationary_point(solver, share):
+    # Free parameters and standardised features have their infimum at infinity.
+    objective, start = make(n_atoms=2, d=2, gamma=0.1, variant="B")
+    first, last = (
+        projected(objective.gradient(objective.trial(point)), objective.limits(point))
+        for point in (start, solver(objective, start, max_iter=400, tol=1e-9).trial.point)
+    )
+    assert np.abs(last).max() < share * np.abs(first).max()
+
+
+def test_congruence_changes_nothing():
+    """The whole objective is invariant when data and atoms are transformed alike."""
+    objective, start = make(loss="softmax", standardize=True)
+    A = np.random.default_rng(3).standard_normal((4, 4))
+    moved, _ = make(loss="softmax", standardize=True)
+    moved.data = moved.engine.prepare(A @ objective.data.matrices @ A.T)
+    there = Dictionary(A @ start.frames, start.parameters)
+    first, second = (
+        solver.history["objective"]
+        for solver in (
+            solve_joint(objective, start, max_iter=5, tol=0.0),
+            solve_joint(moved, there, max_iter=5, tol=0.0),
+        )
+    )
+    np.testing.assert_allclose(second, first, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_interrupt_keeps_the_best_so_far(solver):
+    objective, start = make()
+    count = 0
+
+    def watch(iteration, trial):
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+
+    fit = solver(objective, start, max_iter=50, tol=0.0, watch=watch)
+    assert "interrupted" in fit.message
+    assert fit.trial.value < fit.history["objective"][0]
+    assert fit.trial.value == fit.history["objective"][-1]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_watcher_can_stop(solver):
+    objective, start = make()
+    fit = solver(
+        objective, start, max_iter=50, tol=0.0, watch=lambda i, _: "seen enough" if i == 2 else None
+    )
+    assert (fit.n_iter, fit.message) == (2, "seen enough")
+
+
+def test_eigenproblems_are_counted():
+    objective, start = make(n=40, n_atoms=4)
+    trial = objective.trial(start)
+    assert objective.eigenproblems == 160
+    objective.gradient(trial)
+    assert objective.eigenproblems == 320
+
+
+# variants
+
+
+@pytest.mark.parametrize(
+    ("variant", "alpha", "beta", "learned"),
+    [
+        ("S", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
+        ("shared", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
+        ("V", [[1.5, 1.5], [1.5, 1.5]], [[1.5, 1.5], [1.5, 1.5]], True),
+        ("N", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
+        ("A", [[0], [0]], [[0], [0]], False),
+        ("B", [[1], [1]], [[1], [1]], False),
+        ("burg", [[0], [0]], [[1], [1]], False),
+        ((0.25, 4), [[0.25], [0.25]], [[4], [4]], False),
+    ],
+)
+def test_variants(variant, alpha, beta, learned):
+    made = make_variant(variant, 2, [(1.0, 2.0), (0.0, 3.0)])
+    assert made.learned == learned
+    for computed, expected in zip(made.expand(made.start), (alpha, beta), strict=True):
+        np.testing.assert_array_equal(computed, expected)
+    sizes = {"S": 4, "shared": 4, "V": 4, "N": 8}
+    assert len(made.start) == sizes.get(variant, 2)
+    gradient = made.pull(
+        np.ones_like(made.expand(made.start)[0]), 2 * np.ones_like(made.expand(made.start)[0])
+    )
+    assert gradient.sum() == 3 * np.size(alpha)
+
+
+@pytest.mark.parametrize("variant", ["X", "", (1.0,), (1.0, -1.0), (np.nan, 1.0)])
+def test_unknown_variants(variant):
+    with pytest.raises(ValueError, match=r"variant=.* must"):
+        make_variant(variant, 2, [(1.0, 1.0)])
+
+
+# initialisation
+
+
+@pytest.mark.parametrize("method", ["class-kmeans", "kmeans", "samples", "identity"])
+def test_initial_atoms(method):
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((30, 3, 9))
+    X, codes = factors @ factors.mT, np.repeat([0, 1, 2], 10)
+    atoms = initial_atoms(X, codes, 7, method, np.random.RandomState(0))
+    assert atoms.shape == (7, 3, 3)
+    check_spd(atoms)
+    np.testing.assert_array_equal(
+        atoms, initial_atoms(X, codes, 7, method, np.random.RandomState(0))
+    )
+    if method == "samples":
+        assert all(any(np.array_equal(atom, x) for x in X) for atom in atoms)
+
+
+def test_fewer_different_matrices_than_atoms():
+    X = np.tile(np.eye(2), (5, 1, 1))
+    atoms = initial_atoms(X, np.zeros(5, int), 3, "kmeans", np.random.RandomState(0))
+    np.testing.assert_allclose(atoms, X[:3], atol=1e-12)
+    samples = initial_atoms(X, np.array([0, 0, 0, 0, 1]), 4, "samples", np.random.RandomState(0))
+    assert samples.shape == (4, 2, 2)
+
+
+def test_shares_and_unknown_methods():
+    assert share_atoms(2, 3).tolist() == [1, 1, 0]
+    with pytest.raises(ValueError, match="init='random' must be one of class-kmeans"):
+        initial_atoms(np.eye(2)[None], None, 1, "random", np.random.RandomState(0))

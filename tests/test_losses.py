@@ -1,0 +1,221 @@
+"""Heads against scikit-learn and scipy; gradients through the solved head against differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.losses import LOSSES, HingeLoss, RidgeLoss, SoftmaxLoss
+
+
+def problem(seed=0, n=80, p=6, n_classes=3):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(n_classes, size=n)
+    features = rng.standard_normal((n, p)) @ rng.standard_normal((p, p))
+    features[:, :n_classes] += 2 * np.eye(n_classes)[labels]
+    weights = rng.random(n)
+    return features, np.eye(n_classes)[labels], weights / weights.sum(), labels
+
+
+def objective(loss, head, features, targets, weights, gamma):
+    losses = loss.losses(head.scores(features), targets)
+    return weights @ losses + gamma * (head.weights**2).sum()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("gamma", [1e-1, 1e-3])
+def test_ridge_is_that_of_scikit_learn(bias, gamma):
+    features, targets, weights, _ = problem()
+    solved = RidgeLoss(bias).solve(features, targets, weights, gamma)
+    # theirs: sum of squares + alpha |W|^2
+    theirs = Ridge(alpha=2 * gamma, fit_intercept=bias).fit(
+        features, targets, sample_weight=weights
+    )
+    np.testing.assert_allclose(solved.head.weights, theirs.coef_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(solved.head.bias, theirs.intercept_, rtol=1e-8, atol=1e-10)
+
+
+def test_ridge_is_the_corrected_closed_form_of_the_paper():
+    features, targets, _, _ = problem()
+    n, gamma = len(features), 0.01
+    solved = RidgeLoss(bias=False).solve(features, targets, np.full(n, 1 / n), gamma)
+    V = features.T
+    expected = targets.T @ V.T @ np.linalg.inv(V @ V.T + 2 * n * gamma * np.eye(len(V)))
+    np.testing.assert_allclose(solved.head.weights, expected, rtol=1e-9)
+
+
+def test_ridge_without_a_penalty_and_with_equal_columns():
+    features, targets, weights, _ = problem()
+    doubled = np.concatenate([features, features], axis=1)
+    one = RidgeLoss().solve(features, targets, weights, 0.0)
+    two = RidgeLoss().solve(doubled, targets, weights, 0.0)
+    assert two.value == pytest.approx(one.value, rel=1e-8)
+
+
+def test_softmax_is_that_of_scikit_learn():
+    features, targets, weights, labels = problem()
+    gamma = 1e-2
+    solved = SoftmaxLoss().solve(features, targets, weights, gamma)
+    # theirs: C sum of losses + |W|^2 / 2
+    theirs = LogisticRegression(C=1 / (2 * gamma), tol=1e-10, max_iter=5000).fit(
+        features, labels, sample_weight=weights
+    )
+    np.testing.assert_allclose(solved.head.weights, theirs.coef_, atol=1e-5)
+    spread = solved.head.bias - solved.head.bias.mean()
+    np.testing.assert_allclose(spread, theirs.intercept_ - theirs.intercept_.mean(), atol=1e-5)
+
+
+def hinge_by_scipy(features, targets, weights, gamma, bias):
+    """The hinge without rounding, as a quadratic programme in the weights and the excesses."""
+    p = features.shape[1]
+    n_classes = targets.shape[1]
+
+    def unpack(x):
+        W = x[: n_classes * p].reshape(n_classes, p)
+        return W, x[n_classes * p :] * bias
+
+    def value(x):
+        W, b = unpack(x)
+        scores = features @ W.T + b
+        true = (scores * targets).sum(axis=1, keepdims=True)
+        excess = np.maximum(scores - true + 1, 0) * (1 - targets)
+        return weights @ excess.sum(axis=1) + gamma * (W**2).sum()
+
+    return value, unpack
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("gamma", [0.1, 1e-3])
+def test_hinge_is_close_to_the_sharp_one(bias, gamma):
+    features, targets, weights, _ = problem(n=40)
+    solved = HingeLoss(bias).solve(features, targets, weights, gamma)
+    value, _ = hinge_by_scipy(features, targets, weights, gamma, bias)
+    ours = value(np.concatenate([solved.head.weights.ravel(), solved.head.bias]))
+    # Rounding changes the loss of each of the n_classes - 1 comparisons by width / 2 at most.
+    slack = 2 * 0.02 / 2
+    assert solved.value <= ours <= solved.value + slack
+    best = min(
+        minimize(
+            value, start, method="Powell", options={"maxiter": 20000, "xtol": 1e-8, "ftol": 1e-12}
+        ).fun
+        for start in (
+            np.concatenate([solved.head.weights.ravel(), solved.head.bias]),
+            np.zeros(targets.shape[1] * (features.shape[1] + 1)),
+        )
+    )
+    assert ours <= best + slack
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_heads_are_minima(name, bias):
+    features, targets, weights, _ = problem(3)
+    loss = LOSSES[name](bias)
+    solved = loss.solve(features, targets, weights, 1e-2)
+    rng = np.random.default_rng(0)
+    assert objective(loss, solved.head, features, targets, weights, 1e-2) == pytest.approx(
+        solved.value
+    )
+    for _ in range(20):
+        head = type(solved.head)(
+            solved.head.weights + 1e-3 * rng.standard_normal(solved.head.weights.shape),
+            solved.head.bias + bias * 1e-3 * rng.standard_normal(solved.head.bias.shape),
+        )
+        assert objective(loss, head, features, targets, weights, 1e-2) >= solved.value
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("gamma", [1e-1, 1e-3])
+def test_gradients_through_the_solved_head(name, bias, gamma):
+    features, targets, weights, _ = problem(4)
+    loss = LOSSES[name](bias)
+    solved = loss.solve(features, targets, weights, gamma)
+    direction = np.random.default_rng(1).standard_normal(features.shape)
+    step = 1e-6 if name == "hinge" else 1e-5  # a hinge bends in a narrow band
+    values = [
+        loss.solve(features + sign * step * direction, targets, weights, gamma, solved.head).value
+        for sign in (1, -1)
+    ]
+    slope = (values[0] - values[1]) / (2 * step)
+    assert np.vdot(direction, solved.cotangent) == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_warm_start_changes_nothing_but_the_time(name):
+    features, targets, weights, _ = problem(5)
+    loss = LOSSES[name]()
+    cold = loss.solve(features, targets, weights, 1e-2)
+    other = loss.solve(features + 0.1, targets, weights, 1e-1)
+    warm = loss.solve(features, targets, weights, 1e-2, other.head)
+    assert warm.value == pytest.approx(cold.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_slopes_are_those_of_the_losses(name):
+    rng = np.random.default_rng(0)
+    scores, targets = rng.standard_normal((30, 4)), np.eye(4)[rng.integers(4, size=30)]
+    loss = LOSSES[name]()
+    direction = rng.standard_normal(scores.shape)
+    slope = (
+        loss.losses(scores + 1e-6 * direction, targets)
+        - loss.losses(scores - 1e-6 * direction, targets)
+    ) / 2e-6
+    np.testing.assert_allclose(
+        (loss.slopes(scores, targets) * direction).sum(axis=1), slope, atol=1e-6
+    )
+
+
+def test_weights_count_samples():
+    features, targets, _, _ = problem(6, n=30)
+    counts = np.random.default_rng(0).integers(1, 4, 30)
+    repeated = np.repeat(features, counts, axis=0), np.repeat(targets, counts, axis=0)
+    for name in LOSSES:
+        loss = LOSSES[name]()
+        weighted = loss.solve(features, targets, counts / counts.sum(), 1e-2)
+        plain = loss.solve(*repeated, np.full(counts.sum(), 1 / counts.sum()), 1e-2)
+        np.testing.assert_allclose(weighted.head.weights, plain.head.weights, atol=1e-6)
+
+
+def test_separable_classes_and_a_class_of_one_sample():
+    features = np.concatenate([np.full((20, 1), -5.0), np.full((1, 1), 5.0)])
+    targets = np.eye(2)[[0] * 20 + [1]]
+    for name in LOSSES:
+        solved = LOSSES[name]().solve(features, targets, np.full(21, 1 / 21), 1e-3)
+        assert (solved.head.scores(features).argmax(axis=1) == targets.argmax(axis=1)).all()
+
+
+# features
+
+
+@pytest.mark.parametrize("logarithm", [True, False])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_feature_gradients(logarithm, standardize):
+    rng = np.random.default_rng(0)
+    V = rng.random((30, 5)) + 0.1
+    weights = rng.random(30)
+    weights /= weights.sum()
+    feature_map = FeatureMap.for_data(V, logarithm=logarithm, standardize=standardize)
+    cotangent, direction = rng.standard_normal((2, 30, 5))
+    features = feature_map.compute(V, weights)
+    back = feature_map.pull(V, features, weights, cotangent)
+    ahead, behind = (feature_map.compute(V + s * 1e-6 * direction, weights).values for s in (1, -1))
+    slope = np.vdot(cotangent, ahead - behind) / 2e-6
+    assert np.vdot(direction, back) == pytest.approx(slope, rel=1e-7)
+    if standardize:
+        np.testing.assert_allclose(weights @ features.values, 0, atol=1e-12)
+        np.testing.assert_allclose(weights @ features.values**2, 1, rtol=1e-12)
+    again = feature_map.compute(V[:3], weights[:3], features)
+    np.testing.assert_allclose(again.values, features.values[:3], rtol=1e-12, atol=1e-12)
+
+
+def test_constant_columns_stay_finite():
+    V = np.full((10, 2), 3.0)
+    feature_map = FeatureMap.for_data(V, logarithm=True, standardize=True)
+    features = feature_map.compute(V, np.full(10, 0.1))
+    np.testing.assert_allclose(features.values, 0, atol=1e-12)
+    zero = FeatureMap.for_data(np.zeros((4, 1)), logarithm=True, standardize=True)
+    assert np.isfinite(zero.compute(np.zeros((4, 1)), np.full(4, 0.25)).values).all()
