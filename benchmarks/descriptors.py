@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.progress import track
+from skimage import data
 from sklearn.neighbors import KNeighborsClassifier
 from tables import machine, machine_line, write_between_markers
 
 from divlearn.datasets import load_brodatz, load_kth_tips2_authors, load_virus
 from divlearn.descriptors import RegionCovariance
 from divlearn.descriptors.covariances import box_covariances
-from divlearn.descriptors.pixels import pixel_features
+from divlearn.descriptors.pixels import COORDINATES, pixel_features
 from divlearn.descriptors.presets import get_preset
 from divlearn.spd import logm
 
@@ -101,22 +102,25 @@ def describe_images(preset: str, n_images: int, side: int) -> Speed:
     )  # fmt: skip
 
 
-def describe_boxes(n_features: int, height: int, width: int, sides: tuple[int, int]) -> Speed:
+def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, int]) -> Speed:
+    """A thousand overlapping boxes in a photograph."""
+    image = getattr(data, name)()[:size, :size]
+    channels = image[None, ..., None] if image.ndim == 2 else image[None]
+    maps, names = pixel_features(channels.astype(float), get_preset(preset).features)
+    axes = [COORDINATES.get(feature) for feature in names]
     rng = np.random.default_rng(0)
-    maps = rng.standard_normal((n_features, height, width))
-    h, w = rng.integers(*sides, (2, 1000))
-    top, left = (
-        (rng.random(1000) * (height - h)).astype(int),
-        (rng.random(1000) * (width - w)).astype(int),
-    )
-    boxes = np.stack([top, left, top + h, left + w], axis=1)
+    corners = [(rng.random(1000) * (size - sides[1])).astype(int) for size in image.shape[:2]]
+    lengths = rng.integers(*sides, (2, 1000))
+    boxes = np.stack([*corners, *(np.array(corners) + lengths)], axis=1)
 
     def one_by_one() -> np.ndarray:
-        return np.stack([np.cov(maps[:, t:b, x:r].reshape(n_features, -1)) for t, x, b, r in boxes])
+        parts = (maps[0][:, top:bottom, left:right] for top, left, bottom, right in boxes)
+        return np.stack([np.cov(part.reshape(len(part), -1)) for part in parts])
 
+    where = f"{name}, {image.shape[0]} x {image.shape[1]}, {preset}"
     return side_by_side(
-        f"1,000 boxes of side {sides[0]} to {sides[1]} in {height} x {width}, {n_features} maps",
-        lambda: box_covariances(maps, boxes), one_by_one,
+        f"1,000 boxes of side {sides[0]} to {sides[1]} in {where}",
+        lambda: box_covariances(maps[0], boxes, axes), one_by_one,
     )  # fmt: skip
 
 
@@ -134,11 +138,11 @@ def nearest(vectors: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np
 
 
 def evaluate(
-    data: str, recipe: str, matrices: np.ndarray, labels: np.ndarray, splits: list
+    name: str, recipe: str, matrices: np.ndarray, labels: np.ndarray, splits: list
 ) -> Accuracy:
     vectors = log_vectors(matrices)
     found = [nearest(vectors, labels, train, test) for train, test in splits]
-    return Accuracy(data, recipe, len(splits[0][0]), len(splits[0][1]), found)
+    return Accuracy(name, recipe, len(splits[0][0]), len(splits[0][1]), found)
 
 
 def search_recipe(
@@ -166,7 +170,7 @@ def accuracies(console: Console) -> tuple[list[Accuracy], list[dict]]:
     )
     console.print(*map(str, rows))
     brodatz = load_brodatz(features=list(POOL))
-    splits = brodatz.splits()
+    splits = brodatz.splits()[:1]  # the search has seen no test patch of this one
     scores = search_recipe(brodatz.matrices, brodatz.labels, splits[0][0])
     best = scores[0][1]
     for name, recipe in (
@@ -193,8 +197,11 @@ def main() -> None:
     speeds = [
         describe_images("brodatz", 10_000, 32),
         describe_images("virus", 1_500, 41),
-        *(describe_boxes(n, 256, 256, (32, 96)) for n in (5, 29)),
-        *(describe_boxes(n, 480, 640, (40, 200)) for n in (5, 29)),
+        *(
+            describe_boxes(name, preset, None, (40, 200))
+            for name in ("brick", "gravel", "moon", "camera")
+            for preset in ("brodatz", "texture", "virus")
+        ),
     ]
     about = machine()
     lines = ["| | seconds | plain loop | ratio |", "|---|---|---|---|"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divlearn.descriptors import covariances as module
-from divlearn.descriptors.boxes import check_boxes, check_pair, grid_boxes
+from divlearn.descriptors.boxes import check_boxes, check_sides, grid_boxes
 from divlearn.descriptors.covariances import box_covariances, covariances
 from divlearn.descriptors.integral import _grams_by_numpy, box_grams
 from divlearn.engines import available_engines, native
@@ -101,8 +101,7 @@ def test_box_covariances_agree_with_numpy(seed, offset):
     maps = rng.standard_normal((4, *shape)) + offset
     boxes = random_boxes(rng, shape, 100)
     expected = naive(maps, boxes)
-    # numpy.cov itself errs by the rounding of the offset.
-    assert relative_error(box_covariances(maps, boxes), expected) < 1e-9 + 1e-14 * offset**2
+    assert relative_error(box_covariances(maps, boxes), expected) < 1e-9
 
 
 def test_boxes_much_flatter_than_the_image_keep_their_digits():
@@ -116,10 +115,30 @@ def test_boxes_much_flatter_than_the_image_keep_their_digits():
     assert relative_error(computed[:300], expected[:300]) < 1e-9
     # The same by integral images alone is lost: the guard did its work.
     raw, bound = module._by_integral_images(
-        maps, inside, np.prod(inside[:, 2:] - inside[:, :2], axis=1)
+        maps, inside, np.prod(inside[:, 2:] - inside[:, :2], axis=1), {}
     )
     assert relative_error(raw, naive(maps, inside)) > 1e-4
     assert bound.min() > 1e-9
+
+
+def test_coordinates_are_known_and_do_not_send_boxes_the_slow_way(monkeypatch):
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:300, :300].astype(float)
+    maps = np.stack([x, rng.standard_normal((300, 300)), y, rng.random((300, 300))])
+    corners = rng.integers(0, 280, (5000, 2))
+    boxes = np.concatenate([corners, corners + rng.integers(12, 20, (5000, 2))], axis=1)
+    expected = naive(maps, boxes[::50])
+
+    def fail(*_):
+        raise AssertionError("done directly")
+
+    monkeypatch.setattr(module, "_direct", lambda maps, boxes: fail() if len(boxes) else 0)
+    computed = box_covariances(maps, boxes, [1, None, 0, None])
+    assert relative_error(computed[::50], expected) < 1e-11
+    with pytest.raises(AssertionError, match="done directly"):
+        box_covariances(maps, boxes)
+    only = box_covariances(maps[[0, 2]], boxes, [1, 0])
+    np.testing.assert_allclose(only[::50], expected[:, ::2, ::2], rtol=1e-9, atol=1e-9)
 
 
 def test_features_constant_in_a_box_have_exactly_no_variance():
@@ -183,4 +202,4 @@ def test_bad_boxes(boxes, error, message):
 @pytest.mark.parametrize("value", [3.0, (1, 2, 3), "32", (3, True), None])
 def test_sides_must_be_integers(value):
     with pytest.raises(TypeError, match="must be an integer or a pair"):
-        check_pair(value, "patch", 2)
+        check_sides(value, "patch", 2)

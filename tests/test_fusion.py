@@ -251,3 +251,13 @@ def test_pipeline_and_grid_search():
     grid = {"blockdiagonal__transformer__normalize": [False, True]}
     search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
     assert search.best_score_ > 0.9
+
+
+def test_blocks_are_repaired_on_request():
+    singular = np.ones((2, 1, 2, 2))
+    with pytest.raises(ValueError, match=r'pass regularize="shrink"'):
+        BlockDiagonal().fit(singular)
+    with pytest.warns(SPDRepairWarning):
+        check_spd(BlockDiagonal(regularize="shrink").fit_transform(singular))
+    with pytest.warns(SPDRepairWarning):
+        check_spd(block_diagonal(np.ones((2, 2)), np.eye(3), regularize="jitter"))

@@ -76,6 +76,7 @@ def test_rotation_by_ninety_degrees_permutes_orientations(size):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"scales": 13}, "scales=13 must be an integer >= 1 and <= 12"),
         ({"scales": 0}, "scales=0 must be an integer >= 1"),
         ({"orientations": 2.0}, "orientations=2.0 must be an integer >= 1"),
         ({"scales": True}, "scales=True must be an integer"),

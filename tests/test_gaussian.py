@@ -400,6 +400,7 @@ def with_entry(value) -> list[np.ndarray]:
         (np.ones((2, 0, 4)), ValueError, r"^X\[0\] has no channels, shape \(0, 4\)"),
         (np.ones((2, 3, 0)), ValueError, r"^X\[0\] has n_times=0, must be >= "),
         (np.ma.masked_less(np.zeros((2, 3, 4)), 1), ValueError, r"^X has masked entries; fill"),
+        ([np.ma.masked_less(np.zeros((3, 4)), 1)], ValueError, r"^X\[0\] has masked entries; fill"),
     ],
 )  # fmt: skip
 @each_transformer

@@ -366,7 +366,11 @@ def test_bad_parameters(descriptor, options, error, message):
 @pytest.mark.parametrize(
     ("images", "error", "message"),
     [
-        (np.zeros((480, 640, 3)), ValueError, r"looks like one colour image; pass a list, \[X\]"),
+        (
+            np.zeros((480, 640, 3)),
+            ValueError,
+            r"looks like one colour image: pass \[X\]; for 480 narrow",
+        ),
         (
             np.zeros((480, 640)),
             ValueError,
@@ -387,7 +391,7 @@ def test_bad_parameters(descriptor, options, error, message):
         (
             [noise((9, 9)), noise((9, 9, 3))],
             ValueError,
-            "X has 3 channels, but RegionCovariance is expecting 1",
+            r"X\[1\] has 3 channels, but RegionCovariance is expecting 1",
         ),
         (
             [noise((9, 9, 2))],
@@ -408,6 +412,26 @@ def test_boxes_of_each_image_are_checked():
         descriptor.transform_regions(images, [[[0, 0, 9, 9]]])
     with pytest.raises(ValueError, match=r"X\[1\]: box 0 is \(0, 0, 9, 21\)"):
         descriptor.transform_regions(images, [[[0, 0, 9, 9]], [[0, 0, 9, 21]]])
+
+
+def test_narrow_images_are_possible():
+    images = noise((5, 40, 3))
+    assert RegionCovariance("texture").fit_transform(list(images)).shape == (5, 5, 5)
+
+
+def test_threads_under_another_backend():
+    from joblib import parallel_backend
+
+    images = noise((3, 12, 12))
+    expected = RegionCovariance().fit_transform(images)
+    with parallel_backend("multiprocessing", n_jobs=2):
+        np.testing.assert_array_equal(RegionCovariance().fit_transform(images), expected)
+
+
+def test_kept_variances_must_be_those_of_features():
+    for kept in (("X",), "I"):
+        with pytest.raises(ValueError, match="keep_variance"):
+            RegionCovariance(Preset(("I", "|Ix|"), keep_variance=kept)).fit(noise((2, 9, 9)))
 
 
 def test_object_arrays_of_images_are_lists():

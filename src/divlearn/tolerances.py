@@ -79,10 +79,9 @@ def condition_limit(dtype: DTypeLike = np.float64) -> float:
 
 
 def integral_image(dtype: DTypeLike = np.float64) -> float:
-    """Largest bound on the error of a covariance from integral images, relative to its variances.
+    """Largest estimated error of covariances from integral images, relative to the deviations.
 
-    ``eps ** 0.6``, 4e-10 in float64. The bound assumes that all roundings conspire; errors are
-    typically a hundred times smaller.
+    ``eps ** 0.6``, 4e-10 in float64.
 
     Examples
     --------

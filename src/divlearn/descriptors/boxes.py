@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Boxes", "check_boxes", "grid_boxes"]
+__all__ = ["Boxes", "check_boxes", "check_sides", "grid_boxes"]
 
 Boxes = NDArray[np.int64]
 
@@ -79,12 +79,12 @@ def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes
     return checked
 
 
-def check_pair(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
+def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
     """Return height and width from one integer for both or a pair.
 
     Examples
     --------
-    >>> check_pair(32, "patch", 2)
+    >>> check_sides(32, "patch", 2)
     (32, 32)
     """
     pair = (value, value) if isinstance(value, int | np.integer) else value

@@ -98,15 +98,35 @@ class CovarianceKernel(RegionDescriptor):
         -------
         self
         """
+        if isinstance(self.gamma, str):
+            self.fit_transform(X)
+        else:
+            check_gamma(self.gamma)
+            super().fit(X)
+            self.gamma_ = float(self.gamma)
+        return self
+
+    def fit_transform(self, X: Images, y: Any = None) -> RealArray:
+        """Learn ``gamma_`` and describe the same images; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : array or sequence of images
+        y : ignored
+
+        Returns
+        -------
+        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
+        """
         check_gamma(self.gamma)
         super().fit(X)
+        parts = self._parts(check_images(X))
         if isinstance(self.gamma, str):
-            parts = self._parts(check_images(X))
             seen = np.concatenate([part.covariances for part in parts])
             self.gamma_ = median_gamma(_squared_distances(seen), "features")
         else:
             self.gamma_ = float(self.gamma)
-        return self
+        return self._arrange(self._collect(parts), len(X))
 
     def _describe(self, covariances: RealArray, single: bool) -> RealArray:
         dtype = np.float32 if single else np.float64

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import IntArray, RealArray
 from divlearn.descriptors.boxes import Boxes
 from divlearn.descriptors.integral import box_grams
 
@@ -45,19 +47,22 @@ def covariances(samples: RealArray) -> RealArray:
     return products
 
 
-def box_covariances(maps: RealArray, boxes: Boxes) -> RealArray:
+def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
     r"""Covariances over boxes of one image.
 
     Few pixels in all are done box by box. Otherwise integral images give every box at the same
     cost (`box_grams`); there the sums of a box are differences of sums over much of the image, so
-    that a box much smaller or much flatter than the image loses digits. A bound on that error is
-    known for each box, and those above `tolerances.integral_image` are done directly.
+    that a box much smaller or much flatter than the image loses digits. How many is estimated for
+    each box, and those beyond `tolerances.integral_image` are done directly.
 
     Parameters
     ----------
     maps : ndarray of float64, shape (n_features, height, width)
     boxes : ndarray of int, shape (n_boxes, 4)
         Inside the image, two pixels or more each.
+    axes : sequence of 0, 1 or None, optional
+        For a feature that is the row (0) or the column (1) of a pixel, that axis: the covariances
+        of these among themselves are known in closed form.
 
     Returns
     -------
@@ -73,7 +78,8 @@ def box_covariances(maps: RealArray, boxes: Boxes) -> RealArray:
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)
-    result, error = _by_integral_images(maps, boxes, sizes)
+    coordinates = {index: axis for index, axis in enumerate(axes) if axis is not None}
+    result, error = _by_integral_images(maps, boxes, sizes, coordinates)
     doubtful = np.flatnonzero(error > tolerances.integral_image())
     result[doubtful] = _direct(maps, boxes[doubtful])
     return result
@@ -95,23 +101,49 @@ def _direct(maps: RealArray, boxes: Boxes) -> RealArray:
 
 
 def _by_integral_images(
-    maps: RealArray, boxes: Boxes, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]
+    maps: RealArray, boxes: Boxes, sizes: IntArray, coordinates: Mapping[int, int]
 ) -> tuple[RealArray, RealArray]:
-    """Covariances, and for each box a bound on its error relative to its variances."""
+    """Covariances, and an estimate of their error relative to the deviations of the features."""
     _, height, width = maps.shape
     everything = np.array([[0, 0, height, width]])
     grams = box_grams(maps, _about_the_mean(maps), np.concatenate([boxes, everything]))
-    whole = np.diagonal(grams[-1])[:-1]
     sums = grams[:-1, :-1, -1]
     result = grams[:-1, :-1, :-1]
     result -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
-    # A running sum of n terms errs by at most n eps times the sum of their sizes.
-    scatter = np.diagonal(result, axis1=1, axis2=2)
+    result /= (sizes - 1)[:, None, None]
+    _fill_coordinates(result, boxes, sizes, coordinates)
+    whole = np.diagonal(grams[-1])[:-1]
+    scatter = np.diagonal(result, axis1=1, axis2=2) * (sizes - 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(scatter > 0, whole / scatter, np.where(whole > 0, np.inf, 0))
-    bound = (height + width) * np.finfo(np.float64).eps * ratio
-    result /= (sizes - 1)[:, None, None]
-    return result, bound.max(axis=1)
+    # Running sums of n terms err like random walks: by sqrt(n) eps times their last value.
+    error = np.sqrt(height + width) * np.finfo(np.float64).eps * _worst_pair(ratio, coordinates)
+    return result, error
+
+
+def _worst_pair(ratio: RealArray, coordinates: Mapping[int, int]) -> RealArray:
+    """Largest geometric mean of two ratios, but for those of two coordinates."""
+    known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
+    if known.all():
+        return np.zeros(len(ratio))
+    others: RealArray = ratio[:, ~known].max(axis=1)
+    if not known.any():
+        return others
+    with np.errstate(invalid="ignore"):  # nothing times infinity is nothing: exact zeros
+        mixed = np.sqrt(np.nan_to_num(others * ratio[:, known].max(axis=1), nan=0.0, posinf=np.inf))
+    worst: RealArray = np.maximum(others, mixed)
+    return worst
+
+
+def _fill_coordinates(
+    result: RealArray, boxes: Boxes, sizes: IntArray, coordinates: Mapping[int, int]
+) -> None:
+    """Covariances of rows and columns of boxes: n (s^2 - 1) / 12 / (n - 1), and zero."""
+    for i, axis in coordinates.items():
+        sides = boxes[:, axis + 2] - boxes[:, axis]
+        variances = (sides**2 - 1) / 12 * (sizes / (sizes - 1))
+        for j, other in coordinates.items():
+            result[:, i, j] = variances if axis == other else 0
 
 
 def _about_the_mean(maps: RealArray) -> RealArray:

@@ -19,7 +19,7 @@ __all__ = ["BlockDiagonal", "block_diagonal"]
 Samples = ArrayLike | Sequence[Sequence[Any]]
 
 
-def block_diagonal(*streams: ArrayLike) -> RealArray:
+def block_diagonal(*streams: ArrayLike, regularize: str = "raise") -> RealArray:
     r"""Join SPD matrices of several streams, sample by sample.
 
     .. math:: P = \begin{pmatrix} P_1 & & 0 \\ & \ddots & \\ 0 & & P_s \end{pmatrix}
@@ -28,6 +28,8 @@ def block_diagonal(*streams: ArrayLike) -> RealArray:
     ----------
     *streams : array-like of SPD matrices, shape (..., d_s, d_s)
         Sizes may differ between streams, leading dimensions may not.
+    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
+        What to do with matrices that are not positive definite; see `divlearn.spd.check_spd`.
 
     Returns
     -------
@@ -43,7 +45,10 @@ def block_diagonal(*streams: ArrayLike) -> RealArray:
     """
     if not streams:
         raise ValueError("block_diagonal needs at least one stream of SPD matrices")
-    blocks = [check_spd(stream, name=f"streams[{s}]") for s, stream in enumerate(streams)]
+    blocks = [
+        check_spd(stream, regularize=regularize, name=f"streams[{s}]")
+        for s, stream in enumerate(streams)
+    ]
     leading = blocks[0].shape[:-2]
     for s, block in enumerate(blocks):
         if block.shape[:-2] != leading:
@@ -75,6 +80,8 @@ class BlockDiagonal(MatrixTransformer):
     transformer : transformer to SPD matrices, optional
         A clone of it is fitted to each stream and applied first, so that streams may be series of
         any lengths, or images. By default streams are SPD matrices already.
+    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
+        What to do with blocks that are not positive definite; see `divlearn.spd.check_spd`.
 
     Attributes
     ----------
@@ -104,8 +111,9 @@ class BlockDiagonal(MatrixTransformer):
     transformers_: list[Any]
     block_sizes_: list[int]
 
-    def __init__(self, transformer: Any = None) -> None:
+    def __init__(self, transformer: Any = None, *, regularize: str = "raise") -> None:
         self.transformer = transformer
+        self.regularize = regularize
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
@@ -145,7 +153,7 @@ class BlockDiagonal(MatrixTransformer):
                 transformer.fit_transform(stream, y)
                 for transformer, stream in zip(self.transformers_, streams, strict=True)
             ]
-        blocks = _check_blocks(streams)
+        blocks = _check_blocks(streams, self.regularize)
         self.block_sizes_ = [block.shape[-1] for block in blocks]
         return _join(blocks)
 
@@ -169,7 +177,7 @@ class BlockDiagonal(MatrixTransformer):
                 transformer.transform(stream)
                 for transformer, stream in zip(self.transformers_, streams, strict=True)
             ]
-        blocks = _check_blocks(streams)
+        blocks = _check_blocks(streams, self.regularize)
         sizes = [block.shape[-1] for block in blocks]
         if sizes != self.block_sizes_:
             raise ValueError(
@@ -221,5 +229,8 @@ def _stack(stream: list[Any]) -> Any:
         return stream
 
 
-def _check_blocks(streams: list[Any]) -> list[RealArray]:
-    return [check_spd(stream, ndim=3, name=f"streams[{s}]") for s, stream in enumerate(streams)]
+def _check_blocks(streams: list[Any], regularize: str) -> list[RealArray]:
+    return [
+        check_spd(stream, regularize=regularize, ndim=3, name=f"streams[{s}]")
+        for s, stream in enumerate(streams)
+    ]

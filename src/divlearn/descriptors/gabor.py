@@ -13,6 +13,7 @@ from divlearn.arrays import RealArray
 
 __all__ = ["GaborBank"]
 
+_MOST_SCALES, _MOST_ORIENTATIONS = 12, 64  # envelopes grow: that of scale 11 has 58 pixels
 _SPREADS = 3.0  # of the largest envelope: as far as a pixel is seen
 
 
@@ -53,8 +54,9 @@ class GaborBank:
     def __post_init__(self) -> None:
         for name in ("scales", "orientations"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 64:
-                raise ValueError(f"{name}={value!r} must be an integer >= 1 and <= 64")
+            most = _MOST_SCALES if name == "scales" else _MOST_ORIENTATIONS
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise ValueError(f"{name}={value!r} must be an integer >= 1 and <= {most}")
         if not 0 < self.sigma < math.inf:
             raise ValueError(f"sigma={self.sigma!r} must be > 0 and finite")
 

@@ -15,6 +15,7 @@ __all__ = ["Images", "Stack", "check_images", "stacks"]
 
 Images = Sequence[NDArray[Any]] | NDArray[Any]
 
+_LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
 _SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 
 
@@ -48,14 +49,15 @@ def check_images(X: Images, name: str = "X") -> Images:
     --------
     >>> check_images(np.zeros((480, 640, 3)))
     Traceback (most recent call last):
-    ValueError: X has shape (480, 640, 3), which looks like one colour image; pass a list, [X]
+    ValueError: X has shape (480, 640, 3), which looks like one colour image: pass [X]; for ...
     """
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         X = list(X)
     if isinstance(X, np.ndarray):
         if X.ndim == 3 and X.shape[-1] in (3, 4):
             raise ValueError(
-                f"{name} has shape {X.shape}, which looks like one colour image; pass a list, [X]"
+                f"{name} has shape {X.shape}, which looks like one colour image: pass [{name}]; "
+                f"for {len(X)} narrow grey images pass list({name})"
             )
         if X.ndim not in (3, 4):
             raise ValueError(
@@ -91,6 +93,8 @@ def stacks(X: Images, largest: int, name: str = "X") -> Iterator[Stack]:
 
 
 def _check_image(image: Any, name: str) -> NDArray[Any]:
+    if np.ma.is_masked(image):
+        raise ValueError(f"{name} has masked pixels; fill them or pass the boxes without any")
     array = np.asarray(image)
     if array.ndim == 2:
         array = array[..., None]
@@ -111,10 +115,14 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
 
 def _stack(held: list[NDArray[Any]], first: int, name: str) -> Stack:
     images = np.stack(held).astype(np.float64)
-    finite = np.isfinite(images).all(axis=(1, 2, 3))
-    if not finite.all():
-        bad = int(np.argmin(finite))
+    largest = np.abs(images).max(axis=(1, 2, 3))
+    bad = np.flatnonzero(~((largest == 0) | ((largest >= 1 / _LARGEST) & (largest <= _LARGEST))))
+    if bad.size:
+        where, size = f"{name}[{first + bad[0]}]", largest[bad[0]]
+        if not np.isfinite(size):
+            raise ValueError(f"{where} holds NaN or infinity; fill or cut out what is missing")
         raise ValueError(
-            f"{name}[{first + bad}] holds NaN or infinity; fill or cut out what is missing"
+            f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
+            f"{_LARGEST:.3g} for their squares to be numbers; rescale the images"
         )
     return Stack(first, images, held[0].dtype == np.float32)

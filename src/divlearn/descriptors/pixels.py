@@ -16,7 +16,7 @@ __all__ = ["COORDINATES", "Feature", "check_features", "pixel_features"]
 
 Feature = str | GaborBank | Callable[[RealArray], Any]
 
-COORDINATES = ("x", "y")
+COORDINATES = {"x": 1, "y": 0}  # and the axes of an image they run along
 _LUMA = np.array([0.2125, 0.7154, 0.0721])  # grey of RGB, ITU-R BT.709
 _GABOR = re.compile(r"gabor ([1-9]\d?)x([1-9]\d?)")
 

@@ -26,6 +26,23 @@ class Preset:
     features: tuple[Feature, ...]
     keep_variance: tuple[str, ...] | None = None
 
+    def check_kept(self, names: Sequence[str]) -> None:
+        """Raise where a name in ``keep_variance`` is that of no feature.
+
+        Examples
+        --------
+        >>> Preset(("I", "|Ix|"), keep_variance=("Ix",)).check_kept(["I", "|Ix|"])
+        Traceback (most recent call last):
+        ValueError: keep_variance has 'Ix', must be among the features I, |Ix|
+        """
+        if isinstance(self.keep_variance, str):
+            raise ValueError(f"keep_variance={self.keep_variance!r} must be a tuple of names")
+        for name in self.keep_variance or ():
+            if name not in names:
+                raise ValueError(
+                    f"keep_variance has {name!r}, must be among the features {', '.join(names)}"
+                )
+
 
 PRESETS = {
     "brodatz": Preset(("x", "y", "I", "|Ix|", "|Iy|")),

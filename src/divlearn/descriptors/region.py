@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.descriptors.boxes import Boxes, check_boxes, check_pair, grid_boxes
+from divlearn.descriptors.boxes import Boxes, check_boxes, check_sides, grid_boxes
 from divlearn.descriptors.covariances import box_covariances, covariances
 from divlearn.descriptors.definite import check_regularize, ensure_definite
+from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
 from divlearn.descriptors.presets import Preset, get_preset
@@ -24,6 +25,7 @@ from divlearn.engines.blas import limit_blas
 
 __all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]
 
+_SMALLEST_SIDE = 3
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
 
 
@@ -79,7 +81,13 @@ class RegionDescriptor(MatrixTransformer, ABC):
         self._check_parameters()
         first = next(stacks(check_images(X)[:1], 1)).images
         self._set_or_check_count(first.shape[-1], "channels", reset=True)
-        _, self.feature_names_ = pixel_features(first, get_preset(self.features).features)
+        preset = get_preset(self.features)
+        # Names need no whole image, but a function of the user may.
+        named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
+        probe = first[:, :_SMALLEST_SIDE, :_SMALLEST_SIDE] if named else first
+        self.feature_names_ = pixel_features(probe, preset.features)[1]
+        preset.check_kept(self.feature_names_)
+        check_regularize(self.regularize, d=len(self.feature_names_))
         return self
 
     def transform(self, X: Images) -> RealArray:
@@ -95,17 +103,7 @@ class RegionDescriptor(MatrixTransformer, ABC):
         ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
             The latter with ``patch`` or ``boxes``.
         """
-        regions = self.transform_regions(X)
-        if self.patch is None and self.boxes is None:
-            return regions.matrices
-        counts = np.bincount(regions.image, minlength=len(X))
-        if (counts != counts[0]).any():
-            other = int(np.argmax(counts != counts[0]))
-            raise ValueError(
-                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
-                "transform_regions, or images of one size"
-            )
-        return regions.matrices.reshape(len(X), counts[0], *regions.matrices.shape[1:])
+        return self._arrange(self.transform_regions(X), len(X))
 
     def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
         """Describe the regions of images that may differ in number.
@@ -128,14 +126,29 @@ class RegionDescriptor(MatrixTransformer, ABC):
                 f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
                 "array of boxes per image"
             )
-        parts = self._parts(images, boxes)
+        return self._collect(self._parts(images, boxes))
+
+    def _collect(self, parts: list[_Part]) -> Regions:
         single = all(part.single for part in parts)
         matrices = self._describe(np.concatenate([part.covariances for part in parts]), single)
         return Regions(
-            matrices.astype(np.float32 if single else np.float64, copy=False),
+            _cast(matrices, np.float32 if single else np.float64),
             np.concatenate([part.image for part in parts]),
             np.concatenate([part.boxes for part in parts]),
         )
+
+    def _arrange(self, regions: Regions, n_images: int) -> RealArray:
+        """Put the matrices of each image together."""
+        if self.patch is None and self.boxes is None:
+            return regions.matrices
+        counts = np.bincount(regions.image, minlength=n_images)
+        if (counts != counts[0]).any():
+            other = int(np.argmax(counts != counts[0]))
+            raise ValueError(
+                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
+                "transform_regions, or images of one size"
+            )
+        return regions.matrices.reshape(n_images, counts[0], *regions.matrices.shape[1:])
 
     @abstractmethod
     def _describe(self, covariances: RealArray, single: bool) -> RealArray:
@@ -149,16 +162,16 @@ class RegionDescriptor(MatrixTransformer, ABC):
                 raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
             check_boxes(self.boxes)
         if self.patch is not None:
-            check_pair(self.patch, "patch", 2)
+            check_sides(self.patch, "patch", 2)
         if self.stride is not None:
             if self.patch is None:
                 raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
-            check_pair(self.stride, "stride", 1)
+            check_sides(self.stride, "stride", 1)
 
     def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[_Part]:
         # Products are small, and stacks may run side by side: no BLAS threads below.
         with limit_blas(1):
-            work = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(
+            work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
                 delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
             )
             return list(self._report(work, len(X)) if self.verbose else work)
@@ -175,7 +188,11 @@ class RegionDescriptor(MatrixTransformer, ABC):
     def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> _Part:
         n_images, height, width, n_channels = stack.images.shape
         indices = range(stack.first, stack.first + n_images)
-        self._set_or_check_count(n_channels, "channels", reset=False)
+        if n_channels != self.n_features_in_:
+            raise ValueError(
+                f"X[{stack.first}] has {n_channels} channels, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} channels as input"
+            )
         places = [self._places((height, width), boxes, index) for index in indices]
         maps, names = pixel_features(stack.images, get_preset(self.features).features)
         if names != self.feature_names_:
@@ -186,9 +203,11 @@ class RegionDescriptor(MatrixTransformer, ABC):
         if self.patch is None and self.boxes is None and boxes is None:
             result = covariances(maps.reshape(n_images, len(names), -1))
         else:
-            result = np.concatenate(
-                [box_covariances(planes, place) for planes, place in zip(maps, places, strict=True)]
-            )
+            axes = [COORDINATES.get(name) for name in names]
+            result = np.concatenate([
+                box_covariances(planes, place, axes)
+                for planes, place in zip(maps, places, strict=True)
+            ])  # fmt: skip
         all_boxes = np.concatenate(places)
         _make_coordinates_relative(result, all_boxes, names)
         image = np.repeat(indices, [len(place) for place in places])
@@ -206,14 +225,28 @@ class RegionDescriptor(MatrixTransformer, ABC):
             raise type(error)(f"X[{index}]: {error}") from error
         if self.patch is None:
             return np.array([[0, 0, *shape]])
-        patch = check_pair(self.patch, "patch", 2)
-        stride = patch if self.stride is None else check_pair(self.stride, "stride", 1)
+        patch = check_sides(self.patch, "patch", 2)
+        stride = patch if self.stride is None else check_sides(self.stride, "stride", 1)
         if patch[0] > shape[0] or patch[1] > shape[1]:
             raise ValueError(
                 f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
                 "pixels"
             )
         return grid_boxes(shape, patch, stride)
+
+
+def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:
+    """Change the type; say where its range is too small."""
+    limits = np.finfo(dtype)
+    variances = np.diagonal(matrices, axis1=1, axis2=2)
+    bad = np.flatnonzero(((variances < limits.tiny) | (variances > limits.max)).any(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"matrix {bad[0]} has variances from {variances[bad[0]].min():.3g} to "
+            f"{variances[bad[0]].max():.3g}, which do not fit the range of {limits.dtype}; rescale "
+            "the images or pass them as float64"
+        )
+    return matrices.astype(dtype, copy=False)
 
 
 def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequence[str]) -> None:

@@ -124,6 +124,8 @@ def _group(X: SeriesLike, name: str) -> list[tuple[NDArray[np.intp], NDArray[Any
 
 
 def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
+    if np.ma.is_masked(one):
+        raise ValueError(f"{where} has masked entries; fill them or drop this series")
     try:
         array = np.asarray(one)
     except ValueError as error:
