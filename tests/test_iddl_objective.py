@@ -34,9 +34,12 @@ def make(
     start = Dictionary(np.linalg.cholesky(X[:n_atoms]) * 1.1, made.start.copy())
     alpha, beta = made.expand(made.start)
     V = chosen.encode(X, start.atoms, alpha, beta).reshape(n, -1)
+    feature_map = FeatureMap.for_data(
+        V, weights / weights.sum(), logarithm=logarithm, standardize=standardize
+    )
     objective = Objective(
         chosen, chosen.prepare(X), np.eye(3)[labels], weights / weights.sum(), made,
-        FeatureMap.for_data(V, logarithm=logarithm, standardize=standardize),
+        feature_map,
         LOSSES[loss](bias=standardize), gamma,
         extra=rng.standard_normal((n, 2)) if extra else None, **options,
     )  # fmt: skip
@@ -121,7 +124,7 @@ def test_descent_is_monotone_and_history_is_whole(solver, loss, variant):
     assert fit.message
 
 
-@pytest.mark.parametrize(("solver", "share"), [(solve_joint, 5e-3), (solve_bcd, 5e-3)])
+@pytest.mark.parametrize(("solver", "share"), [(solve_joint, 2e-2), (solve_bcd, 5e-3)])
 def test_both_solvers_approach_a_stationary_point(solver, share):
     # Free parameters and standardised features have their infimum at infinity.
     objective, start = make(n_atoms=2, d=2, gamma=0.1, variant="B")

@@ -198,7 +198,7 @@ def test_feature_gradients(logarithm, standardize):
     V = rng.random((30, 5)) + 0.1
     weights = rng.random(30)
     weights /= weights.sum()
-    feature_map = FeatureMap.for_data(V, logarithm=logarithm, standardize=standardize)
+    feature_map = FeatureMap.for_data(V, weights, logarithm=logarithm, standardize=standardize)
     cotangent, direction = rng.standard_normal((2, 30, 5))
     features = feature_map.compute(V, weights)
     back = feature_map.pull(V, features, weights, cotangent)
@@ -214,8 +214,8 @@ def test_feature_gradients(logarithm, standardize):
 
 def test_constant_columns_stay_finite():
     V = np.full((10, 2), 3.0)
-    feature_map = FeatureMap.for_data(V, logarithm=True, standardize=True)
+    feature_map = FeatureMap.for_data(V, np.full(10, 0.1), logarithm=True, standardize=True)
     features = feature_map.compute(V, np.full(10, 0.1))
     np.testing.assert_allclose(features.values, 0, atol=1e-12)
-    zero = FeatureMap.for_data(np.zeros((4, 1)), logarithm=True, standardize=True)
+    zero = FeatureMap.for_data(np.zeros((4, 1)), np.full(4, 0.25), logarithm=True, standardize=True)
     assert np.isfinite(zero.compute(np.zeros((4, 1)), np.full(4, 0.25)).values).all()

@@ -36,6 +36,9 @@ class Flat:
     def move(self, point, step):
         return point + step
 
+    def size(self, step):
+        return float(np.abs(step).max())
+
     def limits(self, point):
         return self.lower - point
 
@@ -59,6 +62,9 @@ class Centroid:
 
     def move(self, frame, step):
         return move_frames(frame[None], step.reshape(1, *frame.shape))[0]
+
+    def size(self, step):
+        return float(np.linalg.norm(step))
 
     def limits(self, frame):
         return -np.inf

@@ -89,6 +89,10 @@ class AtomBlock:
         moved: RealArray = move_frames(frame[None], step.reshape(1, *frame.shape))[0]
         return moved
 
+    def size(self, step: RealArray) -> float:
+        """How far the atom goes. See `Problem.size`."""
+        return float(np.linalg.norm(step))
+
     def limits(self, frame: RealArray) -> float:
         """Nothing is limited. See `Problem.limits`."""
         return -np.inf
@@ -130,6 +134,10 @@ class ParameterBlock:
     def move(self, parameters: RealArray, step: RealArray) -> RealArray:
         """Take a step. See `Problem.move`."""
         return np.maximum(parameters + step, 0)
+
+    def size(self, step: RealArray) -> float:
+        """How far a parameter goes, at most. See `Problem.size`."""
+        return float(np.abs(step).max())
 
     def limits(self, parameters: RealArray) -> RealArray:
         """Parameters stay non-negative. See `Problem.limits`."""

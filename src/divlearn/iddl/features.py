@@ -46,9 +46,11 @@ class FeatureMap:
     standardize: bool = True
 
     @classmethod
-    def for_data(cls, V: RealArray, *, logarithm: bool, standardize: bool) -> FeatureMap:
+    def for_data(
+        cls, V: RealArray, weights: RealArray, *, logarithm: bool, standardize: bool
+    ) -> FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
-        offset = np.maximum(0.1 * V.mean(axis=0), np.finfo(float).tiny) if logarithm else None
+        offset = np.maximum(0.1 * (weights @ V), np.finfo(float).tiny) if logarithm else None
         return cls(offset, standardize)
 
     def compute(self, V: RealArray, weights: RealArray, known: Features | None = None) -> Features:

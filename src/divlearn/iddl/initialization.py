@@ -56,9 +56,8 @@ def initial_atoms(
         return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
     if codes is None or method == "kmeans":
         codes = np.zeros(len(X), dtype=np.intp)
-    n_classes = int(codes.max()) + 1
-    groups = [np.flatnonzero(codes == code) for code in range(n_classes)]
-    chosen = zip(groups, share_atoms(n_atoms, n_classes), strict=True)
+    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    chosen = zip(groups, share_atoms(n_atoms, len(groups)), strict=True)
     if method == "samples":
         return np.concatenate([_sample(X[group], n, random_state) for group, n in chosen if n])
     return np.concatenate([_centres(X[group], n, random_state) for group, n in chosen if n])

@@ -158,6 +158,13 @@ class Objective:
             parameters = np.maximum(parameters + step[size:], 0)
         return Dictionary(frames, parameters)
 
+    def size(self, step: RealArray) -> float:
+        """Longest way an atom or a parameter goes. See `Problem.size`."""
+        d = self.data.d
+        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, d * d)
+        ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
+        return float(max(way.max() for way in ways if way.size))
+
     def limits(self, point: Dictionary) -> RealArray:
         """Parameters stay non-negative. See `Problem.limits`."""
         return np.concatenate([np.full(point.frames.size, -np.inf), -point.parameters])

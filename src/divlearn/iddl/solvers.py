@@ -106,7 +106,7 @@ def solve_joint(
     start : Dictionary
     max_iter : int
     tol : float
-        Stop where the largest entry of the gradient is at most this share of that at the start.
+        Stop where the size of the gradient is at most this share of that at the start.
     watch : callable, optional
         Called with the iteration and the trial; a sentence it returns stops the solver.
 
@@ -123,8 +123,8 @@ def solve_joint(
         largest = max(largest, progress.gradient_norm) if progress.iteration == 0 else largest
         stop = run.note(progress.iteration, progress.trial, progress.gradient_norm, "joint")
         if stop is None and progress.gradient_norm <= tol * largest:
-            share = progress.gradient_norm / largest
-            return f"gradient fell to {share:.2g} of its start, <= tol={tol:g}"
+            share = progress.gradient_norm / largest if largest else 0.0
+            return f"the gradient fell to {share:.2g} of its start, <= tol={tol:g}"
         return stop
 
     try:

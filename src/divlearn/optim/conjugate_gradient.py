@@ -27,9 +27,9 @@ def minimize_conjugate_gradient(
     start : Trial
     max_iter : int
     tol : float
-        Stop where the largest entry of the gradient is at most this.
+        Stop where the size of the gradient is at most this.
     first_step : float, default=0.1
-        Largest entry of the first step.
+        Size of the first step.
     callback : callable, optional
         As in `divlearn.optim.minimize_lbfgs`.
 
@@ -39,22 +39,22 @@ def minimize_conjugate_gradient(
     """
     trial, gradient = start, problem.gradient(start)
     direction = -gradient
-    length = first_step / max(float(np.abs(gradient).max()), np.finfo(float).tiny)
+    length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
-        size = float(np.abs(gradient).max())
+        size = problem.size(gradient)
         stop = callback(Progress(iteration, trial, size)) if callback else None
         if stop is not None:
             return Result(trial, size, iteration, False, stop)
         if size <= tol:
-            message = f"largest entry of the gradient {size:.2g} <= tol={tol:g}"
+            message = f"size of the gradient {size:.2g} <= tol={tol:g}"
             return Result(trial, size, iteration, True, message)
         if iteration == max_iter:
-            message = f"max_iter={max_iter} reached; largest entry of the gradient {size:.2g}"
+            message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
             return Result(trial, size, iteration, False, message)
         found = search(problem, trial, gradient, length * direction, -np.inf)
         if found is None and np.array_equal(direction, -gradient):
-            message = f"no step lowers the objective; largest entry of the gradient {size:.2g}"
+            message = f"no step lowers the objective; size of the gradient {size:.2g}"
             return Result(trial, size, iteration, False, message)
         if found is None:
             direction = -gradient

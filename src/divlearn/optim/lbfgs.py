@@ -89,11 +89,11 @@ def minimize_lbfgs(
     start : Trial
     max_iter : int
     tol : float
-        Stop where the largest entry of the projected gradient is at most this.
+        Stop where the size of the projected gradient is at most this.
     memory : int, default=10
         Pairs to remember.
     first_step : float, default=1.0
-        Largest entry of the first step, which is along the gradient.
+        Size of the first step, which is along the gradient.
     callback : callable, optional
         Called after each iteration, and at the start; a sentence it returns stops the run.
 
@@ -107,19 +107,19 @@ def minimize_lbfgs(
     iteration = 0
     while True:
         slope = projected(gradient, limits)
-        size = float(np.abs(slope).max())
+        size = problem.size(slope)
         stop = callback(Progress(iteration, trial, size)) if callback else None
         if stop is not None:
             return Result(trial, size, iteration, False, stop)
         if size <= tol:
-            message = f"largest entry of the gradient {size:.2g} <= tol={tol:g}"
+            message = f"size of the gradient {size:.2g} <= tol={tol:g}"
             return Result(trial, size, iteration, True, message)
         if iteration == max_iter:
-            message = f"max_iter={max_iter} reached; largest entry of the gradient {size:.2g}"
+            message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
             return Result(trial, size, iteration, False, message)
         found = _line_search(problem, trial, slope, limits, learned, first_step)
         if found is None:
-            message = f"no step lowers the objective; largest entry of the gradient {size:.2g}"
+            message = f"no step lowers the objective; size of the gradient {size:.2g}"
             return Result(trial, size, iteration, False, message)
         following, step = found
         change = problem.gradient(following)
@@ -140,4 +140,4 @@ def _line_search(
         if found is not None:
             return found
         learned.clear()
-    return search(problem, trial, slope, -slope * (first_step / np.abs(slope).max()), limits)
+    return search(problem, trial, slope, -slope * (first_step / problem.size(slope)), limits)

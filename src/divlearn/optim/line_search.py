@@ -11,7 +11,7 @@ __all__ = ["search"]
 
 _ARMIJO = 1e-4  # share of the decrease a tangent promises that must be kept
 _TRIALS = 30
-_LONGEST = 2.0  # entry of a step: in units of the metric, further than any model reaches
+_LONGEST = 2.0  # size of a step: further than any model of the objective reaches
 _ROUNDING = 1e-14  # relative changes of the objective that mean nothing
 
 
@@ -41,10 +41,10 @@ def search(
         None where no step is found.
     """
     start = trial.value if reference is None else reference
-    largest = float(np.abs(direction).max())
-    if not 0 < largest < np.inf:
+    size = problem.size(direction)
+    if not 0 < size < np.inf:
         return None
-    length = min(1.0, _LONGEST / largest)
+    length = min(1.0, _LONGEST / size)
     for _ in range(_TRIALS):
         step = np.maximum(length * direction, limits)
         expected = float(np.vdot(step, slope))

@@ -46,6 +46,9 @@ class Problem(Protocol):
     def move(self, point: Any, step: RealArray) -> Any:
         """Take a step."""
 
+    def size(self, step: RealArray) -> float:
+        """How long a step is, in units in which the objective changes at about one."""
+
     def limits(self, point: Any) -> RealArray | float:
         """Most negative step allowed in each coordinate: minus infinity where it is free."""
 

@@ -26,9 +26,9 @@ def minimize_projected_gradient(
     start : Trial
     max_iter : int
     tol : float
-        Stop where the largest entry of the projected gradient is at most this.
+        Stop where the size of the projected gradient is at most this.
     first_step : float, default=0.1
-        Largest entry of the first step.
+        Size of the first step.
     history : int, default=1
         Past values of which the largest bounds the next; with 1 the objective never rises.
     callback : callable, optional
@@ -41,24 +41,24 @@ def minimize_projected_gradient(
     """
     trial, gradient = start, problem.gradient(start)
     best, values = trial, deque([trial.value], maxlen=history)
-    length = first_step / max(float(np.abs(gradient).max()), np.finfo(float).tiny)
+    length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
         limits = problem.limits(trial.point)
         slope = projected(gradient, limits)
-        size = float(np.abs(slope).max())
+        size = problem.size(slope)
         stop = callback(Progress(iteration, trial, size)) if callback else None
         if stop is not None:
             return Result(best, size, iteration, False, stop)
         if size <= tol:
-            message = f"largest entry of the projected gradient {size:.2g} <= tol={tol:g}"
+            message = f"size of the projected gradient {size:.2g} <= tol={tol:g}"
             return Result(best, size, iteration, True, message)
         if iteration == max_iter:
-            message = f"max_iter={max_iter} reached; largest entry of the gradient {size:.2g}"
+            message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
             return Result(best, size, iteration, False, message)
         found = search(problem, trial, slope, -length * slope, limits, max(values))
         if found is None:
-            message = f"no step lowers the objective; largest entry of the gradient {size:.2g}"
+            message = f"no step lowers the objective; size of the gradient {size:.2g}"
             return Result(best, size, iteration, False, message)
         trial, step = found
         previous, gradient = gradient, problem.gradient(trial)

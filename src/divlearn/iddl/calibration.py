@@ -1,0 +1,58 @@
+"""Scores to probabilities: one temperature for all classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+from divlearn.arrays import RealArray
+
+__all__ = ["fit_temperature", "log_loss"]
+
+_RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
+
+
+def log_loss(
+    scores: RealArray, codes: NDArray[np.intp], weights: RealArray, temperature: float = 1.0
+) -> float:
+    """Mean negative logarithm of the probability of the true class.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n_samples, n_classes)
+    codes : ndarray of int, shape (n_samples,)
+    weights : ndarray, shape (n_samples,), with sum one.
+    temperature : float, default=1.0
+        Scores are divided by it.
+
+    Examples
+    --------
+    >>> f"{log_loss(np.zeros((1, 4)), np.array([2]), np.ones(1)):.4f}"  # log 4
+    '1.3863'
+    """
+    logarithms = log_softmax(scores / temperature, axis=1)
+    return -float(weights @ logarithms[np.arange(len(codes)), codes])
+
+
+def fit_temperature(
+    scores: RealArray, codes: NDArray[np.intp], weights: RealArray
+) -> tuple[float, float]:
+    """Temperature of least log-loss, and that loss.
+
+    Scores must come from samples the model was not trained on.
+
+    Examples
+    --------
+    >>> scores = np.array([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0], [0.0, 5.0]])
+    >>> temperature, loss = fit_temperature(scores, np.array([0, 1, 1, 0]), np.full(4, 0.25))
+    >>> f"{5 / temperature:.3f}"  # log 3: right in three of four
+    '1.099'
+    """
+    found = minimize_scalar(
+        lambda t: log_loss(scores, codes, weights, float(np.exp(t))),
+        bounds=_RANGE,
+        method="bounded",
+    )
+    return float(np.exp(found.x)), float(found.fun)

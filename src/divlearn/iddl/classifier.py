@@ -1,0 +1,245 @@
+"""IDDL as a classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils import assert_all_finite, check_random_state, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine
+from divlearn.iddl.base import Goal, IDDLBase
+from divlearn.iddl.calibration import fit_temperature
+from divlearn.iddl.ensemble import Folds
+
+__all__ = ["IDDLClassifier"]
+
+
+class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
+    r"""Classify SPD matrices by divergences to atoms, all learned together.
+
+    A matrix is encoded by its divergences to atoms, each with an (alpha, beta) of its own,
+
+    .. math:: v_k = D^{(\alpha_k, \beta_k)}(X \,\|\, B_k) ,
+
+    and a linear head on features of v predicts. Atoms, parameters and head minimise
+    :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`. Atoms easily fit noise, so by
+    default learning is stopped early by data held out, and the models of several folds are
+    averaged.
+
+    Parameters
+    ----------
+    n_atoms : int or str, default="auto"
+        Number of atoms, in all or as in "5 per class". "auto" is 5 per class, fewer where there are
+        more than 30 classes.
+    variant : str or (alpha, beta), default="free"
+        What is learned of the divergences: "free" (the paper's N), "tied" (alpha = beta, V),
+        "shared" (one pair for all atoms, S); or a fixed one by name or parameters ("A" is AIRM, "B"
+        the paper's "Burg", (1, 1)).
+    pairs : "auto" or sequence of (alpha, beta)
+        Where the parameters start; several give each atom as many divergences, at the price of one
+        spectrum. "auto" is (1, 1), (0, 1), (1, 0).
+    loss : {"auto", "ridge", "hinge", "softmax"}, default="auto"
+        "auto" takes softmax or ridge, whichever does better on data held out.
+    gamma : float or "auto"
+        Penalty on the head; "auto" chooses by data held out.
+    logarithm, standardize : bool, default=True
+        Whether features are log(v + c), and standardised.
+    tangent : bool or "auto"
+        Whether components of the tangent space at the mean stand beside the divergences.
+    bias : bool, default=True
+    margin : float, default=1.0
+        Of the hinge.
+    solver : {"joint", "bcd"}, default="joint"
+        All at once by L-BFGS in moving frames, or the paper's block-coordinate descent.
+    init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
+        Where the atoms start.
+    learn_atoms, learn_parameters : bool, default=True
+    max_iter : int, default=30
+    tol : float, default=1e-5
+    ensemble : int, splitter or None, default=4
+        Folds: as many models, each stopped by the fold it has not seen. None trains one model on
+        everything for ``max_iter`` iterations.
+    class_weight : dict, "balanced" or None
+    random_state : int, RandomState or None
+    engine : str or Engine, default="auto"
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    atoms_, alpha_, beta_ : ndarray, of all models one after the other.
+    models_ : list, what is averaged.
+    recipe_ : the loss, penalty and features that were chosen.
+    temperature_ : float, by which scores are divided to be calibrated.
+    n_iter_ : int, the iteration the models were taken from.
+    message_ : str, why learning stopped.
+    history_ : dict of arrays
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
+    >>> classifier = IDDLClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> bool(classifier.score(X[1::2], y[1::2]) > 0.8)
+    True
+    """
+
+    def __init__(
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        variant: str | tuple[float, float] = "free",
+        pairs: Any = "auto",
+        loss: str = "auto",
+        gamma: float | str = "auto",
+        logarithm: bool = True,
+        standardize: bool = True,
+        tangent: bool | str = "auto",
+        bias: bool = True,
+        margin: float = 1.0,
+        solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans",
+        learn_atoms: bool = True,
+        learn_parameters: bool = True,
+        max_iter: int = 30,
+        tol: float = 1e-5,
+        ensemble: Any = 4,
+        class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_atoms, variant=variant, pairs=pairs, loss=loss, gamma=gamma, logarithm=logarithm,
+            standardize=standardize, tangent=tangent, bias=bias, margin=margin, solver=solver,
+            init=init, learn_atoms=learn_atoms, learn_parameters=learn_parameters,
+            max_iter=max_iter, tol=tol, ensemble=ensemble, random_state=random_state,
+            engine=engine, verbose=verbose,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    @classmethod
+    def paper(cls, variant: str = "N", loss: str = "ridge") -> Self:
+        """Make a classifier set up as in the paper.
+
+        Plain divergences as features, five atoms per class from log-Euclidean k-means, one pair per
+        atom from (1, 1), block-coordinate descent, one model, no early stopping; gamma is chosen by
+        cross-validation on the training data.
+
+        Parameters
+        ----------
+        variant : {"S", "V", "N", "A", "B"}, default="N"
+        loss : {"ridge", "hinge"}, default="ridge"
+
+        Examples
+        --------
+        >>> IDDLClassifier.paper("V").set_params(solver="joint").variant
+        'V'
+        """
+        return cls(
+            "5 per class", variant=variant, pairs=((1.0, 1.0),), loss=loss, logarithm=False,
+            standardize=False, tangent=False, bias=loss != "ridge", solver="bcd", init="kmeans",
+            max_iter=10, ensemble=None,
+        )  # fmt: skip
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn atoms, divergences and head.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : array-like, shape (n_matrices,)
+        sample_weight : array-like, shape (n_matrices,), optional
+        groups : array-like, shape (n_matrices,), optional
+            Handed to the splitter, where ``ensemble`` is one that needs them.
+
+        Returns
+        -------
+        self
+        """
+        matrices = self._check_matrices(X, reset=True)
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_consistent_length(matrices, labels)
+        check_classification_targets(labels)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("sample_weight must be > 0 for some matrices; all weights are 0")
+        kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
+        matrices, labels, weights = matrices[kept], labels[kept], weights[kept]
+        groups = None if groups is None else np.asarray(groups)[kept]
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds the one class {self.classes_[0]!s}, must hold >= 2; pass data of more"
+            )
+        weights = weights * compute_sample_weight(self.class_weight, labels)
+        weights = weights / weights.sum()
+
+        def loss(scores: RealArray, rows: NDArray[np.intp]) -> float:
+            share = weights[rows]
+            return fit_temperature(scores, codes[rows], share / max(share.sum(), 1e-300))[1]
+
+        goal = Goal(
+            np.eye(len(self.classes_))[codes], weights, codes, len(self.classes_),
+            self._folds(codes, groups), loss, ("softmax", "ridge"),
+        )  # fmt: skip
+        held = self._fit(matrices, goal)
+        self.temperature_ = 1.0
+        if held is not None and not (len(self.models_) == 1 and held.recipe.loss.name == "softmax"):
+            share = weights[held.rows]
+            self.temperature_, _ = fit_temperature(
+                held.scores, codes[held.rows], share / max(share.sum(), 1e-300)
+            )
+        return self
+
+    def _folds(self, codes: NDArray[np.intp], groups: ArrayLike | None) -> Folds | None:
+        if self.ensemble is not None and not isinstance(self.ensemble, int | np.integer):
+            return list(self.ensemble.split(np.zeros(len(codes)), codes, groups))
+        wanted = 4 if self.ensemble is None else int(self.ensemble)
+        if wanted < 2:
+            raise ValueError(f"ensemble={self.ensemble!r} must be >= 2, a splitter or None")
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        fewest = int(np.bincount(codes).min())
+        splitter = StratifiedKFold if fewest >= 2 else KFold
+        n_splits = min(wanted, fewest if fewest >= 2 else len(codes))
+        if n_splits < 2:
+            return None
+        return list(splitter(n_splits, shuffle=True, random_state=seed).split(codes, codes))
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Compute calibrated scores: their softmax is `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_classes), or (n_matrices,) for two classes
+            Then the score of the second less that of the first.
+        """
+        scores = self._mean_scores(X) / self.temperature_
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        """Probabilities of the classes, shape (n_matrices, n_classes)."""
+        result: RealArray = softmax(self._mean_scores(X) / self.temperature_, axis=1)
+        return result
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Most probable classes, shape (n_matrices,)."""
+        chosen: NDArray[Any] = self.classes_[self._mean_scores(X).argmax(axis=1)]
+        return chosen

@@ -1,0 +1,308 @@
+"""IDDLClassifier as users and scikit-learn see it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLClassifier
+
+FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+CHANCE = (
+    "k-means and folds draw other numbers where samples are repeated than where they have weights"
+)
+
+
+@parametrize_with_checks(
+    [
+        lifted(
+            IDDLClassifier("1 per class", max_iter=2, ensemble=2, loss="ridge", random_state=0),
+            lift_spd,
+        ),
+        lifted(
+            IDDLClassifier.paper().set_params(
+                n_atoms="1 per class", solver="joint", random_state=0
+            ),
+            lift_spd,
+        ),
+    ],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_it_learns(data):
+    X, y, X_test, y_test = data
+    classifier = IDDLClassifier(random_state=0).fit(X, y)
+    assert classifier.score(X_test, y_test) > 0.85
+    assert classifier.atoms_.shape == (4 * 15, 4, 4)
+    assert classifier.alpha_.shape == classifier.beta_.shape == (60, 3)
+    assert (classifier.alpha_ >= 0).all()
+    assert "held-out loss" in classifier.message_
+    assert classifier.recipe_.loss.name in ("softmax", "ridge")
+
+
+@pytest.mark.parametrize("loss", ["ridge", "hinge", "softmax"])
+@pytest.mark.parametrize("solver", ["joint", "bcd"])
+@pytest.mark.parametrize("ensemble", [None, 3])
+def test_losses_and_solvers(data, loss, solver, ensemble):
+    X, y, X_test, y_test = data
+    classifier = IDDLClassifier(loss=loss, solver=solver, ensemble=ensemble, **FAST).fit(X, y)
+    assert classifier.score(X_test, y_test) > 0.75
+    probabilities = classifier.predict_proba(X_test)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert log_loss(y_test, probabilities) < 0.8 * np.log(3)
+    np.testing.assert_array_equal(
+        classifier.classes_[probabilities.argmax(axis=1)], classifier.predict(X_test)
+    )
+
+
+@pytest.mark.parametrize("variant", ["S", "V", "N", "A", "B", "burg", "stein", (0.3, 0.8)])
+def test_variants(data, variant):
+    X, y, X_test, y_test = data
+    classifier = IDDLClassifier(variant=variant, loss="ridge", ensemble=None, **FAST).fit(X, y)
+    assert classifier.score(X_test, y_test) > 0.7
+    alpha, beta = classifier.alpha_, classifier.beta_
+    if variant == "S":
+        assert (alpha == alpha[0]).all()
+        assert (beta == beta[0]).all()
+    if variant == "V":
+        np.testing.assert_array_equal(alpha, beta)
+    if variant == "burg":
+        assert alpha.max() == 0
+        assert beta.min() == beta.max() == 1
+
+
+def test_fixed_dictionary_and_fixed_parameters(data):
+    X, y, _, _ = data
+    options = {"loss": "ridge", "ensemble": None, "tangent": False, **FAST}
+    start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
+    parameters = IDDLClassifier(learn_atoms=False, **options).fit(X, y)
+    np.testing.assert_allclose(parameters.atoms_, start.atoms_, rtol=1e-12)
+    assert not np.allclose(parameters.alpha_, start.alpha_)
+    atoms = IDDLClassifier(learn_parameters=False, **options).fit(X, y)
+    np.testing.assert_array_equal(atoms.alpha_, start.alpha_)
+    assert not np.allclose(atoms.atoms_, start.atoms_)
+    neither = IDDLClassifier(learn_atoms=False, learn_parameters=False, **options).fit(X, y)
+    assert neither.n_iter_ == 0
+    identity = IDDLClassifier(init="identity", learn_atoms=False, **options).fit(X, y)
+    np.testing.assert_allclose(identity.atoms_, np.broadcast_to(np.eye(4), (6, 4, 4)), atol=1e-12)
+    given = IDDLClassifier(init=X[:3], **options | {"max_iter": 0}).fit(X, y)
+    np.testing.assert_allclose(given.atoms_, X[:3], rtol=1e-10)
+
+
+def test_history(data):
+    X, y, _, _ = data
+    one = IDDLClassifier(loss="ridge", ensemble=None, **FAST).fit(X, y).history_
+    assert {
+        "objective",
+        "gradient_norm",
+        "block",
+        "alpha",
+        "beta",
+        "seconds",
+        "eigenproblems",
+    } <= set(one)
+    assert len(one["objective"]) == 4
+    assert (np.diff(one["objective"]) <= 0).all()
+    several = IDDLClassifier(loss="ridge", ensemble=3, **FAST).fit(X, y).history_
+    assert set(several["model"]) == {0, 1, 2}
+    assert len(several["held_out_loss"]) >= 1
+
+
+def test_paper_preset(data):
+    X, y, X_test, y_test = data
+    paper = IDDLClassifier.paper(variant="V")
+    assert paper.get_params()["solver"] == "bcd"
+    paper.set_params(n_atoms=6, max_iter=2)
+    assert paper.fit(X, y).score(X_test, y_test) > 0.6
+    assert IDDLClassifier.paper(loss="hinge").bias is True
+    assert len(paper.models_) == 1
+    assert paper.recipe_.n_tangent == 0
+
+
+def test_the_same_seed_gives_the_same_model(data):
+    X, y, X_test, _ = data
+    first, second = (IDDLClassifier(loss="ridge", **FAST).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict_proba(X_test), second.predict_proba(X_test))
+
+
+def test_labels_of_any_kind_and_two_classes(data):
+    X, y, X_test, y_test = data
+    names = np.array(["ash", "birch", "cedar"])
+    classifier = IDDLClassifier(loss="ridge", **FAST).fit(X, names[y])
+    assert set(classifier.predict(X_test)) <= set(names)
+    two = y < 2
+    binary = IDDLClassifier(loss="softmax", **FAST).fit(X[two], y[two])
+    scores = binary.decision_function(X_test[y_test < 2])
+    assert scores.ndim == 1
+    np.testing.assert_array_equal(binary.predict(X_test[y_test < 2]), (scores > 0).astype(int))
+    np.testing.assert_allclose(
+        binary.predict_proba(X_test[y_test < 2])[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-9
+    )
+
+
+def test_congruence_changes_no_probability(data):
+    X, y, X_test, _ = data
+    A = np.random.default_rng(0).standard_normal((4, 4))
+    options = {
+        "loss": "ridge",
+        "init": "samples",
+        "tangent": False,
+        **FAST,
+    }  # k-means is not invariant
+    before = IDDLClassifier(**options).fit(X, y).predict_proba(X_test)
+    after = IDDLClassifier(**options).fit(A @ X @ A.T, y).predict_proba(A @ X_test @ A.T)
+    np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def test_weights(data):
+    X, y, X_test, _ = data
+    options = {
+        "loss": "ridge",
+        "ensemble": None,
+        "init": X[:6],
+        "gamma": 1e-2,
+        "tangent": False,
+        "max_iter": 3,
+    }
+    counts = np.random.default_rng(0).integers(1, 3, len(X))
+    weighted = IDDLClassifier(**options).fit(X, y, sample_weight=counts)
+    repeated = IDDLClassifier(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    np.testing.assert_allclose(weighted.atoms_, repeated.atoms_, rtol=1e-4)
+    heavy = IDDLClassifier(class_weight={0: 50, 1: 1, 2: 1}, **options).fit(X, y)
+    assert (heavy.predict(X_test) == 0).mean() > (weighted.predict(X_test) == 0).mean()
+
+
+def test_inside_other_tools(data):
+    X, y, X_test, y_test = data
+    fast = IDDLClassifier(loss="ridge", ensemble=None, **FAST)
+    assert cross_val_score(fast, X, y, cv=3).mean() > 0.6
+    search = GridSearchCV(
+        make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__variant": ["A", "N"]}, cv=2
+    )
+    assert search.fit(X, y).score(X_test, y_test) > 0.7
+    calibrated = CalibratedClassifierCV(fast, cv=2).fit(X, y)
+    assert calibrated.predict_proba(X_test).shape == (60, 3)
+    flat = make_pipeline(
+        FunctionTransformer(lambda Z: Z.reshape(len(Z), -1)), LogisticRegression(max_iter=2000)
+    )
+    stack = StackingClassifier([("iddl", fast), ("flat", flat)], cv=2).fit(X, y)
+    assert stack.score(X_test, y_test) > 0.7
+    copy = pickle.loads(pickle.dumps(fast.fit(X, y)))
+    np.testing.assert_array_equal(copy.predict(X_test), fast.predict(X_test))
+    assert clone(fast).get_params().keys() == fast.get_params().keys()
+
+
+def test_groups_reach_the_splitter(data):
+    X, y, _, _ = data
+    groups = np.arange(len(X)) % 3
+    classifier = IDDLClassifier(loss="ridge", ensemble=GroupKFold(3), **FAST).fit(
+        X, y, groups=groups
+    )
+    assert len(classifier.models_) == 3
+
+
+def test_verbose_says_what_it_weighs(data, capsys):
+    X, y, _, _ = data
+    IDDLClassifier(verbose=1, **FAST).fit(X, y)
+    said = capsys.readouterr().out
+    assert "loss softmax" in said
+    assert "loss ridge" in said
+    assert "held-out loss" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_atoms": 0}, r"n_atoms=0 must be >= 1 and <= n_matrices=60"),
+        ({"n_atoms": 61}, r"n_atoms=61 must be >= 1 and <= n_matrices=60; change n_atoms"),
+        ({"n_atoms": "many"}, r"n_atoms='many' must be"),
+        ({"n_atoms": 2.5}, r"n_atoms=2.5 must be"),
+        ({"variant": "Q"}, r"variant='Q' must be"),
+        ({"loss": "log"}, r"loss='log' must be auto or one of ridge, hinge, softmax"),
+        ({"solver": "adam"}, r"solver='adam' must be one of joint, bcd"),
+        ({"gamma": -1}, r"gamma=-1 must be"),
+        ({"gamma": "big"}, r"gamma='big' must be"),
+        ({"tangent": "yes"}, r"tangent='yes' must be"),
+        ({"max_iter": -1}, r"max_iter=-1 must be"),
+        ({"ensemble": 1}, r"ensemble=1 must be >= 2"),
+        ({"init": "zeros"}, r"init='zeros' must be one of"),
+        ({"init": np.eye(3)[None]}, r"init has matrices of size 3, must be 4"),
+        ({"engine": "gpu"}, r"engine='gpu' must be"),
+    ],
+)  # fmt: skip
+def test_bad_parameters(data, options, message):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match=message):
+        IDDLClassifier(**FAST | options).fit(X, y)
+
+
+def test_bad_data(data):
+    X, y, _, _ = data
+    classifier = IDDLClassifier(loss="ridge", **FAST)
+    with pytest.raises(ValueError, match=r"y holds the one class 0, must hold >= 2"):
+        classifier.fit(X[y == 0], y[y == 0])
+    with pytest.raises(ValueError, match=r"X\[0\] .*rank-deficient"):
+        classifier.fit(np.ones((10, 3, 3)), np.arange(10) % 2)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        classifier.fit(X, y[:-1])
+    with pytest.raises(ValueError, match="expecting 4"):
+        classifier.fit(X, y).predict(np.eye(3)[None])
+
+
+# what must work
+
+
+def test_small_and_odd_data():
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((12, 8, 20))
+    few = factors @ factors.mT  # fewer matrices than entries
+    fast = IDDLClassifier(loss="ridge", **FAST)
+    assert fast.fit(few, np.arange(12) % 2).predict(few).shape == (12,)
+    each = IDDLClassifier(loss="ridge", n_atoms="1 per class", max_iter=2)
+    assert each.fit(few, np.arange(12)).score(few, np.arange(12)) >= 0  # one matrix per class
+    scalars = np.exp(rng.standard_normal((30, 1, 1)))  # d = 1
+    large = (scalars[:, 0, 0] > 1).astype(int)
+    assert fast.fit(scalars, large).score(scalars, large) > 0.9
+    same = np.repeat(few[:2], 10, axis=0)  # duplicates
+    assert fast.fit(same, np.repeat([0, 1], 10)).score(same, np.repeat([0, 1], 10)) == 1
+
+
+def test_condition_of_1e12():
+    X, y = make_wishart_clusters(2, 30, 4, separation=6, random_state=0)
+    scale = np.diag([1e-6, 1e-2, 1.0, 1.0])
+    hard = scale @ X @ scale
+    assert np.linalg.cond(hard).min() > 1e11
+    classifier = IDDLClassifier(loss="ridge", **FAST).fit(hard[::2], y[::2])
+    assert classifier.score(hard[1::2], y[1::2]) > 0.8
+
+
+def test_many_classes():
+    X, y = make_wishart_clusters(300, 4, 3, separation=20, random_state=0)
+    classifier = IDDLClassifier(
+        loss="ridge", max_iter=1, ensemble=2, tangent=False, gamma=1e-3, random_state=0
+    )
+    assert classifier.fit(X, y).score(X, y) > 0.1
