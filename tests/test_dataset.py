@@ -96,8 +96,28 @@ def test_what_cannot_be_a_data_set():
         Dataset("none", np.arange(0), "", "")
     with pytest.raises(ValueError, match=r"labels have shape \(1, 2\)"):
         Dataset("wide", np.ones((1, 2)), "", "")
-    with pytest.raises(ValueError, match=r"groups have shape \(3,\), must have that .* \(2,\)"):
+    with pytest.raises(ValueError, match=r"groups have shape \(3,\), must have \(2,\), one"):
         Dataset("groups", np.arange(2), "", "", groups=np.arange(3))
+
+
+def test_groups_without_labels():
+    matrices = np.stack([np.eye(2)] * 2)
+    assert Dataset("x", None, "", "", stored=matrices, groups=[1, 2]).groups.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"groups have shape \(3,\), must have \(2,\), one"):
+        Dataset("x", None, "", "", stored=matrices, groups=np.arange(3))
+    dataset = described(groups=np.arange(6))
+    dataset.labels, dataset.groups = None, np.arange(5)
+    with pytest.raises(ValueError, match="has 5 groups, but the descriptor made 6 matrices"):
+        _ = dataset.matrices
+    with pytest.raises(ValueError, match=r"groups have shape \(2, 1\), must have \(n_matrices,\)"):
+        Dataset("x", None, "", "", series=[], groups=np.ones((2, 1)))
+
+
+def test_labels_may_be_a_list():
+    dataset = Dataset("x", ["a", "b"], "", "", stored=np.stack([np.eye(2)] * 2))
+    assert dataset.subset(np.array([1])).labels.tolist() == ["b"]
+    with pytest.raises(ValueError, match=r"labels have shape \(\), must be \(n_matrices,\)"):
+        Dataset("x", {"a", "b"}, "", "")
 
 
 # --- splits ---------------------------------------------------------------------------------------
@@ -134,7 +154,11 @@ def test_random_splits_are_seeded(stored):
 def test_official_splits_come_first(stored):
     official = ((np.arange(30), np.arange(30, 70)),)
     stored.official_splits = official
-    assert stored.splits()[0] is official[0]
+    train, test = stored.splits()[0]
+    assert (train.tolist(), test.tolist()) == (list(range(30)), list(range(30, 70)))
+    train[:], test[:] = 0, 0
+    assert stored.splits()[0][0].tolist() == list(range(30))
+    assert stored.splits()[0][1].tolist() == list(range(30, 70))
     assert len(stored.splits(n=2)) == 2
     assert len(stored.splits(train=0.5)) == 5
 
@@ -212,6 +236,19 @@ def test_summary(stored):
 
 def test_repr_is_short(stored):
     assert repr(stored) == "<Dataset some: 70 matrices, 3 classes, 5 random splits>"
+
+
+def test_repr_without_labels_computes_nothing(stored):
+    CALLS.clear()
+    dataset = described()
+    dataset.labels = None
+    assert repr(dataset) == "<Dataset series: 6 series without labels>"
+    assert CALLS == []
+    images = Dataset("photographs", None, "", "", images=np.zeros((3, 4, 4)))
+    assert repr(images) == "<Dataset photographs: 3 images without labels>"
+    stored.labels = None
+    assert repr(stored) == "<Dataset some: 70 matrices without labels>"
+    assert repr(Dataset("bare", None, "", "")) == "<Dataset bare: 0 matrices without labels>"
 
 
 def test_pickles():

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from divlearn.datasets.files.images import LARGEST_IMAGE, ImageFiles, list_images
 from divlearn.datasets.folders import natural_key
@@ -155,6 +159,36 @@ def test_is_a_sequence(files):
             files[index]
 
 
+@pytest.mark.parametrize(
+    "index", [np.array([3, -1]), [3, 11], np.isin(np.arange(12), [3, 11]), np.uint8([3, 11])]
+)
+def test_several_are_chosen_without_reading_them(tmp_path, index):
+    files = ImageFiles(tmp_path / f"{i}.png" for i in range(12))
+    part = files[index]
+    assert isinstance(part, ImageFiles)
+    assert [path.name for path in part.paths] == ["3.png", "11.png"]
+    assert len(files[[]]) == 0
+
+
+@pytest.mark.parametrize("index", [[12], [0.5], [True], [[1, 2]]])
+def test_what_chooses_nothing(files, index):
+    with pytest.raises(IndexError):
+        files[index]
+
+
+def test_cross_validation_takes_it(files):
+    labels = np.arange(12) % 2
+    pipeline = make_pipeline(
+        RegionCovariance(["I", "|Ix|"]),
+        FunctionTransformer(lambda matrices: matrices.reshape(len(matrices), -1)),
+        KNeighborsClassifier(1),
+    )
+    expected = cross_val_score(pipeline, list(files), labels, cv=3)
+    np.testing.assert_array_equal(cross_val_score(pipeline, files, labels, cv=3), expected)
+    search = GridSearchCV(pipeline, {"kneighborsclassifier__n_neighbors": [1, 3]}, cv=3)
+    assert search.fit(files, labels).predict(files).shape == (12,)
+
+
 def test_pickles(files):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(files))[4], files[4])
 
@@ -170,7 +204,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path):
 def test_shapes_come_from_headers(tmp_path):
     whole = save(tmp_path / "a.png", GREY).read_bytes()
     (tmp_path / "a.png").write_bytes(whole[:45])  # no pixel is left
-    assert ImageFiles([tmp_path / "a.png"]).shape(0) == (5, 7)
+    assert ImageFiles([tmp_path / "a.png"]).size_of(0) == (5, 7)
 
 
 def test_descriptors_take_it(files):
@@ -232,7 +266,7 @@ def test_the_limit_is_the_documented_one(tmp_path):
     assert LARGEST_IMAGE == 2**26
     path = tmp_path / "large.png"
     path.write_bytes(png_header(2**13, 2**13))
-    assert ImageFiles([path]).shape(0) == (2**13, 2**13)
+    assert ImageFiles([path]).size_of(0) == (2**13, 2**13)
     with pytest.raises(ValueError, match=r"large\.png: the file is damaged"):
         read(path)  # it has no more than a hundred of its pixels
 
@@ -290,6 +324,7 @@ def test_other_suffixes_are_refused_at_once(name):
 def test_what_is_no_regular_file(tmp_path):
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
-    for name in ("folder.png", "pipe.png"):
-        with pytest.raises(ValueError, match=f"{name}: it is no regular file"):
-            read(tmp_path / name)
+    with pytest.raises(IsADirectoryError, match=r"folder\.png: it is a folder, must be a file"):
+        read(tmp_path / "folder.png")
+    with pytest.raises(ValueError, match=r"pipe\.png: it is a device, pipe or socket"):
+        read(tmp_path / "pipe.png")

@@ -29,7 +29,7 @@ LAYERS = [
     {"pairs"},
     {"divergence", "optim"},
     {"means"},
-    {"iddl", "cluster", "baselines", "descriptors", "datasets"},
+    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets"},
     {"experiments", "demo", "maps", "report"},
     {"cli", "__main__"},
 ]

@@ -195,6 +195,8 @@ def test_brodatz_images_of_different_sizes_have_as_many_labels(brodatz):
         ({"n_textures": 1, "patch": 65}, ValueError, "patch=65 must be <= .* 64 x 80"),
         ({"n_textures": 1, "patch": 1}, ValueError, "patch=1 must be >= 2"),
         ({"n_textures": 1, "patch": 2.0}, TypeError, "patch=2.0 must be an integer"),
+        ({"n_textures": 1, "features": "brodats"}, ValueError, "features='brodats' must be one of"),
+        ({"n_textures": 1, "features": ["I", "Q"]}, ValueError, "'Q'"),
     ],
 )
 def test_brodatz_that_cannot_be(brodatz, options, error, message):
@@ -332,11 +334,21 @@ def test_joints_warn_when_matrices_are_repaired(joints):
     ("change", "message"),
     [
         ({"joints": np.zeros((5, 6))}, r"joints have shape \(5, 6\)"),
+        ({"joints": np.zeros((5, 3, 3))}, r"joints have shape \(5, 3, 3\), must have"),
+        ({"joints": np.zeros((5, 0, 2))}, r"joints have shape \(5, 0, 2\), must have"),
+        ({"joints": np.zeros((5, 4, 2))}, r"have 4 joints, must have 3, as those of train_1\.npz"),
         ({"joints": np.full((5, 3, 2), np.nan)}, "must be finite"),
         ({"joints": np.full((5, 3, 2), "a")}, "dtype <U1, must be finite"),
         ({"lengths": np.array([3, 3])}, "add up to the 5 frames"),
         ({"lengths": np.array([6, -1])}, "integers >= 2 that add up"),
-        ({"lengths": np.array([2.0, 3.0])}, "lengths must be integers"),
+        ({"lengths": np.array([2.0, 3.0])}, r"lengths are \[2.0, 3.0\], must be integers"),
+        ({"lengths": np.array(["2", "3"])}, r"lengths are \['2', '3'\], must be integers"),
+        ({"lengths": np.array([0, 5])}, "integers >= 2 that add up"),
+        (
+            {"lengths": np.array([2**62] * 4 + [5]), "labels": np.array(list("abcde"))},
+            "lengths are .* that add up to the 5 frames",
+        ),
+        ({"labels": np.array([b"a", b"\xff"])}, r"label b'\\xff' must be text in UTF-8"),
         ({"lengths": np.array([2, 2, 1])}, r"shapes \(3,\) and \(2,\), must have one entry"),
         ({"labels": np.array(["a", None], dtype=object)}, "objects are never unpickled"),
     ],
@@ -348,6 +360,13 @@ def test_joints_that_cannot_be(joints, change, message):
     np.savez(joints / "test_2.npz", **{**arrays, **change})
     with pytest.raises(ValueError, match=rf"test_2\.npz: .*{message}"):
         load_jhmdb_joints(joints)
+
+
+def test_joints_with_labels_of_bytes(joints):
+    for path in joints.iterdir():
+        arrays = dict(np.load(path))
+        np.savez(path, **{**arrays, "labels": arrays["labels"].astype("S")})
+    assert load_jhmdb_joints(joints).labels.tolist() == ["clap", "wave"] * 3
 
 
 def test_joints_that_are_missing(joints):
@@ -418,6 +437,30 @@ def test_scores_of_unused_videos_need_not_be_there(scores):
 def test_split_files_that_cannot_be(scores, line, message):
     (scores / "splits" / "wave_test_split1.txt").write_text(f"w2.avi 1\n{line}\n")
     with pytest.raises(ValueError, match=rf"wave_test_split1\.txt, {message}"):
+        load_jhmdb(scores)
+
+
+def test_split_files_that_are_too_long(scores):
+    path = scores / "splits" / "wave_test_split1.txt"
+    path.write_text("w1.avi 1\nw2.avi 2\n".ljust(2**20))
+    assert len(load_jhmdb(scores).labels) == 5
+    path.write_text("w1.avi 1\nw2.avi 2\n".ljust(2**20 + 1))
+    with pytest.raises(ValueError, match=r"wave_test_split1\.txt has more than 1048576 bytes"):
+        load_jhmdb(scores)
+
+
+def test_hidden_files_hold_no_scores(scores):
+    (scores / "wave" / "._w1.npz").write_bytes(b"attributes of w1.npz")
+    assert len(load_jhmdb(scores).labels) == 5
+
+
+def test_scores_in_what_is_no_file(scores):
+    (scores / "wave" / "x.npz").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"wave/x\.npz: it is a folder, must be a file"):
+        load_jhmdb(scores)
+    (scores / "wave" / "x.npz").rmdir()
+    os.mkfifo(scores / "wave" / "x.npz")
+    with pytest.raises(ValueError, match=r"wave/x\.npz: it is a device, pipe or socket"):
         load_jhmdb(scores)
 
 
@@ -507,6 +550,12 @@ def test_load_spd(tmp_path):
     assert pickle.loads(pickle.dumps(chosen)).labels.tolist() == [1, 2]
 
 
+def test_load_spd_finds_a_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    np.savez(tmp_path / "mine.npz", X=np.eye(2)[None], y=[1])
+    assert load_spd("~/mine.npz").labels.tolist() == [1]
+
+
 def test_load_spd_passes_its_options_on(tmp_path):
     path = tmp_path / "flat.npz"
     np.savez(path, X=np.stack([np.eye(2), np.ones((2, 2))]), y=[1, 2])
@@ -587,15 +636,17 @@ def test_real_virus():
     assert len(dataset.notes) == 2
     assert dataset.matrices.shape == (1500, 29, 29)
     hits = [nearest_neighbour_hits(dataset, *split) for split in dataset.splits()]
-    assert all(0.6 < count / 500 < 0.8 for count in hits)
+    assert np.mean(hits) / 500 >= 0.6467  # measured: 0.700
 
 
 def test_real_brodatz():
     dataset = real("brodatz")()
     assert len(dataset.labels) == 40_000
-    few = load_brodatz(n_textures=5)
-    assert few.matrices.shape == (2000, 5, 5)
-    assert few.labels.tolist() == [number for number in range(1, 6) for _ in range(400)]
+    few = load_brodatz(n_textures=20)
+    assert few.matrices.shape == (8000, 5, 5)
+    assert few.labels.tolist() == [number for number in range(1, 21) for _ in range(400)]
+    train, test = few.splits(n=1)[0]
+    assert nearest_neighbour_hits(few, train, test) / len(test) > 0.86  # measured: 0.871
 
 
 def test_real_kth_tips2_authors():
@@ -620,7 +671,8 @@ def test_real_jhmdb_joints():
     assert dataset.duplicates() == []
     with pytest.warns(SPDRepairWarning):
         assert dataset.matrices.shape == (609, 31, 31)
-    assert nearest_neighbour_hits(dataset, *dataset.splits()[0]) > 90
+    hits = [nearest_neighbour_hits(dataset, *split) for split in dataset.splits()]
+    assert sum(hits) >= 295  # of 527; measured: 102 + 101 + 98
 
 
 @pytest.mark.parametrize("folder", ["kth_tips2", "jhmdb", "hmdb"])

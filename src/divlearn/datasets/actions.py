@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.datasets.dataset import NOT_STATED, Dataset, Split, note_difference
+from divlearn.datasets.files.regular import open_regular
 from divlearn.datasets.folders import PathLike, Source, natural_key, subfolders
 from divlearn.datasets.stored import read_arrays
 from divlearn.descriptors.fusion import BlockDiagonal
@@ -46,6 +47,7 @@ _JHMDB_CITATION = (
 )
 _SPLITS = (1, 2, 3)
 _LIMIT = 2**28  # bytes that the arrays of one file may take
+_LONGEST_SPLIT = 2**20  # bytes of a text file; the published ones have a few thousand
 
 
 def load_jhmdb_joints(path: PathLike | None = None) -> Dataset:
@@ -87,10 +89,11 @@ def load_jhmdb_joints(path: PathLike | None = None) -> Dataset:
     files = [folder / f"{part}_{k}.npz" for k in _SPLITS for part in ("train", "test")]
     if missing := [file.name for file in files if not file.is_file()]:
         raise _JOINTS.missing(f"{folder} lacks {', '.join(missing)}")
+    parts = [_read_joints(file) for file in files]
+    _check_joints(files, parts)
     videos = _Videos()
     splits = tuple(
-        videos.add_split(_read_joints(train), _read_joints(test))
-        for train, test in zip(files[::2], files[1::2], strict=True)
+        videos.add_split(train, test) for train, test in zip(parts[::2], parts[1::2], strict=True)
     )
     labels = np.array(videos.labels)
     return Dataset(
@@ -137,24 +140,56 @@ class _Videos:
 
 def _read_joints(path: Path) -> _Tracks:
     joints, lengths, labels = read_arrays(path, ("joints", "lengths", "labels"), _LIMIT)
-    if joints.ndim != 3 or joints.dtype.kind not in "iuf" or not np.isfinite(joints).all():
+    if joints.ndim != 3 or joints.shape[2] != 2 or not joints.size:
         raise ValueError(
-            f"{path}: joints have shape {joints.shape} and dtype {joints.dtype}, must be finite "
-            "numbers of shape (n_frames in all, n_joints, 2); write it again"
+            f"{path}: joints have shape {joints.shape}, must have (n_frames in all, n_joints, 2), "
+            "x and y of each; write it again"
         )
+    if joints.dtype.kind not in "iuf" or not np.isfinite(joints).all():
+        raise ValueError(
+            f"{path}: joints have dtype {joints.dtype}, must be finite numbers; write it again"
+        )
+    _check_lengths(path, lengths, len(joints), labels)
+    flat = joints.astype(np.float64).reshape(len(joints), -1)
+    videos = np.split(flat, np.cumsum(lengths)[:-1])
+    return [(video.T, label) for video, label in zip(videos, _as_text(path, labels), strict=True)]
+
+
+def _check_lengths(path: Path, lengths: NDArray[Any], n_frames: int, labels: NDArray[Any]) -> None:
     if labels.shape != lengths.shape or lengths.ndim != 1 or not len(labels):
         raise ValueError(
             f"{path}: lengths and labels have shapes {lengths.shape} and {labels.shape}, must have "
             "one entry for each video; write it again"
         )
-    if lengths.dtype.kind not in "iu" or lengths.min() < 2 or lengths.sum() != len(joints):
+    # Each on its own first: a sum that overflows could be any number.
+    possible = lengths.dtype.kind in "iu" and lengths.min() >= 2 and lengths.max() <= n_frames
+    if not possible or lengths.sum() != n_frames:
         raise ValueError(
-            f"{path}: lengths must be integers >= 2 that add up to the {len(joints)} frames of "
-            "joints; write it again"
+            f"{path}: lengths are {lengths.tolist()!s:.80}, must be integers >= 2 that add up to "
+            f"the {n_frames} frames of joints; write it again"
         )
-    flat = joints.astype(np.float64).reshape(len(joints), -1)
-    videos = np.split(flat, np.cumsum(lengths)[:-1])
-    return [(video.T, str(label)) for video, label in zip(videos, labels, strict=True)]
+
+
+def _as_text(path: Path, labels: NDArray[Any]) -> list[str]:
+    if labels.dtype.kind != "S":
+        return [str(label) for label in labels]
+    try:
+        return [label.decode("utf8") for label in labels.tolist()]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: the label {error.object!r:.80} must be text in UTF-8; write it again"
+        ) from error
+
+
+def _check_joints(files: list[Path], parts: list[_Tracks]) -> None:
+    """Refuse files whose videos have another number of joints than those of the first file."""
+    numbers = [len(tracks[0][0]) // 2 for tracks in parts]
+    for file, number in zip(files, numbers, strict=True):
+        if number != numbers[0]:
+            raise ValueError(
+                f"{file}: its videos have {number} joints, must have {numbers[0]}, as those of "
+                f"{files[0].name}; write it again"
+            )
 
 
 def load_jhmdb(path: PathLike | None = None) -> Dataset:
@@ -240,7 +275,7 @@ def _load_scores(
     actions = [action for action in subfolders(folder) if action.name != "splits"]
     files = [
         file for action in actions
-        for file in sorted(action.glob("*.npz"), key=natural_key)
+        for file in sorted(action.glob("[!.]*.npz"), key=natural_key)
     ]  # fmt: skip
     if not files:
         raise source.missing(f"{folder} holds no files <action>/<video>.npz")
@@ -304,8 +339,7 @@ def _official_split(source: Source, folder: Path, files: list[Path], k: int) -> 
 def _read_split(path: Path) -> dict[str, str]:
     """Use of each video, by its name without suffix."""
     uses: dict[str, str] = {}
-    lines = path.read_text("utf8", errors="replace").splitlines()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
         name, _, use = line.strip().rpartition(" ")
         video = name.strip().removesuffix(".avi")
         if not line.strip():
@@ -321,3 +355,14 @@ def _read_split(path: Path) -> dict[str, str]:
             )
         uses[video] = use
     return uses
+
+
+def _read_text(path: Path) -> str:
+    with open_regular(path, str(path)) as file:
+        content = file.read(_LONGEST_SPLIT + 1)
+    if len(content) > _LONGEST_SPLIT:
+        raise ValueError(
+            f"{path} has more than {_LONGEST_SPLIT} bytes, must be a list of videos with <= "
+            f"{_LONGEST_SPLIT}; take the file as published"
+        )
+    return content.decode("utf8", errors="replace")

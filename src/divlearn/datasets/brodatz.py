@@ -9,9 +9,9 @@ import numpy as np
 from divlearn.datasets.dataset import NOT_STATED, Dataset, SplitRule
 from divlearn.datasets.files.images import ImageFiles
 from divlearn.datasets.folders import PathLike, Source
-from divlearn.descriptors.boxes import check_pair
+from divlearn.descriptors.boxes import check_sides
 from divlearn.descriptors.pixels import Feature
-from divlearn.descriptors.presets import Preset
+from divlearn.descriptors.presets import Preset, get_preset
 from divlearn.descriptors.region import RegionCovariance
 
 __all__ = ["load_brodatz"]
@@ -66,6 +66,7 @@ def load_brodatz(
         raise TypeError(f"n_textures={n_textures!r} must be an integer")
     if not 1 <= n_textures <= _N_PUBLISHED:
         raise ValueError(f"n_textures={n_textures} must be >= 1 and <= {_N_PUBLISHED}")
+    get_preset(features)  # else the descriptor would be the first to look at them
     folder = _SOURCE.find_folder(path)
     numbers = np.arange(1, n_textures + 1)
     paths = [folder / f"D{number}.gif" for number in numbers]
@@ -94,10 +95,10 @@ def load_brodatz(
 
 def _count_patches(images: ImageFiles, patch: int) -> list[int]:
     """Patches in each image, by the headers of the files."""
-    height, width = check_pair(patch, "patch", 2)
+    height, width = check_sides(patch, "patch", 2)
     counts = []
     for index, path in enumerate(images.paths):
-        rows, columns = images.shape(index)
+        rows, columns = images.size_of(index)
         if not (height <= rows and width <= columns):
             raise ValueError(f"patch={patch} must be <= the sides of {path}, {rows} x {columns}")
         counts.append((rows // height) * (columns // width))

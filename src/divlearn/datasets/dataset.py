@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -90,18 +91,29 @@ class Dataset:
     stored: RealArray | None = None
 
     def __post_init__(self) -> None:
-        if self.labels is None:
-            return
-        if self.labels.ndim != 1 or not len(self.labels):
+        if self.labels is not None:
+            self.labels = np.asarray(self.labels)
+            if self.labels.ndim != 1 or not len(self.labels):
+                raise ValueError(
+                    f"{self.name}: labels have shape {self.labels.shape}, must be (n_matrices,) "
+                    "with at least one matrix"
+                )
+        if self.groups is not None:
+            self.groups = np.asarray(self.groups)
+            self._check_groups(self.groups.shape)
+
+    def _check_groups(self, shape: tuple[int, ...]) -> None:
+        known = self._n_stored if self.labels is None else len(self.labels)
+        # None: only the descriptor will tell how many matrices there are.
+        if len(shape) != 1 or known not in (None, shape[0]):
             raise ValueError(
-                f"{self.name}: labels have shape {self.labels.shape}, must be (n_matrices,) with "
-                "at least one matrix"
+                f"{self.name}: groups have shape {shape}, must have "
+                f"({'n_matrices' if known is None else known},), one for each matrix"
             )
-        if self.groups is not None and self.groups.shape != self.labels.shape:
-            raise ValueError(
-                f"{self.name}: groups have shape {self.groups.shape}, must have that of the "
-                f"labels, {self.labels.shape}"
-            )
+
+    @property
+    def _n_stored(self) -> int | None:
+        return None if self.stored is None else prod(np.shape(self.stored)[:-2])
 
     @property
     def raw(self) -> Sequence[Any] | NDArray[Any] | None:
@@ -110,15 +122,22 @@ class Dataset:
 
     @cached_property
     def matrices(self) -> RealArray:
-        """SPD matrices, shape (n_matrices, d, d): computed when first asked for, then kept."""
+        """SPD matrices, shape (n_matrices, d, d): computed when first asked for, then kept.
+
+        The descriptor is fitted to all samples, those to train on and those to test on together.
+        It sees no labels, but what it learns, such as the bandwidth of a kernel from the median
+        distance, is learned from test samples too. To keep them apart, put the descriptor into a
+        scikit-learn Pipeline and fit that to the training samples of ``raw``.
+        """
         computed = self._describe() if self.stored is None else self.stored
         matrices = computed.reshape(-1, *computed.shape[-2:])
-        if self.labels is not None and len(matrices) != len(self.labels):
-            raise ValueError(
-                f"{self.name} has {len(self.labels)} labels, but "
-                f"{'the descriptor made' if self.stored is None else 'stored are'} "
-                f"{len(matrices)} matrices; there must be as many"
-            )
+        for what, given in (("labels", self.labels), ("groups", self.groups)):
+            if given is not None and len(matrices) != len(given):
+                raise ValueError(
+                    f"{self.name} has {len(given)} {what}, but "
+                    f"{'the descriptor made' if self.stored is None else 'stored are'} "
+                    f"{len(matrices)} matrices; there must be as many"
+                )
         return check_spd(matrices, name=f"{self.name} matrices")
 
     def _describe(self) -> RealArray:
@@ -161,11 +180,11 @@ class Dataset:
         Returns
         -------
         list of (train, test)
-            Sorted indices of matrices. The official splits where there are any and neither ``n``
-            nor ``train`` is given.
+            Sorted indices of matrices. Copies of the official splits where there are any and
+            neither ``n`` nor ``train`` is given.
         """
         if n is None and train is None and self.official_splits:
-            return list(self.official_splits)
+            return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
         number = _check_number(self.rule.n if n is None else n)
         share = _check_share(self.rule.train if train is None else train)
         self._check_stratified(share)
@@ -242,9 +261,15 @@ class Dataset:
         kind = "official" if official else "random"
         return f"{n} {kind} split{'s' * (n > 1)}"
 
+    def _describe_size(self) -> str:
+        """Say what is known without computing matrices."""
+        if self.raw is None or self.stored is not None:
+            return f"{self._n_stored or 0} matrices"
+        return f"{len(self.raw)} {'series' if self.images is None else 'images'}"
+
     def __repr__(self) -> str:
         if self.labels is None:
-            return f"<Dataset {self.name}: {len(self.matrices)} matrices without labels>"
+            return f"<Dataset {self.name}: {self._describe_size()} without labels>"
         return (
             f"<Dataset {self.name}: {len(self.labels)} matrices, {len(self.classes)} classes, "
             f"{self._describe_splits()}>"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from divlearn.datasets.dataset import NOT_STATED, Dataset
 from divlearn.datasets.files import SPDFile, read_spd
 from divlearn.datasets.files.numpy_files import open_npz
+from divlearn.datasets.files.regular import open_regular
 from divlearn.datasets.files.stacks import explaining
 from divlearn.datasets.files.variables import Refusal, Variable
 from divlearn.datasets.folders import PathLike, Source, natural_key
@@ -128,7 +129,7 @@ def read_arrays(path: Path, names: Sequence[str], limit: int) -> list[NDArray[An
     ...     print(read_arrays(path, ["rgb"], 2**10))
     [array([0, 1, 2])]
     """
-    with path.open("rb") as file:
+    with open_regular(path, str(path)) as file:
         size = os.fstat(file.fileno()).st_size
         with explaining(str(path), limit), open_npz(file, size) as variables:
             return [variable.read(limit) for variable in _choose(variables, names, limit)]

@@ -37,8 +37,8 @@ def load_virus(path: PathLike | None = None, descriptor: Any = None) -> Dataset:
     Returns
     -------
     Dataset
-        Labels are the numbers of the classes. The rule is that of the paper, three random splits,
-        with two thirds of the images for training.
+        Labels are the numbers of the classes. The rule is three random splits with two thirds of
+        the images for training, which is our reading of the paper's "three splits".
 
     Notes
     -----

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index as as_index
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.datasets.files.regular import open_regular
 from divlearn.datasets.folders import PathLike, natural_key
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ _TARGETS = {
 class ImageFiles(Sequence[NDArray[Any]]):
     """Images that stay in their files until they are indexed.
 
-    Every access reads the file anew; nothing is kept.
+    Every access reads the file anew; nothing is kept. Slices, and integers or booleans in a list or
+    array as numpy takes them, choose files without reading any.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
     ...     path = Path(folder) / "1.png"
     ...     Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)).save(path)
     ...     images = ImageFiles([path])
-    ...     print(images, images.shape(0), images[0].sum())
+    ...     print(images, images.size_of(0), images[0].sum())
     ImageFiles(1 file) (3, 4) 66
     """
 
@@ -86,14 +87,25 @@ class ImageFiles(Sequence[NDArray[Any]]):
     @overload
     def __getitem__(self, index: int) -> NDArray[Any]: ...
     @overload
-    def __getitem__(self, index: slice) -> ImageFiles: ...
-    def __getitem__(self, index: int | slice) -> NDArray[Any] | ImageFiles:
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> ImageFiles: ...
+    def __getitem__(self, index: Any) -> NDArray[Any] | ImageFiles:
         if isinstance(index, slice):
             return ImageFiles(self.paths[index])
+        if np.ndim(index):
+            return self._choose(index)
         with _opened(self.paths[as_index(index)]) as image:
             return _to_array(image)
 
-    def shape(self, index: int) -> tuple[int, int]:
+    def _choose(self, indices: Any) -> ImageFiles:
+        chosen = np.arange(len(self))[indices]
+        if chosen.ndim != 1:
+            raise IndexError(
+                f"the index has shape {np.shape(indices)}, must be one integer, a slice, or have "
+                "shape (n,); flatten it"
+            )
+        return ImageFiles(self.paths[i] for i in chosen)
+
+    def size_of(self, index: int) -> tuple[int, int]:
         """Height and width of an image, from the header of its file.
 
         Parameters
@@ -133,11 +145,8 @@ def _opened(path: Path) -> Iterator[Image]:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise ImportError('image files need Pillow: pip install "divlearn[images]"') from error
-    # Opening a pipe would wait for a writer, and a device has no end.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError(f"{path}: it is no regular file; copy the image to one")
     expected = _FORMATS[path.suffix.lower()]
-    with path.open("rb") as file:
+    with open_regular(path, str(path)) as file:
         try:
             with Image.open(file, formats=[expected]) as image:
                 _check_size(image.height, image.width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from divlearn.datasets.files.hdf5_files import find_hdf5, open_hdf5
 from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
 from divlearn.datasets.files.names import Choice, choose
 from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
+from divlearn.datasets.files.regular import open_regular
 from divlearn.datasets.files.variables import Refusal, Variable, quote, text_array
 from divlearn.spd import check_spd
 
@@ -122,12 +122,8 @@ def read_spd(
     if limit < 1:
         raise ValueError(f"limit={limit} must be >= 1, a number of bytes")
     limit = int(limit)
-    path = Path(path)
-    status = path.stat()
-    # Opening a pipe would wait for a writer, and a device has no end.
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise ValueError(f"{path.name}: it is a device, pipe or socket; copy the data to a file")
-    with path.open("rb") as file, explaining(path.name, limit):
+    path = Path(path).expanduser()
+    with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
             choice = choose(variables, matrices, labels)
