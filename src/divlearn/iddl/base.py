@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.blas import limit_blas
-from divlearn.iddl.ensemble import Ensemble, Folds, train_ensemble
+from divlearn.iddl.ensemble import Ensemble, train_ensemble
+from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
 from divlearn.iddl.losses import LOSSES, HingeLoss, Loss
 from divlearn.iddl.selection import Screened, screen
@@ -24,7 +24,7 @@ from divlearn.iddl.training import SOLVERS, Recipe, Start, Task, train
 from divlearn.iddl.variants import make_variant
 from divlearn.spd import check_spd
 
-__all__ = ["Goal", "IDDLBase"]
+__all__ = ["IDDLBase"]
 
 _GAMMAS = (1e-4, 1e-3, 1e-2, 1e-1)
 _PAIRS = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
@@ -32,30 +32,6 @@ _PER_CLASS = re.compile(r"([1-9]\d*) per class")
 _ATOMS_PER_CLASS = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _TANGENT_COMPONENTS = 100
-
-
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """What a fit is after.
-
-    Attributes
-    ----------
-    targets : ndarray, shape (n_matrices, n_outputs)
-    weights : ndarray, shape (n_matrices,), with sum one.
-    codes : ndarray of int or None, the classes.
-    n_groups : int, classes, or 1 without them.
-    folds : sequence of (train, held out), or None where there are too few matrices.
-    loss : callable, from held-out scores and their rows to a number, the lower the better.
-    losses : names of the losses that "auto" chooses from.
-    """
-
-    targets: RealArray
-    weights: RealArray
-    codes: NDArray[np.intp] | None
-    n_groups: int
-    folds: Folds | None
-    loss: Callable[[RealArray, NDArray[np.intp]], float]
-    losses: tuple[str, ...]
 
 
 class IDDLBase(BaseEstimator):  # type: ignore[misc]
@@ -113,7 +89,7 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         engine = get_engine(self.engine)
         task = Task(X, engine.prepare(X), goal.targets, goal.weights)
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        seed = self._seed()
         n_atoms = self._count_atoms(len(X), goal.n_groups)
 
         def make_start(rows: NDArray[np.intp]) -> Start:
@@ -178,6 +154,9 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         self.history_["held_out_loss"] = ensemble.path
         rows = np.flatnonzero(np.isfinite(ensemble.out_of_fold).all(axis=1))
         return Screened(recipe, ensemble.loss, rows, ensemble.out_of_fold[rows])
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _say(self, text: str) -> None:
         if self.verbose:

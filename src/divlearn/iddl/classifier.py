@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.utils import assert_all_finite, check_random_state, compute_sample_weight
+from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.iddl.base import Goal, IDDLBase
+from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.calibration import fit_temperature
-from divlearn.iddl.ensemble import Folds
+from divlearn.iddl.goals import classes_goal, make_folds
 
 __all__ = ["IDDLClassifier"]
 
@@ -175,8 +174,6 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         check_consistent_length(matrices, labels)
         check_classification_targets(labels)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("sample_weight must be > 0 for some matrices; all weights are 0")
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
         matrices, labels, weights = matrices[kept], labels[kept], weights[kept]
         groups = None if groups is None else np.asarray(groups)[kept]
@@ -188,36 +185,14 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         weights = weights * compute_sample_weight(self.class_weight, labels)
         weights = weights / weights.sum()
 
-        def loss(scores: RealArray, rows: NDArray[np.intp]) -> float:
-            share = weights[rows]
-            return fit_temperature(scores, codes[rows], share / max(share.sum(), 1e-300))[1]
-
-        goal = Goal(
-            np.eye(len(self.classes_))[codes], weights, codes, len(self.classes_),
-            self._folds(codes, groups), loss, ("softmax", "ridge"),
-        )  # fmt: skip
+        folds = make_folds(self.ensemble, len(labels), codes, groups, self._seed())
+        goal = classes_goal(codes, weights, folds)
         held = self._fit(matrices, goal)
         self.temperature_ = 1.0
         if held is not None and not (len(self.models_) == 1 and held.recipe.loss.name == "softmax"):
-            share = weights[held.rows]
-            self.temperature_, _ = fit_temperature(
-                held.scores, codes[held.rows], share / max(share.sum(), 1e-300)
-            )
+            share = weights[held.rows] / weights[held.rows].sum()
+            self.temperature_, _ = fit_temperature(held.scores, codes[held.rows], share)
         return self
-
-    def _folds(self, codes: NDArray[np.intp], groups: ArrayLike | None) -> Folds | None:
-        if self.ensemble is not None and not isinstance(self.ensemble, int | np.integer):
-            return list(self.ensemble.split(np.zeros(len(codes)), codes, groups))
-        wanted = 4 if self.ensemble is None else int(self.ensemble)
-        if wanted < 2:
-            raise ValueError(f"ensemble={self.ensemble!r} must be >= 2, a splitter or None")
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        fewest = int(np.bincount(codes).min())
-        splitter = StratifiedKFold if fewest >= 2 else KFold
-        n_splits = min(wanted, fewest if fewest >= 2 else len(codes))
-        if n_splits < 2:
-            return None
-        return list(splitter(n_splits, shuffle=True, random_state=seed).split(codes, codes))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores: their softmax is `predict_proba`.

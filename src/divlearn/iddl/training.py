@@ -95,6 +95,13 @@ class Model:
     head: Head
     tangent: TangentBlock | None
 
+    @classmethod
+    def without_head(cls, atoms: RealArray, alpha: RealArray, beta: RealArray) -> Model:
+        """Make a model that encodes and does nothing else."""
+        none = np.zeros((0, alpha.size))
+        features = Features(none, np.zeros(alpha.size), np.ones(alpha.size))
+        return cls(atoms, alpha, beta, FeatureMap(), features, Head(none, np.zeros(0)), None)
+
     def encode(self, engine: Engine, data: Prepared) -> RealArray:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
         V = engine.encode(data, self.atoms, self.alpha, self.beta)

@@ -1,0 +1,104 @@
+"""IDDL as a regressor."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+
+from divlearn.arrays import RealArray
+from divlearn.iddl.base import IDDLBase
+from divlearn.iddl.goals import make_folds, numbers_goal
+
+__all__ = ["IDDLRegressor"]
+
+
+class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
+    r"""Predict numbers from divergences to atoms, all learned together.
+
+    As `IDDLClassifier`, with half the squared error of one or several outputs, each divided by its
+    standard deviation.
+
+    Parameters
+    ----------
+    n_atoms : int or "auto"
+        "auto" is 5.
+    loss : {"auto", "ridge"}
+        Both are the squared error.
+    init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
+        Without classes the first two are the same.
+    variant, pairs, gamma, logarithm, standardize, tangent, bias, margin, solver, learn_atoms,
+    learn_parameters, max_iter, tol, ensemble, random_state, engine, verbose
+        As in `IDDLClassifier`.
+
+    Attributes
+    ----------
+    atoms_, alpha_, beta_, models_, recipe_, n_iter_, message_, history_, n_features_in_
+        As in `IDDLClassifier`.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> regressor = IDDLRegressor(random_state=0).fit(X[::2], y[::2])
+    >>> bool(regressor.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn atoms, divergences and head.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
+        sample_weight : array-like, shape (n_matrices,), optional
+        groups : array-like, shape (n_matrices,), optional
+            Handed to the splitter, where ``ensemble`` is one that needs them.
+
+        Returns
+        -------
+        self
+        """
+        if self.loss not in ("auto", "ridge"):
+            raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
+        if y is None:
+            raise ValueError("IDDLRegressor requires y to be passed, but the target y is None")
+        matrices = self._check_matrices(X, reset=True)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        check_consistent_length(matrices, targets)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
+        matrices, targets, weights = matrices[kept], targets[kept], weights[kept]
+        weights = weights / weights.sum()
+        self.single_ = targets.ndim == 1
+        columns = targets.reshape(len(targets), -1)
+        self.mean_ = weights @ columns
+        deviation = np.sqrt(weights @ (columns - self.mean_) ** 2)
+        self.scale_ = np.where(deviation > 0, deviation, 1)
+        groups = None if groups is None else np.asarray(groups)[kept]
+        folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
+        self._fit(matrices, numbers_goal((columns - self.mean_) / self.scale_, weights, folds))
+        return self
+
+    def predict(self, X: ArrayLike) -> RealArray:
+        """Predict numbers.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,) or (n_matrices, n_outputs)
+        """
+        numbers: RealArray = self._mean_scores(X) * self.scale_ + self.mean_
+        return numbers[:, 0] if self.single_ else numbers

@@ -1,0 +1,128 @@
+"""IDDLRegressor and IDDLTransformer as users and scikit-learn see them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn import abld
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLRegressor, IDDLTransformer
+
+FAST = {"n_atoms": 3, "max_iter": 3, "random_state": 0}
+CHANCE = (
+    "k-means and folds draw other numbers where samples are repeated than where they have weights"
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, labels = make_wishart_clusters(3, 50, 4, separation=4, random_state=1)
+    return X, labels, np.linalg.slogdet(X)[1]
+
+
+@parametrize_with_checks(
+    [
+        lifted(IDDLRegressor(n_atoms=1, max_iter=2, ensemble=2, random_state=0), lift_spd),
+        lifted(IDDLTransformer(n_atoms=1, max_iter=1, ensemble=2, random_state=0), lift_spd),
+    ],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_it_predicts_a_divergence_to_a_hidden_matrix(data):
+    X, _, _ = data
+    hidden = X[::7].mean(axis=0)
+    y = abld(X, hidden, 0.0, 0.0)
+    regressor = IDDLRegressor(random_state=0).fit(X[::2], y[::2])
+    assert regressor.score(X[1::2], y[1::2]) > 0.9
+
+
+def test_several_outputs_in_their_own_units(data):
+    X, _, y = data
+    both = np.stack([y, 1e6 * np.trace(X, axis1=1, axis2=2) + 3], axis=1)
+    regressor = IDDLRegressor(**FAST).fit(X[::2], both[::2])
+    predicted = regressor.predict(X[1::2])
+    assert predicted.shape == (75, 2)
+    assert regressor.score(X[1::2], both[1::2]) > 0.8
+    scaled = IDDLRegressor(**FAST).fit(X[::2], both[::2] * [1e-3, 1e3]).predict(X[1::2])
+    np.testing.assert_allclose(scaled, predicted * [1e-3, 1e3], rtol=1e-6)
+
+
+def test_constant_targets_are_predicted(data):
+    X, _, _ = data
+    np.testing.assert_allclose(IDDLRegressor(**FAST).fit(X, np.full(len(X), 7.0)).predict(X), 7)
+
+
+def test_regressors_in_other_tools(data):
+    X, _, y = data
+    assert cross_val_score(IDDLRegressor(**FAST), X, y, cv=3).mean() > 0.8
+    search = GridSearchCV(IDDLRegressor(**FAST), {"variant": ["stein", "N"]}, cv=2).fit(X, y)
+    copy = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(copy.predict(X), search.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        (None, {"loss": "softmax"}, r'loss=\'softmax\' must be "auto" or "ridge"'),
+        (np.full(150, np.nan), {}, "Input y contains NaN"),
+        (None, {"n_atoms": 0}, "n_atoms=0 must be >= 1"),
+    ],
+)
+def test_bad_regressions(data, y, options, message):
+    X, _, good = data
+    with pytest.raises(ValueError, match=message):
+        IDDLRegressor(**FAST | options).fit(X, good if y is None else y)
+
+
+def test_no_weight_at_all(data):
+    X, _, y = data
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        IDDLRegressor(**FAST).fit(X, y, sample_weight=np.zeros(len(X)))
+
+
+# the encoder
+
+
+def test_without_labels_it_encodes_by_centres(data):
+    X, _, _ = data
+    encoder = IDDLTransformer(n_atoms=4, variant=(0.3, 0.8), random_state=0)
+    V = encoder.fit_transform(X)
+    expected = np.stack([abld(X, atom, 0.3, 0.8) for atom in encoder.atoms_], axis=1)
+    np.testing.assert_allclose(V, expected, rtol=1e-9)
+    assert encoder.n_iter_ == 0
+    names = encoder.get_feature_names_out()
+    assert names.tolist() == [f"iddltransformer{k}" for k in range(4)]
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_with_labels_it_encodes_by_what_was_learned(data, numbers):
+    X, labels, y = data
+    encoder = IDDLTransformer(**FAST, ensemble=None).fit(X, y if numbers else labels)
+    V = encoder.transform(X)
+    assert V.shape == (len(X), 3 * 3) == (len(X), len(encoder.get_feature_names_out()))
+    for atom, alphas, betas, columns in zip(
+        encoder.atoms_, encoder.alpha_, encoder.beta_, V.T.reshape(3, 3, -1), strict=True
+    ):
+        for alpha, beta, column in zip(alphas, betas, columns, strict=True):
+            np.testing.assert_allclose(column, abld(X, atom, alpha, beta), rtol=1e-8)
+
+
+def test_encoders_in_pipelines(data):
+    X, labels, y = data
+    classify = make_pipeline(IDDLTransformer(**FAST), StandardScaler(), KNeighborsClassifier(3))
+    assert cross_val_score(classify, X, labels, cv=3).mean() > 0.75
+    regress = make_pipeline(IDDLTransformer(**FAST), StandardScaler(), RidgeCV())
+    assert cross_val_score(regress, X, y, cv=3).mean() > 0.7
