@@ -248,7 +248,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"gamma": "big"}, r"gamma='big' must be"),
         ({"tangent": "yes"}, r"tangent='yes' must be"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
-        ({"ensemble": 1}, r"ensemble=1 must be >= 2"),
+        ({"ensemble": 1}, r"ensemble=1 must be an integer >= 2"),
         ({"init": "zeros"}, r"init='zeros' must be one of"),
         ({"init": np.eye(3)[None]}, r"init has matrices of size 3, must be 4"),
         ({"engine": "gpu"}, r"engine='gpu' must be"),
