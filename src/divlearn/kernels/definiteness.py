@@ -1,0 +1,190 @@
+r"""Which divergence kernels are positive definite: what is proved, and what the data says.
+
+All facts are about :math:`K(X, Y) = \exp(-s \tilde D(X, Y))` on all SPD matrices of size d, with
+:math:`\tilde D` the mean of both directions of :math:`D^{(\alpha,\beta)}`.
+
+- :math:`\alpha \ne \beta`: never. On diag(x, 1, ..., 1) the kernel is g(log x - log y) with
+  :math:`g(t) = ((2 \alpha\beta \cosh\theta t + \alpha^2 + \beta^2)/\theta^2)^{-s/(2\alpha\beta)}`,
+  :math:`\theta = \alpha + \beta`, and in the limit :math:`g(t) = e^{-s(\cosh\beta t - 1)/\beta^2}`
+  on the axes. A positive definite g that is analytic in a strip has
+  :math:`|g(u + iv)| \le g(iv)` there [1]_. But the former is singular at
+  :math:`\theta t = \log(\beta/\alpha) + i\pi` and finite at :math:`i\pi`; for the latter
+  :math:`|g|` grows with u at :math:`\beta v = \pi`.
+- d = 1, :math:`\alpha = \beta`: always. It is :math:`\cosh(\alpha t)^{-s/\alpha^2}`, or a Gaussian
+  at the origin, whose Fourier transforms are positive.
+- :math:`\alpha = \beta = 1/2`: with the Stein divergence :math:`S = \tilde D/4`, exp(-s S) is
+  exactly for s in {1/2, 1, ..., (d-2)/2} or s >= (d-1)/2 [2]_.
+- :math:`\alpha = \beta = 0`, d > 1: not for every s, since the space is curved [3]_; indeed for no
+  s, in low dimensions by numerical evidence [4]_.
+- Other :math:`\alpha = \beta`, d > 1: not known.
+
+References
+----------
+.. [1] E. Lukacs, "Characteristic Functions", 2nd edition, Griffin 1970, section 7.1.
+.. [2] S. Sra, "A new metric on the manifold of kernel matrices with application to matrix geometric
+   means", NIPS 2012.
+.. [3] A. Feragen, F. Lauze and S. Hauberg, "Geodesic exponential kernels: when curvature and
+   linearity conflict", CVPR 2015.
+.. [4] N. Da Costa, C. Mostajeran, J.-P. Ortega and S. Said, "Invariant kernels on Riemannian
+   symmetric spaces: a harmonic-analytic approach", arXiv:2310.19270.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from divlearn import tolerances
+from divlearn.arrays import RealArray
+from divlearn.kernels.tables import Point
+
+__all__ = ["Definiteness", "Theory", "measure", "theory"]
+
+_ROUNDING = 1e-12  # of a scale that is meant to be a multiple of one half
+
+
+@dataclass(frozen=True)
+class Theory:
+    """What is known of a kernel on all SPD matrices of one size.
+
+    Attributes
+    ----------
+    proved : bool or None
+        True: positive definite on every data set. False: on some data sets it is not. None: not
+        known.
+    reason : str, the fact and its reference.
+    """
+
+    proved: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Definiteness(Theory):
+    """What is known of a kernel, and what some data says.
+
+    Attributes
+    ----------
+    n_matrices : int
+        Size of the data.
+    smallest : float
+        Smallest eigenvalue of the kernel matrix of the data, relative to the largest.
+    smallest_centred : float
+        The same once rows and columns are centred, which is all that a support vector machine sees
+        of a kernel.
+    tolerance : float
+        What rounding may make of a zero.
+    """
+
+    n_matrices: int
+    smallest: float
+    smallest_centred: float
+    tolerance: float
+
+    @property
+    def on_data(self) -> bool:
+        """Whether the kernel is positive semi-definite on the data, up to rounding."""
+        return self.smallest >= -self.tolerance
+
+    def __str__(self) -> str:
+        verdict = {
+            True: "Positive definite on every data set",
+            False: "Not positive definite on every data set",
+            None: "Not proved to be positive definite, nor that it is not",
+        }[self.proved]
+        return f"{verdict}: {self.reason}. {self._on_data()}"
+
+    def _on_data(self) -> str:
+        sizes = (
+            f"smallest eigenvalue {self.smallest:.2g} of the largest, "
+            f"{self.smallest_centred:.2g} after centring"
+        )
+        where = f"On these {self.n_matrices} matrices it is"
+        if self.on_data:
+            return f"{where} positive semi-definite up to rounding ({sizes})."
+        if self.smallest_centred >= -self.tolerance:
+            return (
+                f"{where} indefinite ({sizes}), but only before centring: a support vector machine "
+                "does not notice, a Gaussian process would."
+            )
+        return (
+            f"{where} indefinite ({sizes}). A support vector machine still stops, at a stationary "
+            "point of a problem that is no longer convex; a Gaussian process needs more noise than "
+            "the negative eigenvalue."
+        )
+
+
+def measure(known: Theory, kernel: RealArray) -> Definiteness:
+    """Add what the kernel matrix of some data says.
+
+    Examples
+    --------
+    >>> known = theory((0.0, 0.0), 1.0, 1)
+    >>> print(measure(known, np.array([[1.0, 0.5], [0.5, 1.0]])))
+    Positive definite on every data set: numbers on a line with the kernel exp(-s log(x/y)^2 / 2),
+    a Gaussian. On these 2 matrices it is positive semi-definite up to rounding (smallest
+    eigenvalue 0.33 of the largest, 0 after centring).
+    """
+    K = kernel.astype(np.float64)
+    centred = K - K.mean(axis=0)
+    centred = centred - centred.mean(axis=1)[:, None]
+    plain, within = (np.linalg.eigvalsh(0.5 * (one + one.T)) for one in (K, centred))
+    return Definiteness(
+        known.proved, known.reason, len(K), float(plain[0] / plain[-1]),
+        float(min(within[0], 0) / plain[-1]), tolerances.repair_floor(kernel.dtype),
+    )  # fmt: skip
+
+
+def theory(point: Point, scale: float, d: int) -> Theory:
+    """Say what is known of the kernel exp(-scale D), with D unscaled, on matrices of size d.
+
+    Parameters
+    ----------
+    point : (alpha, beta) from `divlearn.kernels.tables.symmetric_point`
+    scale : float
+    d : int
+
+    Examples
+    --------
+    >>> theory((0.5, 0.5), 0.25, 3).proved, theory((0.5, 0.5), 0.2, 3).proved
+    (True, False)
+    >>> theory((1.0, 1.0), 0.25, 3).proved is None
+    True
+    """
+    alpha, beta = point
+    if alpha != beta:
+        return Theory(
+            False,
+            f"with alpha={alpha:g} and beta={beta:g} different it is not even on the matrices "
+            "diag(x, 1, ..., 1), whatever the scale (Lukacs 1970, section 7.1)",
+        )
+    if d == 1:
+        formula = (
+            "exp(-s log(x/y)^2 / 2), a Gaussian"
+            if alpha == 0
+            else f"cosh(a log(x/y))^(-s/a^2), a = {alpha:g}, whose Fourier transform is positive"
+        )
+        return Theory(True, f"numbers on a line with the kernel {formula}")
+    if alpha == 0:
+        return Theory(
+            False,
+            f"Gaussian kernels of the affine-invariant distance are not for d={d} > 1, for the "
+            "space is curved (Feragen et al. 2015), whatever the scale (Da Costa et al. 2023, in "
+            "part by numerical evidence)",
+        )
+    return _stein(4 * scale, d) if alpha == 0.5 else Theory(None, "no theorem covers this point")
+
+
+def _stein(s: float, d: int) -> Theory:
+    """Sra's theorem for exp(-s S), S the Stein divergence in its textbook form."""
+    steps = f"s in {{1/2, ..., {d - 2}/2}} or " if d > 3 else "s = 1/2 or " if d == 3 else ""
+    fact = f"exp(-s S), S the Stein divergence, is for d={d} exactly for {steps}s >= {d - 1}/2"
+    on_step = round(2 * s) >= 1 and abs(2 * s - round(2 * s)) <= _ROUNDING * 2 * s
+    if on_step or 2 * s >= d - 1:
+        return Theory(True, f"{fact} (Sra 2012), and here s = {s:g}")
+    following = math.ceil(2 * s) / 2
+    return Theory(
+        False, f"{fact} (Sra 2012), but here s = {s:g}; the next larger that is: {following:g}"
+    )

@@ -1,0 +1,198 @@
+"""Tables of symmetric divergences between many matrices, from one pass of spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine
+
+__all__ = [
+    "Point",
+    "cross_table",
+    "find_copies",
+    "median_scale",
+    "square_tables",
+    "symmetric_point",
+]
+
+Point = tuple[float, float]
+
+_BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
+_SMALL = 64  # matrices that are not worth more than one block
+
+
+def symmetric_point(alpha: float, beta: float) -> Point:
+    r"""Return the parameters of a symmetrised divergence, both >= 0 and in ascending order.
+
+    :math:`D^{(\alpha,\beta)}(X \| Y) = D^{(\beta,\alpha)}(Y \| X) = D^{(-\beta,-\alpha)}(X \| Y)`:
+    once both directions are averaged, neither the order nor the common sign matters.
+
+    Examples
+    --------
+    >>> symmetric_point(1, 0)
+    (0.0, 1.0)
+    >>> symmetric_point(1, -0.5)
+    Traceback (most recent call last):
+    ValueError: (alpha, beta) = (1, -0.5) must not have opposite signs, ...
+    """
+    if alpha * beta < 0:
+        raise ValueError(
+            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
+            "not defined for every pair of matrices; change the sign of one"
+        )
+    low, high = sorted((abs(float(alpha)), abs(float(beta))))
+    return low, high
+
+
+def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) -> RealArray:
+    r"""Symmetrised divergences between all matrices, at several points of the plane.
+
+    .. math:: \tilde D(X, Y) = \tfrac12 \bigl(D(X \,\|\, Y) + D(Y \,\|\, X)\bigr)
+              = \tfrac12 \sum_i \bigl(f(t_i; \alpha, \beta) + f(t_i; \beta, \alpha)\bigr)
+
+    The other direction has the spectrum -t, and f(-t; alpha, beta) = f(t; beta, alpha): one pass
+    over half of the pairs serves all points and both directions.
+
+    Parameters
+    ----------
+    engine : Engine
+    matrices : ndarray, shape (n_matrices, d, d)
+    points : sequence of (alpha, beta) from `symmetric_point`
+
+    Returns
+    -------
+    ndarray, shape (n_points, n_matrices, n_matrices)
+        Each exactly symmetric, with a diagonal of zeros.
+
+    Examples
+    --------
+    >>> from divlearn.engines import get_engine
+    >>> X = np.array([np.eye(2), 2 * np.eye(2)])
+    >>> square_tables(get_engine(), X, [(0.0, 1.0)]).round(4)  # tr(XY^-1 + YX^-1)/2 - d
+    array([[[0. , 0.5],
+            [0.5, 0. ]]])
+    """
+    n = len(matrices)
+    tables = np.empty((len(points), n, n), matrices.dtype)
+    bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
+    for start, stop in pairwise(bounds):
+        part = _both_directions(engine, matrices[start:], matrices[start:stop], points)
+        tables[:, start:, start:stop] = np.moveaxis(part, -1, 0)
+    for table in tables:
+        lower = np.tril(table, -1)
+        np.add(lower, lower.T, out=table)
+    return tables
+
+
+def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> RealArray:
+    """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y).
+
+    Examples
+    --------
+    >>> from divlearn.engines import get_engine
+    >>> X, Y = np.array([np.eye(2)]), np.array([np.eye(2), 2 * np.eye(2)])
+    >>> cross_table(get_engine(), X, Y, (0.0, 1.0)).round(4)
+    array([[0. , 0.5]])
+    """
+    if len(X) < len(Y):  # engines are at their best on much data and few atoms
+        return cross_table(engine, Y, X, point).T
+    return _both_directions(engine, X, Y, [point])[..., 0]
+
+
+def _both_directions(
+    engine: Engine, data: RealArray, atoms: RealArray, points: Sequence[Point]
+) -> RealArray:
+    """Mean of both directions, shape (n_data, n_atoms, n_points)."""
+    turned = [(beta, alpha) for alpha, beta in points]
+    columns = list(dict.fromkeys([*points, *turned]))
+    parameters = np.array(columns).T[:, None, :]
+    alpha, beta = np.broadcast_to(parameters, (2, len(atoms), len(columns)))
+    values = engine.encode(data.astype(np.result_type(data, atoms)), atoms, alpha, beta)
+    forward, back = ([columns.index(point) for point in some] for some in (points, turned))
+    if forward == back:  # all symmetric
+        return values
+    mean: RealArray = 0.5 * (values[..., forward] + values[..., back])
+    return mean
+
+
+def decay(divergences: RealArray, scale: float) -> RealArray:
+    """Return exp(-scale D); an infinite divergence gives zero.
+
+    Examples
+    --------
+    >>> decay(np.array([0.0, np.inf]), 2.0)
+    array([1., 0.])
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        exponents = divergences * -scale
+        np.exp(exponents, out=exponents)
+    return exponents
+
+
+def find_copies(matrices: RealArray) -> NDArray[np.intp]:
+    """For every matrix the index of the first that is exactly equal to it.
+
+    Examples
+    --------
+    >>> find_copies(np.array([np.eye(2), 2 * np.eye(2), np.eye(2)]))
+    array([0, 1, 0])
+    """
+    first: dict[bytes, int] = {}
+    return np.array([first.setdefault(one.tobytes(), i) for i, one in enumerate(matrices)])
+
+
+def median_scale(
+    divergences: RealArray, copies: NDArray[np.intp], weights: RealArray | None = None, *,
+    fix: str = "pass other matrices",
+) -> float:  # fmt: skip
+    """One over the median divergence of all pairs of matrices that differ.
+
+    Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
+    with the product of its weights, so that whole weights do what copies would.
+
+    Parameters
+    ----------
+    divergences : ndarray, shape (n_matrices, n_matrices), symmetric
+    copies : ndarray, shape (n_matrices,), see `find_copies`
+    weights : ndarray, shape (n_matrices,), optional
+    fix : str
+        What to do where there is no such median, for messages.
+
+    Examples
+    --------
+    >>> table = np.array([[0.0, 2.0, 4.0], [2.0, 0.0, 8.0], [4.0, 8.0, 0.0]])
+    >>> median_scale(table, np.arange(3))
+    0.25
+    """
+    n = len(divergences)
+    differ = np.triu(copies[:, None] != copies, 1)
+    if not differ.any():
+        equal = "" if n == 1 else ", all equal"
+        raise ValueError(
+            f"the median divergence needs at least two matrices that differ, but X has "
+            f"n_samples={n}{equal}; {fix}"
+        )
+    values = divergences[differ].astype(np.float64, copy=False)
+    if weights is None or np.ptp(weights) == 0:
+        median = float(np.median(values))
+    else:
+        median = _weighted_median(values, np.multiply.outer(weights, weights)[differ])
+    if not np.finfo(np.float64).tiny <= median < np.inf:
+        raise ValueError(
+            f"the median divergence of X is {median:g}, but must be > 0 and finite; {fix}"
+        )
+    return 1 / median
+
+
+def _weighted_median(values: RealArray, counts: RealArray) -> float:
+    """Median of the values, each repeated as often as its count says."""
+    order = np.argsort(values)
+    below = np.cumsum(counts[order])
+    half = below[-1] / 2
+    middle = [int(np.searchsorted(below, half, side)) for side in ("left", "right")]
+    return float(values[order[middle]].mean())
