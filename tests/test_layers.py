@@ -30,6 +30,7 @@ LAYERS = [
     {"divergence", "optim"},
     {"means"},
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets"},
+    {"committee"},
     {"experiments", "demo", "maps", "report"},
     {"cli", "__main__"},
 ]

@@ -78,6 +78,9 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
     models_ : list, what is averaged.
     recipe_ : the loss, penalty and features that were chosen.
     temperature_ : float, by which scores are divided to be calibrated.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Probabilities of the training matrices by models that have not seen them; where one model
+        is trained on everything, by its start. NaN for what no fold holds out.
     n_iter_ : int, the iteration the models were taken from.
     message_ : str, why learning stopped.
     history_ : dict of arrays
@@ -174,6 +177,7 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         check_consistent_length(matrices, labels)
         check_classification_targets(labels)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        n_given = len(matrices)
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
         matrices, labels, weights = matrices[kept], labels[kept], weights[kept]
         groups = None if groups is None else np.asarray(groups)[kept]
@@ -189,9 +193,11 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         goal = classes_goal(codes, weights, folds)
         held = self._fit(matrices, goal)
         self.temperature_ = 1.0
-        if held is not None and not (len(self.models_) == 1 and held.recipe.loss.name == "softmax"):
+        self.oof_proba_ = np.full((n_given, len(self.classes_)), np.nan)
+        if held is not None:
             share = weights[held.rows] / weights[held.rows].sum()
             self.temperature_, _ = fit_temperature(held.scores, codes[held.rows], share)
+            self.oof_proba_[kept[held.rows]] = softmax(held.scores / self.temperature_, axis=1)
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:

@@ -1,0 +1,174 @@
+"""Classifiers on tangent vectors at the mean, with what they say of data held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.geometry import invsqrtm, logm
+from divlearn.iddl.ensemble import Folds
+from divlearn.kernels.coupling import Coupling, fit_coupling
+from divlearn.means import mean_abld
+
+__all__ = ["TangentClassifier", "TangentVectors"]
+
+
+class TangentVectors(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Vectors of the tangent space at the affine-invariant mean of the training matrices.
+
+    :math:`\log(G^{-1/2} X G^{-1/2})`, its entries above the diagonal times :math:`\sqrt 2`, so that
+    lengths are those of the metric.
+
+    Examples
+    --------
+    >>> TangentVectors().fit_transform(np.stack([np.eye(2), 4 * np.eye(2)])).shape
+    (2, 3)
+    """
+
+    def fit(self, X: RealArray, y: Any = None) -> Self:
+        """Find the mean."""
+        self.whitener_ = invsqrtm(mean_abld(X, 0.0, 0.0, tol=1e-6).mean)
+        return self
+
+    def transform(self, X: RealArray) -> RealArray:
+        """Compute vectors, shape (n_matrices, d (d + 1) / 2)."""
+        check_is_fitted(self)
+        logarithms = logm(self.whitener_ @ X @ self.whitener_)
+        rows, columns = np.triu_indices(X.shape[-1])
+        vectors: RealArray = logarithms[:, rows, columns] * np.where(rows == columns, 1, 2**0.5)
+        return vectors
+
+
+_MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
+    "logistic": (
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
+        {"logisticregression__C": [0.01, 0.1, 1.0]},
+    ),
+    "rbf": (
+        SVC(decision_function_shape="ovo"),
+        {"C": [1.0, 10.0, 100.0], "gamma": [0.3, 1.0, 3.0]},  # gamma in units of one over variance
+    ),
+    "lda": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), {}),
+}
+
+
+class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of tangent vectors, its parameters chosen by the log-loss of data held out.
+
+    Parameters
+    ----------
+    model : {"logistic", "rbf", "lda"}
+        Logistic regression of standardised vectors, a support vector machine with a Gaussian
+        kernel, or linear discriminant analysis with the shrinkage of Ledoit and Wolf.
+    folds : sequence of (train, held out)
+
+    Attributes
+    ----------
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Probabilities of every matrix by a model that has not seen it.
+    best_params_ : dict
+    """
+
+    def __init__(self, model: str, folds: Folds) -> None:
+        self.model = model
+        self.folds = folds
+
+    def fit(self, X: RealArray, y: NDArray[np.intp], sample_weight: RealArray) -> Self:
+        """Choose, and fit on everything.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_matrices, d, d)
+        y : ndarray of int, shape (n_matrices,), 0 to n_classes - 1.
+        sample_weight : ndarray, shape (n_matrices,)
+        """
+        n_classes = int(y.max()) + 1
+        parts = [_vectors(X, rows, held) for rows, held in self.folds]
+        best = None
+        for chosen, decisions in self._candidates(parts, y, sample_weight):
+            held = np.concatenate([held for _, held in self.folds])
+            coupling = self._couple(decisions, y[held], n_classes, sample_weight[held])
+            logarithms = _log_probabilities(coupling, decisions)
+            true = logarithms[np.arange(len(held)), y[held]]
+            loss = -float(np.average(np.maximum(true, np.log(1e-4)), weights=sample_weight[held]))
+            if best is None or loss < best[0]:
+                best = loss, chosen, coupling, logarithms
+        assert best is not None
+        _, self.best_params_, self.coupling_, logarithms = best
+        self.oof_proba_ = np.full((len(X), n_classes), np.nan)
+        self.oof_proba_[held] = np.exp(logarithms)
+        self.vectors_ = TangentVectors().fit(X)
+        self.model_ = self._fit_one(self.vectors_.transform(X), y, sample_weight, self.best_params_)
+        self.classes_ = np.arange(n_classes)
+        return self
+
+    def predict_proba(self, X: RealArray) -> RealArray:
+        """Probabilities of the classes, shape (n_matrices, n_classes)."""
+        decisions = _decide(self.model_, self.vectors_.transform(X))
+        result: RealArray = np.exp(_log_probabilities(self.coupling_, decisions))
+        return result
+
+    def _candidates(
+        self, parts: list[tuple[RealArray, RealArray]], y: NDArray[np.intp], weights: RealArray
+    ) -> Iterator[tuple[dict[str, Any], RealArray]]:
+        for chosen in ParameterGrid(_MODELS[self.model][1]):
+            fitted = (
+                self._fit_one(seen, y[rows], weights[rows], chosen)
+                for (seen, _), (rows, _) in zip(parts, self.folds, strict=True)
+            )
+            decisions = [
+                _decide(model, held) for model, (_, held) in zip(fitted, parts, strict=True)
+            ]
+            yield chosen, np.concatenate(decisions)
+
+    def _fit_one(
+        self, vectors: RealArray, y: NDArray[np.intp], weights: RealArray, chosen: dict[str, Any]
+    ) -> Any:
+        model = clone(_MODELS[self.model][0])
+        if self.model == "rbf":
+            unit = 1 / max(float(vectors.var(axis=0).sum()), np.finfo(float).tiny)
+            return model.set_params(C=chosen["C"], gamma=chosen["gamma"] * unit).fit(
+                vectors, y, weights
+            )
+        if self.model == "logistic":
+            model.set_params(**chosen)
+            return model.fit(vectors, y, logisticregression__sample_weight=weights)
+        return model.fit(vectors, y)
+
+    def _couple(
+        self, decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
+    ) -> Coupling | None:
+        return fit_coupling(decisions, codes, n_classes, weights) if self.model == "rbf" else None
+
+
+def _vectors(
+    X: RealArray, rows: NDArray[np.intp], held: NDArray[np.intp]
+) -> tuple[RealArray, RealArray]:
+    space = TangentVectors().fit(X[rows])
+    return space.transform(X[rows]), space.transform(X[held])
+
+
+def _decide(model: Any, vectors: RealArray) -> RealArray:
+    """Decisions between pairs of classes, or logarithms of probabilities where a model has them."""
+    if isinstance(model, SVC):
+        return np.asarray(model.decision_function(vectors))
+    with np.errstate(divide="ignore"):
+        return np.asarray(model.predict_log_proba(vectors))
+
+
+def _log_probabilities(coupling: Coupling | None, decisions: RealArray) -> RealArray:
+    if coupling is None:
+        return np.maximum(decisions, np.log(1e-12))
+    return coupling.log_probabilities(coupling.score(decisions))

@@ -1,0 +1,191 @@
+"""SPDClassifier: what it weighs, how it predicts, and what scikit-learn makes of it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.committee import MEMBERS, SPDClassifier
+from divlearn.committee.tangent import TangentClassifier, TangentVectors
+from divlearn.committee.weights import fit_weights, floored
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl.goals import make_folds
+
+QUICK = ("start softmax", "kernel", "tangent lda")
+CHANCE = "folds are drawn, and repetitions of a matrix come into different ones"
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 50, 4, separation=5, random_state=0)
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return SPDClassifier(random_state=0).fit(*data[:2])
+
+
+@parametrize_with_checks(
+    [lifted(SPDClassifier(("tangent lda", "tangent logistic"), cv=2, random_state=0), lift_spd)],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_all_members(data, fitted):
+    _, _, X_test, y_test = data
+    assert set(fitted.weights_) == set(MEMBERS)
+    assert sum(fitted.weights_.values()) == pytest.approx(1)
+    assert min(fitted.weights_.values()) > 0
+    assert fitted.score(X_test, y_test) > 0.8
+    probabilities = fitted.predict_proba(X_test)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (probabilities > 0).all()
+    worst = min(
+        (member.predict_proba(X_test).argmax(axis=1) == y_test).mean()
+        for member in fitted.members_.values()
+    )
+    assert fitted.score(X_test, y_test) >= worst
+    assert log_loss(y_test, probabilities) < 0.6 * np.log(3)
+
+
+def test_it_is_about_as_likely_as_its_best_member(data, fitted):
+    _, _, X_test, y_test = data
+    best = min(
+        log_loss(y_test, floored(member.predict_proba(X_test)))
+        for member in fitted.members_.values()
+    )
+    assert log_loss(y_test, fitted.predict_proba(X_test)) < best + 0.05
+
+
+def test_the_mixture_is_that_of_its_members(data, fitted):
+    _, _, X_test, _ = data
+    expected = sum(
+        weight * floored(fitted.members_[name].predict_proba(X_test))
+        for name, weight in fitted.weights_.items()
+    )
+    np.testing.assert_allclose(fitted.predict_proba(X_test), expected)
+
+
+def test_it_says_what_it_weighs(data, fitted, capsys):
+    text = fitted.summary()
+    for name in MEMBERS:
+        assert name in text
+    assert f"right on {fitted.oof_accuracy_['average']:.1%}" in text
+    SPDClassifier(QUICK, verbose=1, random_state=0).fit(*data[:2])
+    assert "Weights by the likelihood" in capsys.readouterr().out
+
+
+def test_members_are_judged_on_data_they_have_not_seen(data):
+    """On labels without meaning nobody is right more often than by chance."""
+    X, _, _, _ = data
+    noise = np.random.default_rng(0).integers(3, size=len(X))
+    classifier = SPDClassifier(QUICK, random_state=0).fit(X, noise)
+    assert max(classifier.oof_accuracy_.values()) < 0.6
+    assert np.isfinite(classifier.oof_proba_).all()
+
+
+def test_groups_keep_together(data):
+    X, y, _, _ = data
+    groups = np.arange(len(X)) // 5
+    SPDClassifier(QUICK, cv=GroupKFold(3), random_state=0).fit(X, y, groups=groups)
+
+
+def test_labels_weights_seeds_and_tools(data):
+    X, y, X_test, _ = data
+    names = np.array(["ash", "birch", "cedar"])
+    first = SPDClassifier(QUICK, random_state=0).fit(X, names[y])
+    second = SPDClassifier(QUICK, random_state=0).fit(X, names[y])
+    np.testing.assert_array_equal(first.predict_proba(X_test), second.predict_proba(X_test))
+    assert set(first.predict(X_test)) <= set(names)
+    heavy = SPDClassifier(QUICK, class_weight={"ash": 30}, random_state=0).fit(X, names[y])
+    assert (heavy.predict(X_test) == "ash").sum() >= (first.predict(X_test) == "ash").sum()
+    half = np.where(y == 0, 0.0, 1.0)
+    two = SPDClassifier(QUICK, random_state=0).fit(X, y, sample_weight=half)
+    assert two.classes_.tolist() == [1, 2]
+    assert np.isnan(two.oof_proba_[y == 0]).all()
+    assert cross_val_score(SPDClassifier(("tangent lda",)), X, y, cv=3).mean() > 0.6
+    copy = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(copy.predict(X_test), first.predict(X_test))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": ()}, r"members=\(\) must be a sequence of names"),
+        ({"members": "kernel"}, r"members='kernel' must be a sequence"),
+        ({"members": ("forest",)}, r"member 'forest' must be one of iddl softmax"),
+        ({"cv": 1}, r"=1 must be an integer >= 2"),
+    ],
+)
+def test_bad_parameters(data, options, message):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match=message):
+        SPDClassifier(**{"members": QUICK} | options).fit(X, y)
+
+
+def test_bad_data(data):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match=r"class 9 has 1 matrix, must have >= 2"):
+        SPDClassifier(QUICK).fit(X[:10], [*[0] * 5, *[1] * 4, 9])
+    with pytest.raises(ValueError, match="one class 0"):
+        SPDClassifier(QUICK).fit(X[y == 0], y[y == 0])
+    with pytest.raises(ValueError, match="expecting 4"):
+        SPDClassifier(("tangent lda",)).fit(X, y).predict(np.eye(3)[None])
+
+
+# weights
+
+
+def test_weights_minimise_the_objective():
+    rng = np.random.default_rng(0)
+    said = rng.dirichlet(np.ones(3), size=(4, 60))
+    codes = rng.integers(3, size=60)
+    weights = fit_weights(said, codes, np.ones(60))
+    true = floored(said)[:, np.arange(60), codes]
+
+    def objective(w):
+        return -np.log(w @ true).sum() - 5 * np.log(w).mean()
+
+    for _ in range(50):
+        other = np.abs(weights + 1e-3 * rng.standard_normal(4))
+        assert objective(other / other.sum()) >= objective(weights) - 1e-9
+
+
+def test_equal_members_have_equal_weights():
+    said = np.broadcast_to([[0.7, 0.3]], (3, 20, 2))
+    np.testing.assert_allclose(fit_weights(said, np.zeros(20, int), np.ones(20)), 1 / 3, rtol=1e-6)
+
+
+# tangent vectors
+
+
+def test_tangent_vectors_are_those_of_pyriemann(data):
+    from pyriemann.tangentspace import TangentSpace
+
+    X = data[0]
+    ours = TangentVectors().fit_transform(X)
+    theirs = TangentSpace(metric="riemann").fit(X).transform(X)
+    np.testing.assert_allclose(
+        np.linalg.norm(ours, axis=1), np.linalg.norm(theirs, axis=1), rtol=1e-4
+    )
+    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
+
+
+@pytest.mark.parametrize("model", ["logistic", "rbf", "lda"])
+def test_tangent_classifiers(data, model):
+    X, y, X_test, y_test = data
+    folds = make_folds(3, len(X), y, None, 0)
+    classifier = TangentClassifier(model, folds).fit(X, y, np.ones(len(X)))
+    probabilities = classifier.predict_proba(X_test)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (probabilities.argmax(axis=1) == y_test).mean() > 0.75
+    assert (classifier.oof_proba_.argmax(axis=1) == y).mean() > 0.7
