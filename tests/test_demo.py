@@ -26,6 +26,10 @@ def test_as_a_command_with_its_defaults(tmp_path):
     for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):
         assert part in done.stdout
     assert "Picture: demo/plane.png" in done.stdout
+    said = " ".join(done.stdout.split())
+    for part in ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned"):
+        assert part in done.stdout
+    assert re.search(r"it gains [+-]\d+\.\d% \+- \d+\.\d% on the same splits: .*noise", said)
     assert "\x1b" not in done.stdout  # piped, so no colours
     assert max(map(len, done.stdout.splitlines())) <= 80
     height, width = image.imread(tmp_path / "demo" / "plane.png").shape[:2]
