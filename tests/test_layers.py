@@ -29,9 +29,9 @@ LAYERS = [
     {"pairs"},
     {"divergence", "optim"},
     {"means"},
-    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets"},
+    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood"},
     {"committee"},
-    {"experiments", "demo", "maps", "report"},
+    {"experiments", "demo", "maps", "report", "which"},
     {"cli", "__main__"},
 ]
 ABOVE_THE_CORE = set().union(*LAYERS[8:])

@@ -200,10 +200,10 @@ def _say_learned(accuracies: dict[str, RealArray], learned: list[IDDLClassifier]
     alpha, beta = (np.concatenate([getattr(one, name) for one in learned]) for name in _BOTH)
     iterations = [one.n_iter_ for one in learned]
     return (
-        f"IDDL gives each of its atoms {alpha.shape[1]} divergences and stops where data held out is "
-        f"predicted best: after {min(iterations)} to {max(iterations)} iterations, with alpha up to "
-        f"{alpha.max():.2f} and beta up to {beta.max():.2f}. Against the best baseline ({best}) it "
-        f"gains {gain.mean():+.1%} +- {error:.1%} on the same splits: {sure}."
+        f"IDDL gives each of its atoms {alpha.shape[1]} divergences and stops where data held out "
+        f"is predicted best: after {min(iterations)} to {max(iterations)} iterations, with alpha up "
+        f"to {alpha.max():.2f} and beta up to {beta.max():.2f}. Against the best baseline ({best}) "
+        f"it gains {gain.mean():+.1%} +- {error:.1%} on the same splits: {sure}."
     )
 
 
