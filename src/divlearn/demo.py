@@ -201,9 +201,9 @@ def _say_learned(accuracies: dict[str, RealArray], learned: list[IDDLClassifier]
     iterations = [one.n_iter_ for one in learned]
     return (
         f"IDDL gives each of its atoms {alpha.shape[1]} divergences and stops where data held out "
-        f"is predicted best: after {min(iterations)} to {max(iterations)} iterations, with alpha up "
-        f"to {alpha.max():.2f} and beta up to {beta.max():.2f}. Against the best baseline ({best}) "
-        f"it gains {gain.mean():+.1%} +- {error:.1%} on the same splits: {sure}."
+        f"is predicted best: after {min(iterations)} to {max(iterations)} iterations, with alpha "
+        f"up to {alpha.max():.2f} and beta up to {beta.max():.2f}. Against the best baseline "
+        f"({best}) it gains {gain.mean():+.1%} +- {error:.1%} on the same splits: {sure}."
     )
 
 

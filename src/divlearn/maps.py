@@ -20,7 +20,9 @@ from divlearn.spd import check_spd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NAMED", "PairedComparison", "PlaneMap", "plane_map"]
+__all__ = [
+    "NAMED", "PairedComparison", "PlaneMap", "check_axis", "check_labels", "plane_map",
+]  # fmt: skip
 
 NAMED: dict[str, Divergence] = {
     name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
@@ -236,8 +238,8 @@ def plane_map(
     """
     chosen = get_engine(engine, n_threads)
     matrices = check_spd(X, ndim=3)
-    codes = _check_labels(y, len(matrices))
-    grid = _check_axis(alphas, "alphas"), _check_axis(betas, "betas")
+    codes = check_labels(y, len(matrices))
+    grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     for first, second in (grid, grid[::-1]):
         if first[0] < 0 < second[-1]:
             raise ValueError(
@@ -277,7 +279,7 @@ def _classify(
     return correct
 
 
-def _check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
+def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
     """Labels as numbers from 0."""
     labels = np.asarray(y)
     if labels.shape != (n_matrices,):
@@ -301,7 +303,7 @@ def _check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
     return codes
 
 
-def _check_axis(values: ArrayLike | None, name: str) -> RealArray:
+def check_axis(values: ArrayLike | None, name: str) -> RealArray:
     """One axis of the grid."""
     axis = np.array(_DEFAULT_GRID if values is None else values, dtype=np.float64)
     if axis.ndim != 1 or axis.size == 0:

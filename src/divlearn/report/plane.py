@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_plane"]
+__all__ = ["edges", "plot_plane"]
 
 _TITLES = {
     "airm": "AIRM",
@@ -71,7 +71,7 @@ def plot_plane(
     else:
         figure = ax.figure.canvas.figure  # the whole one, also from inside a subfigure
     percent = 100 * plane.accuracy
-    image = ax.pcolormesh(_edges(plane.alphas), _edges(plane.betas), percent.T, cmap="cividis")
+    image = ax.pcolormesh(edges(plane.alphas), edges(plane.betas), percent.T, cmap="cividis")
     # An inset keeps the bar as high as the map, whatever the layout does to it.
     beside = ax.inset_axes((1.025, 0, 0.045, 1))
     bar = figure.colorbar(image, cax=beside, format=PercentFormatter(decimals=1))
@@ -93,8 +93,8 @@ def plot_plane(
 
 def _mark(ax: Axes, plane: PlaneMap) -> None:
     """Mark the best point and the named ones, each label on the side where there is room."""
-    edges = _edges(plane.alphas), _edges(plane.betas)
-    lower, upper = (np.array([axis[end] for axis in edges]) for end in (0, -1))
+    both = edges(plane.alphas), edges(plane.betas)
+    lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
     best = plane.best
     star = (best - lower) / (upper - lower)
     for name, accuracy in plane.named.items():
@@ -124,7 +124,7 @@ def _mark(ax: Axes, plane: PlaneMap) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
 
 
-def _edges(grid: RealArray) -> RealArray:
+def edges(grid: RealArray) -> RealArray:
     """Edges of cells around the values; matplotlib finds none around a single value."""
     if len(grid) == 1:
         return np.array([grid[0] - 0.5, grid[0] + 0.5])

@@ -1,0 +1,312 @@
+r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \,\|\, C)) / Z`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq, minimize
+
+from divlearn.arrays import RealArray
+from divlearn.divergence import get_divergence
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.likelihood.normalizer import (
+    Normalizer,
+    differentiate_normalizer,
+    log_normalizer,
+    smallest_kappa,
+)
+from divlearn.means import mean_abld
+
+__all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
+
+Point = tuple[float, float]
+
+_LARGEST_PARAMETER = 8.0  # beyond it members differ by little: D depends on c t only
+_STARTS: tuple[Point, ...] = tuple(
+    (known.alpha, known.beta)
+    for known in map(get_divergence, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
+)
+_CENTER_TOLERANCE = 1e-9
+_SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to rounding
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodFit:
+    """A density fitted to SPD matrices; what `fit_likelihood` returns.
+
+    Attributes
+    ----------
+    alpha, beta : float, the member of the family.
+    kappa : float, concentration.
+    center : ndarray, shape (d, d)
+    log_likelihood : float, mean logarithm of the density per matrix, with respect to dX.
+    n_iter : int
+    converged : bool
+    message : str, why the search stopped.
+    """
+
+    alpha: float
+    beta: float
+    kappa: float
+    center: RealArray
+    log_likelihood: float
+    n_iter: int
+    converged: bool
+    message: str
+
+    def log_density(self, X: ArrayLike | Prepared, *, engine: str | Engine = "auto") -> RealArray:
+        """Logarithm of the density at each of several matrices; see `log_density`."""
+        return log_density(X, self.center, self.alpha, self.beta, self.kappa, engine=engine)
+
+
+def log_density(
+    X: ArrayLike | Prepared, center: ArrayLike, alpha: float, beta: float, kappa: float, *,
+    engine: str | Engine = "auto",
+) -> RealArray:  # fmt: skip
+    r"""Logarithm of the density :math:`p(X) = e^{-\kappa D(X \| C)} \det(X)^{-(d+1)/2} / Z`.
+
+    It is a density with respect to dX, as those of Wishart matrices in scipy.stats are. At (0, 1)
+    it is that of Wishart matrices with :math:`2 \kappa` degrees of freedom and the mean C, at
+    (1, 0) that of inverse Wishart matrices with the harmonic mean C, at the origin the Riemannian
+    Gaussian of variance :math:`1 / \kappa` around C.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d), or data prepared by an engine
+    center : array-like, shape (d, d)
+    alpha, beta : float of the same sign
+    kappa : float, > (d - 1) / 2 max(alpha, beta)
+    engine : str or Engine, default="auto"
+
+    Returns
+    -------
+    ndarray, shape (n_matrices,)
+
+    Examples
+    --------
+    >>> from scipy.stats import wishart
+    >>> X, center = np.diag([1.0, 3.0]), np.diag([1.0, 2.0])
+    >>> log_density([X], center, 0, 1, 2.5).round(5)
+    array([-3.15985])
+    >>> round(float(wishart.logpdf(X, df=5, scale=center / 5)), 5)
+    -3.15985
+    """
+    chosen = get_engine(engine)
+    data = chosen.prepare(X)
+    constant = log_normalizer(alpha, beta, kappa, data.d)
+    divergences = chosen.encode(data, np.asarray(center)[None], alpha, beta)[:, 0]
+    return -kappa * divergences - constant - _log_volume(data)
+
+
+def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> LikelihoodFit:
+    r"""Member of the family, concentration and centre under which matrices are most likely.
+
+    .. math:: \max_{\alpha, \beta \ge 0} \; \max_{C, \kappa} \; \frac{1}{n} \sum_i \log p(X_i)
+
+    Divergences of different members cannot be compared with each other, as they all fall to zero
+    along a ray c (alpha, beta); likelihoods can.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d)
+        SPD matrices around one centre, at least two that differ.
+    engine : str or Engine, default="auto"
+
+    Returns
+    -------
+    LikelihoodFit
+        With alpha and beta from 0 to 8: D^(-a,-b) = D^(b,a), and members further out differ by
+        little from those along the same ray. The message says so if a parameter is 8.
+
+    Notes
+    -----
+    The inner maximum is found for each (alpha, beta): C is the centroid, started from the last
+    one, and kappa the only root of :math:`E[D] = \frac1n \sum_i D(X_i \| C)`. By the envelope
+    theorem the gradient in (alpha, beta) needs no derivatives of C and kappa, so that a bounded
+    quasi-Newton search in two variables does the rest. It starts from the best named member.
+
+    Near the origin :math:`f = t^2/2 + (\beta - \alpha) t^3/6 + \dots` depends on
+    :math:`\alpha + \beta` in second order only: from n matrices of a Riemannian Gaussian alpha and
+    beta are each found to about :math:`n^{-1/4}` (0.4 off was seen with n = 2500), their difference
+    to :math:`n^{-1/2}`. Compare likelihoods, not positions.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 500, 3, random_state=0)
+    >>> fit = fit_likelihood(X)
+    >>> fit.converged, fit.alpha < 0.1, abs(fit.beta - 1) < 0.1
+    (True, True, True)
+    """
+    profile = _Profile.prepare(X, engine)
+    tried = [profile.at(*point) for point in _STARTS]
+    start = min(tried, key=lambda one: one.loss)
+    profile.init = start.center
+
+    def objective(point: RealArray) -> tuple[float, RealArray]:
+        state = profile.at(float(point[0]), float(point[1]))
+        tried.append(state)
+        return state.loss, state.gradient
+
+    found = minimize(
+        objective, [start.alpha, start.beta], jac=True, method="L-BFGS-B",
+        bounds=[(0, _LARGEST_PARAMETER)] * 2, options={"gtol": 1e-6, "ftol": 1e-13},
+    )  # fmt: skip
+    best = min(tried, key=lambda one: one.loss)
+    return profile.result(best, int(found.nit), bool(found.success), _explain(best, found))
+
+
+def fit_member(
+    X: ArrayLike | Prepared, alpha: float, beta: float, *, init: ArrayLike | None = None,
+    engine: str | Engine = "auto",
+) -> LikelihoodFit:  # fmt: skip
+    """Concentration and centre under which matrices are most likely, for a given (alpha, beta).
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d), or data prepared by an engine
+    alpha, beta : float, both >= 0
+    init : array-like, shape (d, d), optional
+        Where to start the search of the centre.
+    engine : str or Engine, default="auto"
+
+    Returns
+    -------
+    LikelihoodFit
+
+    Examples
+    --------
+    >>> fit = fit_member([[[1.0]], [[np.e]]], 0, 0)  # log X has the variance 1/4
+    >>> round(fit.kappa, 6), fit.center.round(6)
+    (4.0, array([[1.648721]]))
+    """
+    if not (alpha >= 0 and beta >= 0):
+        raise ValueError(
+            f"(alpha, beta) = ({alpha:g}, {beta:g}) must both be >= 0; pass (-beta, -alpha) "
+            "instead of two negative numbers, which is the same divergence"
+        )
+    profile = _Profile.prepare(X, engine)
+    profile.init = None if init is None else np.asarray(init)
+    state = profile.at(float(alpha), float(beta))
+    return profile.result(state, state.n_iter, state.converged, f"centre: {state.message}")
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """The best centre and concentration at a point of the plane."""
+
+    alpha: float
+    beta: float
+    kappa: float
+    center: RealArray
+    loss: float  # kappa mean D + log Z
+    gradient: RealArray
+    n_iter: int
+    converged: bool
+    message: str
+
+
+@dataclass(eq=False)
+class _Profile:
+    """Likelihood of a point of the plane, maximised over the centre and the concentration."""
+
+    engine: Engine
+    data: Prepared
+    log_volume: float
+    init: RealArray | None = None
+
+    @classmethod
+    def prepare(cls, X: ArrayLike | Prepared, engine: str | Engine) -> _Profile:
+        chosen = get_engine(engine)
+        given = chosen.prepare(X)
+        data = given
+        if given.dtype != np.float64:
+            data = chosen.prepare(given.matrices.astype(np.float64))
+        if data.n_matrices < 2:
+            raise ValueError(
+                f"X has n_matrices={data.n_matrices}, must be >= 2 to tell a centre from a spread; "
+                "pass more matrices"
+            )
+        return cls(chosen, data, float(_log_volume(data).mean()))
+
+    def at(self, alpha: float, beta: float) -> _State:
+        centroid = mean_abld(
+            self.data, alpha, beta, init=self.init, tol=_CENTER_TOLERANCE, engine=self.engine
+        )
+        if not centroid.objective > _SMALLEST_DIVERGENCE:
+            raise ValueError(
+                f"X has {self.data.n_matrices} matrices that are all equal, must hold at least two "
+                "that differ: the likelihood is unbounded; pass other matrices"
+            )
+        self.init = centroid.mean
+        kappa, constant = _solve_kappa(alpha, beta, centroid.objective, self.data.d)
+        weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
+        slopes = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
+        assert slopes.alpha is not None
+        assert slopes.beta is not None
+        gradient = np.array([
+            kappa * float(slopes.alpha[0]) + constant.alpha,
+            kappa * float(slopes.beta[0]) + constant.beta,
+        ])  # fmt: skip
+        loss = kappa * centroid.objective + constant.log_z
+        return _State(
+            alpha, beta, kappa, centroid.mean, loss, gradient, centroid.n_iter,
+            centroid.converged, centroid.message,
+        )  # fmt: skip
+
+    def result(self, state: _State, n_iter: int, converged: bool, message: str) -> LikelihoodFit:
+        return LikelihoodFit(
+            state.alpha, state.beta, state.kappa, state.center, -state.loss - self.log_volume,
+            n_iter, converged, message,
+        )  # fmt: skip
+
+
+def _solve_kappa(
+    alpha: float, beta: float, mean_divergence: float, d: int
+) -> tuple[float, Normalizer]:
+    """Solve for the concentration whose expected divergence is the observed one.
+
+    log Z is convex in kappa, and its slope -E[D] rises from minus infinity to zero.
+    """
+    least = smallest_kappa(alpha, beta, d)
+    seen: dict[float, Normalizer] = {}
+
+    def excess(log_margin: float) -> float:
+        if log_margin not in seen:
+            kappa = least + math.exp(log_margin)
+            seen[log_margin] = differentiate_normalizer(alpha, beta, kappa, d)
+        return math.log(mean_divergence) - math.log(-seen[log_margin].kappa)
+
+    # E[D] = d (d + 1) / (4 kappa) if kappa is large.
+    low = high = math.log(0.25 * d * (d + 1) / mean_divergence)
+    while excess(low) > 0:
+        low -= 0.5
+    while excess(high) < 0:
+        high += 0.5
+    root = float(brentq(excess, low, high, xtol=1e-9)) if low < high else low
+    excess(root)
+    return least + math.exp(root), seen[root]
+
+
+def _log_volume(data: Prepared) -> RealArray:
+    """Logarithm of det(X)^{(d+1)/2} of each matrix."""
+    matrices = data.working.astype(np.float64, copy=False)
+    volume: RealArray = 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
+    return volume
+
+
+def _explain(best: _State, found: Any) -> str:
+    edge = [
+        f"{name}={_LARGEST_PARAMETER:g}"
+        for name in ("alpha", "beta")
+        if getattr(best, name) >= _LARGEST_PARAMETER
+    ]
+    if edge:
+        return f"{' and '.join(edge)} at the end of the search: tails are heavier than any member's"
+    if found.success:
+        return "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
+    return f"the search stopped early: {found.message}"

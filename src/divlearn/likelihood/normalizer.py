@@ -1,0 +1,299 @@
+r"""The constant that makes a density of :math:`\exp(-\kappa D(X \,\|\, C))`.
+
+With respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX` it does not depend on C.
+In the log-eigenvalues x of :math:`C^{-1/2} X C^{-1/2}` it is an integral over their differences,
+
+.. math:: Z = \frac{\pi^{d^2/2}}{\Gamma_d(d/2)} \int_{x_1 < \dots < x_d}
+          \prod_{i<j} 2 \sinh\frac{x_j - x_i}{2} \prod_i w(x_i) \, dx,
+          \qquad w(x) = e^{-\kappa f(x; \alpha, \beta)},
+
+where the product of sinh is the determinant of :math:`\phi_j(x_i) = e^{j x_i}`,
+:math:`j = -\frac{d-1}{2}, \dots, \frac{d-1}{2}`. By de Bruijn's formula the integral is the
+Pfaffian of :math:`A_{jk} = \iint \operatorname{sgn}(y - x) \phi_j(x) \phi_k(y) w(x) w(y)\,dx\,dy`,
+bordered by the single integrals :math:`\int \phi_j w` if d is odd.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import matmul_toeplitz
+from scipy.special import multigammaln, sici
+
+from divlearn.arrays import RealArray, as_real
+from divlearn.spectral import abld_scalar, invert_f_t
+
+__all__ = ["Normalizer", "differentiate_normalizer", "log_normalizer", "smallest_kappa"]
+
+_NEGLIGIBLE = 42.0  # e^-42 is far below rounding
+_ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is the more accurate of the two
+_LADDER = 1.25 ** np.arange(24.0)  # steps away from the mode, in units of the width
+_TINY = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """log Z and its derivatives; what `differentiate_normalizer` returns.
+
+    Attributes
+    ----------
+    log_z : float
+    alpha, beta, kappa : float, the partial derivatives of log Z with respect to each.
+    """
+
+    log_z: float
+    alpha: float
+    beta: float
+    kappa: float
+
+
+def log_normalizer(alpha: float, beta: float, kappa: float, d: int) -> float:
+    r"""Logarithm of the integral of :math:`\exp(-\kappa D)` over all SPD matrices.
+
+    .. math:: Z(\alpha, \beta, \kappa) = \int_{S^{++}_d}
+              e^{-\kappa D^{(\alpha,\beta)}(X \| C)} \det(X)^{-(d+1)/2} \, dX,
+
+    whatever C is. It is finite if and only if
+    :math:`\kappa > \frac{d-1}{2} \max(\alpha, \beta)`.
+
+    Parameters
+    ----------
+    alpha, beta : float of the same sign
+    kappa : float, concentration
+    d : int, rows of a matrix
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Closed forms serve (0, 1), where the density is that of Wishart matrices with 2 kappa degrees of
+    freedom, (1, 0), inverse Wishart matrices, and alpha + beta = 1, matrix-F; with
+    :math:`K = \kappa / \alpha\beta`,
+
+    .. math:: Z_{(0,1)} = (e / \kappa)^{\kappa d} \, \Gamma_d(\kappa), \qquad
+              Z_{\alpha+\beta=1} = \Big(\frac{\beta}{\alpha}\Big)^{\alpha K d} \beta^{-K d}
+              \frac{\Gamma_d(\kappa/\beta) \, \Gamma_d(\kappa/\alpha)}{\Gamma_d(K)} .
+
+    Elsewhere, and where these cancel, quadrature is used: see `differentiate_normalizer`. The error
+    is below 1e-9 for d <= 20 and 1e-8 for d <= 64.
+
+    :math:`Z(\alpha, \beta) = Z(\beta, \alpha)` exactly: X -> X^{-1} keeps the volume and turns
+    f(t; alpha, beta) into f(-t; alpha, beta) = f(t; beta, alpha). The same holds for a common
+    change of sign.
+
+    Examples
+    --------
+    >>> round(log_normalizer(0, 0, 0.5, 1), 12), round(0.5 * math.log(4 * math.pi), 12)
+    (1.265512123485, 1.265512123485)
+    >>> log_normalizer(0, 1, 1, 3)
+    Traceback (most recent call last):
+    ValueError: kappa=1 must be > (d - 1) / 2 max(alpha, beta) = 1, ...
+    """
+    low, high = _check(alpha, beta, kappa, d)
+    closed = _closed_form(low, high, float(kappa), int(d))
+    return _pfaffian(low, high, float(kappa), int(d)).log_z if closed is None else closed
+
+
+def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) -> Normalizer:
+    r"""Compute log Z with its derivatives, from one pass of quadrature.
+
+    Parameters
+    ----------
+    alpha, beta, kappa, d : as in `log_normalizer`
+
+    Returns
+    -------
+    Normalizer
+
+    Notes
+    -----
+    The trapezoid rule converges spectrally here, and so does integration up to each of its nodes
+    by the integral of the sinc function [1]_. Exponentials are nearly dependent if kappa is large;
+    they are replaced by functions orthonormal with the weight w^2, each one
+    :math:`e^x - c` times the one before made orthogonal to all before it. That leaves a Pfaffian
+    of condition number about d, times the known determinant of the change of basis.
+
+    A change of w(x) changes log Z by the density :math:`\rho(x)` of the eigenvalues,
+    :math:`\partial_\alpha \log Z = -\kappa \int \rho f_\alpha` and so on, with :math:`\rho` a by
+    product of the Pfaffian: the derivatives are as accurate as the value.
+
+    References
+    ----------
+    .. [1] Stenger (1993), Numerical methods based on sinc and analytic functions, section 3.6.
+
+    Examples
+    --------
+    >>> differentiate_normalizer(0, 0, 2.0, 1)  # log Z = log(2 pi / kappa) / 2
+    Normalizer(log_z=0.572364..., alpha=..., beta=..., kappa=-0.25...)
+    """
+    low, high = _check(alpha, beta, kappa, d)
+    found = _pfaffian(low, high, float(kappa), int(d))
+    first, second = float(alpha), float(beta)
+    if abs(first) > abs(second):
+        found = Normalizer(found.log_z, found.beta, found.alpha, found.kappa)
+    if min(first, second) < 0:  # Z(-alpha, -beta) = Z(alpha, beta)
+        found = Normalizer(found.log_z, -found.alpha, -found.beta, found.kappa)
+    return found
+
+
+def smallest_kappa(alpha: float, beta: float, d: int) -> float:
+    """Concentration down to which, exclusively, Z is infinite.
+
+    Examples
+    --------
+    >>> smallest_kappa(0, 1, 5)
+    2.0
+    """
+    return 0.5 * (d - 1) * max(abs(alpha), abs(beta))
+
+
+def _check(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
+    """Magnitudes of the two parameters, ascending."""
+    numbers = {"alpha": alpha, "beta": beta, "kappa": kappa}
+    for name, value in numbers.items():
+        if as_real(value, name).ndim:
+            raise ValueError(f"{name} must be a single number: a density has one")
+    if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
+        raise ValueError(f"d={d!r} must be an integer >= 1")
+    if alpha * beta < 0:
+        raise ValueError(
+            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
+            "not defined for every pair of matrices; change the sign of one"
+        )
+    least = smallest_kappa(alpha, beta, d)
+    if not kappa > least:
+        raise ValueError(
+            f"kappa={kappa:g} must be > (d - 1) / 2 max(alpha, beta) = {least:g}, or the integral "
+            "is infinite; raise kappa or lower alpha and beta"
+        )
+    low, high = sorted((abs(float(alpha)), abs(float(beta))))
+    return low, high
+
+
+def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
+    """Evaluate the closed form on alpha + beta = 1; None off that line and where it cancels."""
+    if low + high != 1:
+        return None
+    if low == 0:
+        terms = [kappa * d, -kappa * d * math.log(kappa), multigammaln(kappa, d)]
+    else:
+        K = kappa / (low * high)
+        terms = [
+            d * low * K * math.log(high / low),
+            -d * K * math.log(high),
+            multigammaln(kappa / high, d),
+            multigammaln(kappa / low, d),
+            -multigammaln(K, d),
+        ]
+    rounding = np.finfo(np.float64).eps * max(abs(term) for term in terms)
+    return float(math.fsum(terms)) if rounding < _ROUNDING_OF_CLOSED_FORM else None
+
+
+def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
+    nodes, root = _place_nodes(low, high, kappa, d)
+    values = abld_scalar(nodes, low, high, derivatives=("f_alpha", "f_beta"))
+    basis, log_determinant = _orthonormalize(nodes, np.log(root) - kappa * values.f, d)
+    sinc_integral = 2 / np.pi * sici(np.pi * np.arange(len(nodes)))[0]  # instead of the sign
+    integrals = root[:, None] * matmul_toeplitz(
+        (-sinc_integral, sinc_integral), root[:, None] * basis, check_finite=False
+    )
+    skew = basis.T @ integrals
+    if d % 2:  # bordered by the single integrals: as if one more eigenvalue were at infinity
+        border = basis.T @ root
+        skew = np.block([[skew, border[:, None]], [-border, np.zeros((1, 1))]])
+        integrals = np.column_stack([integrals, root])
+    skew = 0.5 * (skew - skew.T)
+    density = -np.einsum("ik,ik->i", basis @ np.linalg.inv(skew)[:d], integrals)
+    log_z = log_determinant + 0.5 * np.linalg.slogdet(skew)[1]
+    log_z += 0.5 * d * d * math.log(math.pi) - multigammaln(d / 2, d)
+    assert values.f_alpha is not None
+    assert values.f_beta is not None
+    return Normalizer(
+        float(log_z),
+        float(-kappa * (density @ values.f_alpha)),
+        float(-kappa * (density @ values.f_beta)),
+        float(-(density @ values.f)),
+    )
+
+
+def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
+    """Nodes of the trapezoid rule, and the square roots of their weights.
+
+    With x = unit sinh(u) the step grows in the tails, of which one is long if kappa is near its
+    lower bound.
+    """
+    width = 1 / math.sqrt(kappa)  # of w near 0
+    # Orthonormal functions up to the degree d oscillate, and reach, like Hermite functions.
+    oscillation = math.sqrt(2 * d)
+    right, left = (_reach(*pair, kappa, d) for pair in ((low, high), (high, low)))
+    unit = max(right[0], left[0]) + (6 + oscillation) * width
+    # f has its nearest singularity at the height pi / theta, or none; w turns at half of that.
+    finest = min(2 * width / (8 + 1.5 * oscillation), 0.15 / max(low + high, _TINY))
+    first, last = -math.asinh(left[1] / unit), math.asinh(right[1] / unit)
+    n_nodes = 1 + math.ceil((last - first) * unit / finest)
+    u, step = np.linspace(first, last, n_nodes, retstep=True)
+    return unit * np.sinh(u), np.sqrt(float(step) * unit * np.cosh(u))
+
+
+def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
+    """Where e^{(d-1)x/2} w(x) is largest, and where beyond that it is negligible."""
+    slope = 0.5 * (d - 1)
+
+    def drop(x: RealArray) -> RealArray:
+        return kappa * abld_scalar(x, alpha, beta, derivatives=()).f - slope * x
+
+    mode = float(invert_f_t(slope / kappa, alpha, beta))
+    # Orthonormal functions rise as a power of x, the higher the more of them.
+    enough = float(drop(np.array([mode]))[0]) + _NEGLIGIBLE + 2 * d
+    beyond = mode + _LADDER / math.sqrt(kappa)
+    while not (far := drop(beyond) >= enough).any():
+        beyond = mode + (beyond - mode) * _LADDER[-1]
+    return mode, float(beyond[far.argmax()])
+
+
+def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[RealArray, float]:
+    """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis.
+
+    Function k is kept as a multiple of an envelope, the largest of the normalized exponentials up
+    to k, which spans more than the range of floating point.
+    """
+    exponents = np.arange(d) - 0.5 * (d - 1)
+    log_exponentials = log_weight + exponents[:, None] * nodes
+    top = log_exponentials.max(axis=1, keepdims=True)
+    log_norms = top[:, 0] + 0.5 * np.log(np.exp(2 * (log_exponentials - top)).sum(axis=1))
+    envelopes = np.maximum.accumulate(log_exponentials - log_norms[:, None])
+    basis = np.zeros((len(nodes), d))
+    latest = basis[:, 0] = np.ones(len(nodes))
+    log_leading = np.empty(d)
+    log_leading[0] = log_norms[0]
+    for k in range(1, d):
+        growth = envelopes[k] - envelopes[k - 1]
+        basis[:, :k] *= np.exp(-growth)[:, None]
+        sign, log_factor = _shifted_exponential(nodes, envelopes[k - 1], latest)
+        log_factor -= growth
+        scale = log_factor.max()
+        latest = sign * np.exp(log_factor - scale) * latest
+        square = np.exp(2 * envelopes[k])
+        before = basis[:, :k]
+        for _ in range(2):  # twice is enough
+            latest = latest - before @ (before.T @ (square * latest))
+        norm = math.sqrt(square @ latest**2)
+        latest = basis[:, k] = latest / norm
+        log_leading[k] = log_leading[k - 1] + scale + math.log(norm)
+    return basis * np.exp(envelopes[-1])[:, None], float(log_leading.sum())
+
+
+def _shifted_exponential(
+    nodes: RealArray, envelope: RealArray, function: RealArray
+) -> tuple[RealArray, RealArray]:
+    """Sign and logarithm of e^x - c, with c the mean of e^x under the square of a function."""
+    log_terms = 2 * (envelope + np.log(np.maximum(np.abs(function), _TINY))) + nodes
+    top = log_terms.max()
+    log_shift = top + np.log(np.exp(log_terms - top).sum())
+    beyond = nodes - log_shift
+    gap = np.maximum(-np.expm1(-np.abs(beyond)), _TINY)
+    return np.sign(beyond), log_shift + np.maximum(beyond, 0) + np.log(gap)

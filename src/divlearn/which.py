@@ -1,0 +1,423 @@
+"""Which divergence should I use? One call, with labels or without, and how sure the answer is."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtrc
+from sklearn.model_selection import StratifiedKFold
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine, get_engine
+from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
+from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
+from divlearn.spd import check_spd
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["NamedScore", "WhichDivergence", "which_divergence"]
+
+Point = tuple[float, float]
+Flags = NDArray[np.bool_]
+
+_LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
+_BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
+_SIGNIFICANT = 0.05
+_LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
+_LEVELS = 0.5  # log-likelihood per matrix below the maximum that the picture tells apart
+
+
+@dataclass(frozen=True)
+class NamedScore:
+    """A named divergence beside the learned one, on the same matrices.
+
+    Attributes
+    ----------
+    alpha, beta : float
+    score : float, out-of-fold accuracy, or mean log-likelihood per matrix.
+    difference : float, score of the learned point minus this score.
+    standard_error : float, of the difference; it knows that the matrices are the same.
+    p_value : float, that of no difference: exact McNemar test, or likelihood-ratio test of two
+        parameters (conservative on the axes; it trusts the family, the standard error does not).
+    bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two
+        parameters more; positive if the learned one is preferred. NaN with labels.
+    """
+
+    alpha: float
+    beta: float
+    score: float
+    difference: float
+    standard_error: float
+    p_value: float
+    bic_difference: float = math.nan
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the learned point is better by more than noise."""
+        if math.isnan(self.bic_difference):
+            return self.difference > 0 and self.p_value < _SIGNIFICANT
+        return self.bic_difference > 0 and self.difference > 2 * self.standard_error
+
+
+@dataclass(frozen=True, eq=False)
+class WhichDivergence:
+    """The answer of `which_divergence`; `summary` says it in words.
+
+    Attributes
+    ----------
+    criterion : {"accuracy", "likelihood"}
+    best : (alpha, beta), the point learned from all matrices.
+    score : float, of the learned point: out-of-fold accuracy, where every fold is judged at the
+        point chosen without it, or mean log-likelihood per matrix.
+    named : dict of NamedScore
+    alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid.
+    map : ndarray, shape (n_alphas, n_betas), out-of-fold accuracy or mean log-likelihood.
+    chosen : tuple of (alpha, beta), the point chosen without each fold; empty without labels.
+    chance : float, share of the largest class; NaN without labels.
+    n_matrices : int
+    correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), or None without labels.
+    """
+
+    criterion: Literal["accuracy", "likelihood"]
+    best: Point
+    score: float
+    named: dict[str, NamedScore]
+    alphas: RealArray
+    betas: RealArray
+    map: RealArray
+    chosen: tuple[Point, ...]
+    chance: float
+    n_matrices: int
+    correct: Flags | None = None
+
+    @property
+    def best_named(self) -> str:
+        """Name of the named divergence of the highest score, the first of those that tie."""
+        return max(self.named, key=lambda name: self.named[name].score)
+
+    def table(self) -> list[dict[str, str | float]]:
+        """Rows for the learned point and every named one, the highest score first."""
+        learned: dict[str, str | float] = {
+            "name": "learned", "alpha": self.best[0], "beta": self.best[1], "score": self.score,
+        }  # fmt: skip
+        rows = [{"name": name, **vars(row)} for name, row in self.named.items()]
+        return sorted([learned, *rows], key=lambda row: -float(row["score"]))
+
+    def summary(self) -> str:
+        """Say what to use and how sure that is, in a few sentences."""
+        return _say_accuracy(self) if self.criterion == "accuracy" else _say_likelihood(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Picture of the map, with the named divergences and the best point marked."""
+        return _plot_accuracy(self, path) if self.correct is not None else _plot_map(self, path)
+
+
+def which_divergence(
+    X: ArrayLike, y: ArrayLike | None = None, *, cv: int = 5, alphas: ArrayLike | None = None,
+    betas: ArrayLike | None = None, engine: str | Engine = "auto",
+    random_state: int | np.random.RandomState | None = None,
+) -> WhichDivergence:  # fmt: skip
+    r"""Which divergence of the (alpha, beta) plane these matrices want.
+
+    With labels, by cross-validated accuracy of the nearest neighbour. The score of the learned
+    point is honest: for every fold the point is chosen by leave-one-out accuracy on the other
+    folds, and judged on the fold. One pass of spectra serves all points, choices and judgements.
+
+    Without labels, by the likelihood of
+    :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`: the matrices
+    are taken to lie around one centre.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d)
+        SPD matrices.
+    y : array-like, shape (n_matrices,), optional
+        Labels, at least two classes of at least ``cv`` matrices each.
+    cv : int, default=5
+        Folds, stratified and shuffled. Not used without labels.
+    alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
+        The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
+        1/4 without. Named divergences are looked at whether they lie on it or not.
+    engine : str or Engine, default="auto"
+    random_state : int, RandomState or None, default=None
+        Of the folds.
+
+    Returns
+    -------
+    WhichDivergence
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    >>> answer = which_divergence(X, y, random_state=0)
+    >>> answer.map.shape, answer.criterion, list(answer.named)[:2]
+    ((17, 17), 'accuracy', ['airm', 'stein'])
+    >>> print(answer.summary())
+    Use ...
+    """
+    chosen = get_engine(engine)
+    matrices = check_spd(X, ndim=3)
+    default = _LIKELIHOOD_GRID if y is None else None
+    grid = tuple(
+        check_axis(default if axis is None else axis, name)
+        for axis, name in ((alphas, "alphas"), (betas, "betas"))
+    )
+    for axis, name in zip(grid, ("alphas", "betas"), strict=True):
+        if axis[0] < 0:
+            raise ValueError(
+                f"{name} starts at {axis[0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so that the "
+                "positive quadrant holds every divergence of the other"
+            )
+    if y is None:
+        return _by_likelihood(matrices, grid[0], grid[1], chosen)
+    codes = check_labels(y, len(matrices))
+    folds = _assign_folds(codes, cv, random_state)
+    return _by_accuracy(matrices, codes, folds, grid[0], grid[1], chosen)
+
+
+# ------------------------------------------------------------------ with labels
+
+
+def _assign_folds(
+    codes: NDArray[np.intp], cv: int, random_state: int | np.random.RandomState | None
+) -> NDArray[np.intp]:
+    """Fold of every matrix."""
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
+        raise ValueError(f"cv={cv!r} must be an integer >= 2")
+    smallest = int(np.bincount(codes).min())
+    if smallest < cv:
+        raise ValueError(
+            f"the smallest class has {smallest} matrices, must have >= cv={cv}; lower cv, or drop "
+            "small classes"
+        )
+    folds = np.empty(len(codes), dtype=np.intp)
+    splitter = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
+    for fold, (_, test) in enumerate(splitter.split(np.zeros(len(codes)), codes)):
+        folds[test] = fold
+    return folds
+
+
+def _by_accuracy(
+    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], alphas: RealArray,
+    betas: RealArray, engine: Engine,
+) -> WhichDivergence:  # fmt: skip
+    grid = [(alpha, beta) for alpha in alphas for beta in betas]
+    names = [(known.alpha, known.beta) for known in NAMED.values()]
+    correct = _classify(matrices, codes, folds, np.array(grid + names), engine)
+    shape = (len(alphas), len(betas), len(matrices))
+
+    def plane(flags: Flags) -> PlaneMap:
+        return PlaneMap(alphas, betas, flags[: len(grid)].reshape(*shape[:2], -1))
+
+    rows = np.arange(len(matrices))
+    out_of_fold = correct[folds, :, rows].T  # each judged by the other folds
+    learned, points = np.empty(len(matrices), dtype=bool), []
+    for fold in range(int(folds.max()) + 1):
+        choice = plane(correct[fold][:, folds != fold])
+        points.append(choice.best)
+        row, column = choice.index(*choice.best)
+        test = folds == fold
+        learned[test] = plane(out_of_fold).correct[row, column, test]
+    named = {
+        name: _compare(NAMED[name].alpha, NAMED[name].beta, learned, flags)
+        for name, flags in zip(NAMED, out_of_fold[len(grid) :], strict=True)
+    }
+    judged = plane(out_of_fold)
+    return WhichDivergence(
+        "accuracy", plane(correct[-1]).best, float(learned.mean()), named, alphas, betas,
+        judged.accuracy, tuple(points), float(np.bincount(codes).max() / len(codes)),
+        len(matrices), judged.correct,
+    )  # fmt: skip
+
+
+def _compare(alpha: float, beta: float, learned: Flags, known: Flags) -> NamedScore:
+    pair = PlaneMap(np.array([0.0, 1.0]), np.zeros(1), np.stack([learned, known])[:, None])
+    paired = pair.compare((0, 0), (1, 0))
+    return NamedScore(
+        alpha, beta, float(known.mean()), paired.difference, paired.standard_error, paired.p_value
+    )
+
+
+def _classify(
+    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], points: RealArray,
+    engine: Engine,
+) -> Flags:  # fmt: skip
+    """Whether the nearest other matrix outside a fold has the same code.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_folds + 1, n_points, n_matrices); the last leaves out no fold.
+    """
+    n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
+    n_rows = min(n, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))
+    n_columns = max(1, _BLOCK_ENTRIES // (n_rows * n_points))
+    correct = np.empty((n_folds + 1, n_points, n), dtype=np.bool_)
+    for start in range(0, n, n_rows):
+        queries = np.arange(start, min(start + n_rows, n))
+        data = engine.prepare(matrices[queries])
+        # Of every fold only the nearest of the same and of any other class matters.
+        same, other = np.full((2, n_folds, len(queries), n_points), np.inf)
+        for code, fold in np.ndindex(int(codes.max()) + 1, n_folds):
+            members = np.flatnonzero((codes == code) & (folds == fold))
+            own = codes[queries] == code
+            for first in range(0, len(members), n_columns):
+                references = members[first : first + n_columns]
+                alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
+                table = engine.encode(data, matrices[references], alpha, beta)
+                table[queries[:, None] == references] = np.inf
+                nearest = table.min(axis=1)
+                same[fold, own] = np.minimum(same[fold, own], nearest[own])
+                other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])
+        for left_out in range(n_folds + 1):
+            kept = np.arange(n_folds) != left_out
+            right = same[kept].min(axis=0) < other[kept].min(axis=0)
+            correct[left_out][:, queries] = right.T
+    return correct
+
+
+def _say_accuracy(answer: WhichDivergence) -> str:
+    name = answer.best_named
+    top, n = answer.named[name], answer.n_matrices
+    reached = max(top.score, answer.score)
+    # The best of several names is looked at: their chances to be lucky add up.
+    luck = len(answer.named) * float(bdtrc(round(reached * n) - 1, n, answer.chance))
+    if reached <= answer.chance or luck >= _SIGNIFICANT:
+        return (
+            f"No divergence tells these classes apart by more than noise: the best named one, "
+            f"{name}, is right on {top.score:.1%}, the learned one on {answer.score:.1%} and the "
+            f"largest class makes up {answer.chance:.1%} of {n} matrices."
+        )
+    versus = (
+        f"{answer.score:.1%} out of fold against {top.score:.1%} (difference "
+        f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, McNemar "
+        f"p = {top.p_value:.2g})"
+    )
+    if top.beaten:
+        return (
+            f"Use {_format(answer.best)}: points learned inside the training folds beat {name}, "
+            f"the best named divergence, by more than noise, {versus}. "
+            f"Without each fold the choice was {_list(answer.chosen)}."
+        )
+    others = [other for other, row in answer.named.items() if row.score == top.score]
+    return (
+        f"Use {' or '.join(others)} ({top.score:.1%}): learning the point of the plane is not "
+        f"better by more than noise, {versus}. The whole grid lies between "
+        f"{answer.map.min():.1%} and {answer.map.max():.1%}."
+    )
+
+
+# ------------------------------------------------------------------ without labels
+
+
+def _by_likelihood(
+    matrices: RealArray, alphas: RealArray, betas: RealArray, engine: Engine
+) -> WhichDivergence:
+    fit = fit_likelihood(matrices, engine=engine)
+    data = engine.prepare(matrices.astype(np.float64, copy=False))
+    per_matrix = fit.log_density(data, engine=engine)
+    surface = np.empty((len(alphas), len(betas)))
+    center = fit.center
+    for row, column in np.ndindex(*surface.shape):
+        member = fit_member(
+            data, float(alphas[row]), float(betas[column]), init=center, engine=engine
+        )
+        surface[row, column], center = member.log_likelihood, member.center
+    named = {}
+    for name, known in NAMED.items():
+        member = fit_member(data, known.alpha, known.beta, init=fit.center, engine=engine)
+        gains = per_matrix - member.log_density(data, engine=engine)
+        named[name] = _compare_likelihood(member, gains)
+    return WhichDivergence(
+        "likelihood", (fit.alpha, fit.beta), fit.log_likelihood, named, alphas, betas, surface,
+        (), math.nan, len(matrices),
+    )  # fmt: skip
+
+
+def _compare_likelihood(member: LikelihoodFit, gains: RealArray) -> NamedScore:
+    n, difference = len(gains), float(gains.mean())
+    return NamedScore(
+        member.alpha, member.beta, member.log_likelihood, difference,
+        float(gains.std(ddof=1) / math.sqrt(n)),
+        math.exp(-n * max(difference, 0.0)),  # twice n difference is chi-squared, two parameters
+        2 * n * difference - 2 * math.log(n),
+    )  # fmt: skip
+
+
+def _say_likelihood(answer: WhichDivergence) -> str:
+    name = answer.best_named
+    top = answer.named[name]
+    gain = (
+        f"{top.difference:.2g} +- {top.standard_error:.1g} in log-likelihood per matrix over "
+        f"{answer.n_matrices} matrices (BIC {top.bic_difference:+.1f}, likelihood-ratio "
+        f"p = {top.p_value:.2g})"
+    )
+    fitted = _format([round(value, 3) for value in answer.best])
+    if top.beaten:
+        return (
+            f"Use {fitted}, the maximum of the likelihood: it beats {name}, the best named "
+            f"divergence, by more than noise, {gain}."
+        )
+    rest = sorted((row.score, other) for other, row in answer.named.items() if other != name)
+    return (
+        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by more than noise, "
+        f"{gain}. The next named divergence, {rest[-1][1]}, loses "
+        f"{top.score - rest[-1][0]:.2g} per matrix."
+    )
+
+
+def _format(point: Sequence[float]) -> str:
+    return "({:g}, {:g})".format(*point)
+
+
+def _list(points: Sequence[Point]) -> str:
+    return ", ".join(dict.fromkeys(_format(point) for point in points))
+
+
+# ------------------------------------------------------------------ pictures
+
+
+def _plot_accuracy(answer: WhichDivergence, path: str | os.PathLike[str] | None) -> Figure:
+    from divlearn.report.plane import plot_plane
+
+    assert answer.correct is not None
+    figure = plot_plane(PlaneMap(answer.alphas, answer.betas, answer.correct))
+    figure.axes[0].child_axes[0].set_ylabel("cross-validated 1-NN accuracy", fontsize=12)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def _plot_map(answer: WhichDivergence, path: str | os.PathLike[str] | None) -> Figure:
+    from divlearn.report.plane import edges
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
+    figure = Figure(figsize=(7.5, 7.0), dpi=150, layout="constrained")
+    ax = figure.add_subplot(xlabel=r"$\alpha$", ylabel=r"$\beta$", box_aspect=1)
+    both = edges(answer.alphas), edges(answer.betas)
+    lost = answer.map.T - answer.score
+    image = ax.pcolormesh(*both, lost, cmap="cividis", vmin=max(lost.min(), -_LEVELS), vmax=0)
+    figure.colorbar(
+        image, label="log-likelihood per matrix below the maximum", shrink=0.8, extend="min"
+    )
+    for name, row in answer.named.items():
+        ax.plot(row.alpha, row.beta, "o", color="white", markeredgecolor="black")
+        ax.annotate(
+            f"{name} {-row.difference:.3f}", (row.alpha, row.beta), (6, -16),
+            textcoords="offset points", bbox=_LABEL,
+        )  # fmt: skip
+    ax.plot(*answer.best, "*", color="#d55e00", markeredgecolor="white", markersize=20, zorder=5)
+    ax.set_title(f"maximum at ({answer.best[0]:.3g}, {answer.best[1]:.3g})")
+    if path is not None:
+        figure.savefig(path)
+    return figure

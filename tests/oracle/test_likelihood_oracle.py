@@ -1,0 +1,92 @@
+"""The constant Z at many digits: quadrature over eigenvalues, gamma functions, Pfaffians of erf."""
+
+from __future__ import annotations
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+from divlearn.likelihood import differentiate_normalizer, log_normalizer
+
+from .high_precision import scalar
+
+
+def log_multigamma(a: mpf, d: int) -> mpf:
+    gammas = sum(mpmath.loggamma(a - mpf(j) / 2) for j in range(d))
+    return mpf(d * (d - 1)) / 4 * mpmath.log(mpmath.pi) + gammas
+
+
+def log_orbit(d: int) -> mpf:
+    """Logarithm of the volume that integration over eigenvectors contributes."""
+    return mpf(d * d) / 2 * mpmath.log(mpmath.pi) - log_multigamma(mpf(d) / 2, d)
+
+
+POINTS = [(0.0, 0.0, 0.7), (0.3, 1.1, 2.5), (0.0, 0.5, 1.5), (2.0, 2.0, 4.0), (1e-3, 1.0, 3.0)]
+
+
+@pytest.mark.parametrize(("alpha", "beta", "kappa"), POINTS)
+def test_one_eigenvalue(alpha, beta, kappa):
+    with mpmath.workdps(20):
+
+        def weight(x):
+            return mpmath.exp(-kappa * scalar(x, alpha, beta))
+
+        expected = mpmath.log(mpmath.quad(weight, [-80, -20, -5, 0, 3, 8, 40]))
+    assert log_normalizer(alpha, beta, kappa, 1) == pytest.approx(float(expected), abs=1e-11)
+
+
+@pytest.mark.parametrize(("alpha", "beta", "kappa"), [(0.3, 1.1, 2.5), (2.0, 2.0, 4.0)])
+def test_two_eigenvalues(alpha, beta, kappa):
+    """The density of eigenvalues, in (x, gap), where the kink of |sinh| lies on the edge."""
+
+    def log_weight(x):
+        mixture = (alpha * mpmath.fp.exp(beta * x) + beta * mpmath.fp.exp(-alpha * x)) / (
+            alpha + beta
+        )
+        return -kappa / (alpha * beta) * mpmath.fp.log(mixture)
+
+    def density(x, gap):
+        weights = mpmath.fp.exp(log_weight(x) + log_weight(x + gap))
+        return 2 * mpmath.fp.sinh(gap / 2) * weights
+
+    total = mpmath.fp.quad(density, [-40, -10, 0, 8], [0, 4, 12, 48])
+    expected = float(mpmath.log(total) + log_orbit(2))
+    assert log_normalizer(alpha, beta, kappa, 2) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("d", [3, 8, 20])
+@pytest.mark.parametrize("share", ["1e-3", "0.1", "0.5"])
+@pytest.mark.parametrize("margin", [0.01, 5.0, 2000.0])
+def test_matrix_f(share, margin, d):
+    """Near the end of the line the closed form cancels in double precision."""
+    alpha = float(share)
+    beta = 1 - alpha
+    kappa = (d - 1) / 2 * beta + margin
+    with mpmath.workdps(50):
+        a, b, k = mpf(alpha), mpf(beta), mpf(kappa)
+        K = k / (a * b)
+        expected = d * (a * K * mpmath.log(b / a) - K * mpmath.log(b))
+        expected += log_multigamma(k / b, d) + log_multigamma(k / a, d) - log_multigamma(K, d)
+    assert log_normalizer(alpha, beta, kappa, d) == pytest.approx(float(expected), abs=1e-9)
+    found = differentiate_normalizer(alpha, beta, kappa, d).log_z
+    assert found == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 3, 6, 13, 20])
+@pytest.mark.parametrize("kappa", [0.05, 1.0, 12.0, 500.0])
+def test_riemannian_gaussian(kappa, d):
+    """At the origin the double integrals are error functions."""
+    with mpmath.workdps(300):
+        k = mpf(kappa)
+        exponents = [mpf(2 * j - d + 1) / 2 for j in range(d)]
+        A = mpmath.zeros(d + d % 2)
+        for i, p in enumerate(exponents):
+            for j, q in enumerate(exponents):
+                A[i, j] = mpmath.erf((q - p) / (2 * mpmath.sqrt(k)))
+            if d % 2:
+                A[i, d], A[d, i] = 1, -1
+        expected = mpmath.log(mpmath.det(A)) / 2 + log_orbit(d)
+        # What is common to a row of the double and of the single integrals:
+        expected += sum(p * p for p in exponents) / (2 * k)
+        expected += mpf(d) / 2 * mpmath.log(2 * mpmath.pi / k)
+    assert log_normalizer(0, 0, kappa, d) == pytest.approx(float(expected), abs=1e-9, rel=1e-13)

@@ -1,0 +1,187 @@
+"""Which divergence: honest scores, plain words, and answers where the answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divlearn import which
+from divlearn.datasets import (
+    make_inverse_wishart_clusters,
+    make_riemannian_gaussian_clusters,
+    make_wishart_clusters,
+)
+from divlearn.divergence import abld
+from divlearn.maps import NAMED, plane_map
+from divlearn.which import NamedScore, WhichDivergence, which_divergence
+
+ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
+
+
+def overlapping(n: int = 60, d: int = 3, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    factors = rng.standard_normal((n, d, d + 1)) * (1 + 0.6 * labels[:, None, None])
+    return factors @ factors.mT, labels
+
+
+def test_scores_of_a_plain_loop():
+    """Nested cross-validation as one would write it, with divergences of single pairs."""
+    X, y = overlapping(30)
+    answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
+    folds = which._assign_folds(y, 3, 0)
+    chosen, right = [], []
+    for fold in range(3):
+        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        point = plane_map(X[train], y[train], ALPHAS, BETAS).best
+        chosen.append(point)
+        for i in test:
+            nearest = train[np.argmin([float(abld(X[i], X[j], *point)) for j in train])]
+            right.append(y[nearest] == y[i])
+    assert answer.chosen == tuple(chosen)
+    assert answer.score == np.mean(right)
+    assert answer.best == plane_map(X, y, ALPHAS, BETAS).best
+    for name, row in answer.named.items():
+        hits = []
+        for i in range(len(X)):
+            train = np.flatnonzero(folds != folds[i])
+            point = NAMED[name].alpha, NAMED[name].beta
+            nearest = train[np.argmin([float(abld(X[i], X[j], *point)) for j in train])]
+            hits.append(y[nearest] == y[i])
+        assert row.score == np.mean(hits)
+        assert row.difference == pytest.approx(answer.score - row.score)
+    assert answer.map[0, 0] == answer.named["airm"].score
+
+
+@pytest.mark.parametrize("entries", [1, 100, 5000])
+def test_blocks_do_not_show(monkeypatch, entries):
+    X, y = overlapping(30)
+    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
+    expected = which_divergence(X, y, **options)
+    monkeypatch.setattr(which, "_BLOCK_ENTRIES", entries)
+    blocked = which_divergence(X, y, **options)
+    np.testing.assert_array_equal(blocked.correct, expected.correct)
+    assert blocked.table() == expected.table()
+
+
+def test_separated_classes_need_no_learning():
+    X, y = make_wishart_clusters(3, 30, 3, separation=30, random_state=0)
+    answer = which_divergence(X, y, random_state=0)
+    assert answer.criterion == "accuracy"
+    assert answer.map.shape == (17, 17)
+    assert answer.score > 0.95
+    assert answer.summary().startswith("Use ")
+    assert "not better by more than noise" in answer.summary()
+
+
+def test_learning_is_recommended_where_it_helps():
+    """One eigenvalue tells the classes apart; members without a name ignore the noisy others."""
+    rng, y = np.random.default_rng(0), np.arange(300) % 2
+    noise = 3 * rng.standard_t(1.5, (5, len(y))).clip(-9, 9)
+    logs = np.column_stack([*noise, rng.normal(-0.9 * y, 0.12)])
+    X = np.exp(logs)[:, :, None] * np.eye(6)
+    answer = which_divergence(X, y, alphas=[0, 1, 4, 8], betas=[0, 1, 4, 8], random_state=0)
+    assert answer.named[answer.best_named].beaten
+    assert answer.summary().startswith(f"Use ({answer.best[0]:g}, {answer.best[1]:g})")
+    assert max(answer.best) > 1
+    assert answer.score <= answer.map.max()
+
+
+def test_permuted_labels_mean_nothing():
+    X, y = overlapping(90)
+    shuffled = np.random.default_rng(3).permutation(y)
+    answer = which_divergence(X, shuffled, random_state=0)
+    assert answer.summary().startswith("No divergence tells these classes apart by more than noise")
+    assert answer.score < 0.5
+    assert answer.map.max() >= answer.score  # the map's maximum is not what is reported
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (make_wishart_clusters, "burg"),
+        (make_inverse_wishart_clusters, "reverse-burg"),
+        (make_riemannian_gaussian_clusters, "airm"),
+    ],
+)
+def test_likelihood_names_the_family(make, name):
+    X, _ = make(1, 800, 3, random_state=2)
+    grid = [0.0, 0.5, 1.0]
+    answer = which_divergence(X, alphas=grid, betas=grid)
+    assert answer.criterion == "likelihood"
+    assert answer.best_named == name
+    assert answer.summary().startswith(f"Use {name}")
+    assert answer.score >= answer.map.max() - 1e-9
+    row = answer.named[name]
+    assert row.score == pytest.approx(answer.map[grid.index(row.alpha), grid.index(row.beta)])
+    assert not row.beaten
+    burgs = {"burg", "reverse-burg"} - {name}  # Stein is not far from the origin
+    assert all(answer.named[other].beaten for other in burgs)
+
+
+def test_likelihood_prefers_a_member_without_name():
+    """Wishart matrices to the power 1/3: D^(0, 1) of X^3 is 9 D^(0, 3) of X."""
+    X, _ = make_wishart_clusters(1, 1500, 2, condition=1, random_state=0)
+    values, vectors = np.linalg.eigh(X)
+    X = (vectors * values[:, None] ** (1 / 3)) @ vectors.mT
+    answer = which_divergence(X, alphas=[0, 1], betas=[0, 1])
+    assert answer.best[1] > 1.5
+    assert answer.named[answer.best_named].beaten
+    assert answer.summary().startswith("Use (")
+
+
+def test_the_default_grid_without_labels():
+    X, _ = make_wishart_clusters(1, 60, 2, random_state=0)
+    answer = which_divergence(X)
+    assert answer.map.shape == (9, 9)
+    assert answer.table()[0]["name"] == "learned"
+    assert {row["name"] for row in answer.table()} == {"learned", *NAMED}
+
+
+def test_the_same_twice():
+    X, y = overlapping()
+    one, other = (which_divergence(X, y, random_state=7) for _ in range(2))
+    assert one.table() == other.table()
+    assert one.summary() == other.summary()
+    np.testing.assert_array_equal(one.map, other.map)
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_picture(tmp_path, labels):
+    pytest.importorskip("matplotlib")
+    X, y = overlapping(30)
+    answer = which_divergence(X, y if labels else None, cv=3, alphas=ALPHAS, betas=BETAS)
+    path = tmp_path / "plane.png"
+    figure = answer.plot(path)
+    assert path.stat().st_size > 1000
+    words = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert any("burg" in word.lower() for word in words)
+
+
+def test_words_of_every_verdict():
+    row = NamedScore(0.0, 1.0, 0.8, 0.1, 0.02, 1e-4)
+    grid = np.array([0.0, 1.0])
+    answer = WhichDivergence(
+        "accuracy", (1.0, 1.0), 0.9, {"burg": row}, grid, grid, np.full((2, 2), 0.8),
+        ((1.0, 1.0), (1.0, 1.0)), 0.5, 200,
+    )  # fmt: skip
+    assert answer.summary().startswith("Use (1, 1): points learned inside the training folds beat")
+    assert answer.summary().endswith("the choice was (1, 1).")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.zeros(30)}, "n_classes must be >= 2"),
+        ({"y": np.arange(29) % 3}, r"must have shape \(30,\)"),
+        ({"cv": 11}, "smallest class has 10 matrices, must have >= cv=11"),
+        ({"cv": 1}, "cv=1 must be an integer >= 2"),
+        ({"alphas": [-1, 0]}, "alphas starts at -1, must be >= 0"),
+        ({"betas": [1, 0]}, "ascending"),
+        ({"X": np.eye(2)[None], "y": None}, "n_matrices=1, must be >= 2"),
+    ],
+)
+def test_errors(change, message):
+    X, y = overlapping(30)
+    with pytest.raises(ValueError, match=message):
+        which_divergence(**({"X": X, "y": y, "cv": 3} | change))
