@@ -1,5 +1,8 @@
 """divlearn: learn which divergence on SPD matrices your data wants, together with the task."""
 
+from importlib import import_module
+from typing import Any
+
 from divlearn.divergence import (
     DIVERGENCES,
     Divergence,
@@ -15,7 +18,30 @@ from divlearn.spd import check_spd
 
 __version__ = "0.1.0"
 
+# Estimators import scikit-learn, which takes a second: only where they are asked for.
+_LATE = {
+    "DivergenceKernel": "divlearn.kernels",
+    "DivergenceKernelClassifier": "divlearn.kernels",
+    "IDDLClassifier": "divlearn.iddl",
+    "IDDLRegressor": "divlearn.iddl",
+    "IDDLTransformer": "divlearn.iddl",
+    "SPDClassifier": "divlearn.committee",
+    "which_divergence": "divlearn.which",
+}
+
 __all__ = [
-    "DIVERGENCES", "Divergence", "abld", "abld_grad", "available_engines", "check_spd",
-    "divergence_plane", "get_divergence", "get_engine", "mean_abld", "pairwise_abld",
+    "DIVERGENCES", "Divergence", "DivergenceKernel", "DivergenceKernelClassifier",
+    "IDDLClassifier", "IDDLRegressor", "IDDLTransformer", "SPDClassifier", "abld", "abld_grad",
+    "available_engines", "check_spd", "divergence_plane", "get_divergence", "get_engine",
+    "mean_abld", "pairwise_abld", "which_divergence",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module 'divlearn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
