@@ -65,7 +65,7 @@ def test_it_learns(data):
 
 
 @pytest.mark.parametrize("loss", ["ridge", "hinge", "softmax"])
-@pytest.mark.parametrize("solver", ["joint", "bcd"])
+@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
 @pytest.mark.parametrize("ensemble", [None, 3])
 def test_losses_and_solvers(data, loss, solver, ensemble):
     X, y, X_test, y_test = data
@@ -243,7 +243,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"n_atoms": 2.5}, r"n_atoms=2.5 must be"),
         ({"variant": "Q"}, r"variant='Q' must be"),
         ({"loss": "log"}, r"loss='log' must be auto or one of ridge, hinge, softmax"),
-        ({"solver": "adam"}, r"solver='adam' must be one of joint, bcd"),
+        ({"solver": "adam"}, r"solver='adam' must be one of joint, bcd, stochastic"),
         ({"gamma": -1}, r"gamma=-1 must be"),
         ({"gamma": "big"}, r"gamma='big' must be"),
         ({"tangent": "yes"}, r"tangent='yes' must be"),

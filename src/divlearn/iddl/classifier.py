@@ -56,8 +56,9 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
     bias : bool, default=True
     margin : float, default=1.0
         Of the hinge.
-    solver : {"joint", "bcd"}, default="joint"
-        All at once by L-BFGS in moving frames, or the paper's block-coordinate descent.
+    solver : {"joint", "bcd", "stochastic"}, default="joint"
+        All at once by L-BFGS in moving frames, the paper's block-coordinate descent, or Riemannian
+        Adam on minibatches, for very many matrices.
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
         Where the atoms start.
     learn_atoms, learn_parameters : bool, default=True

@@ -17,7 +17,7 @@ from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 from divlearn.optim.projected_gradient import minimize_projected_gradient
 
-__all__ = ["Fit", "History", "solve_bcd", "solve_joint"]
+__all__ = ["Fit", "History", "Interruptible", "Watch", "solve_bcd", "solve_joint"]
 
 Watch = Callable[[int, Trial], str | None]
 
@@ -74,7 +74,7 @@ class Fit:
     history: dict[str, NDArray[np.generic]]
 
 
-class _Interruptible:
+class Interruptible:
     """Keep the last point when the user stops a run."""
 
     def __init__(self, objective: Objective, start: Trial, watch: Watch | None) -> None:
@@ -84,12 +84,14 @@ class _Interruptible:
         self._watch = watch
 
     def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> str | None:
+        """Remember where things stand; returns a sentence where the watcher wants to stop."""
         self.trial, self.n_iter = trial, iteration
         self.history.add(trial, gradient_norm, block)
         whole = block not in ("atoms", "parameters")
         return self._watch(iteration, trial) if self._watch and whole else None
 
     def interrupted(self) -> Fit:
+        """Make the last point the result."""
         message = f"interrupted by the user in iteration {self.n_iter + 1}"
         return Fit(self.trial, self.n_iter, False, message, self.history.arrays())
 
@@ -115,7 +117,7 @@ def solve_joint(
     Fit
     """
     first = objective.trial(start)
-    run = _Interruptible(objective, first, watch)
+    run = Interruptible(objective, first, watch)
     largest = 0.0
 
     def callback(progress: Progress) -> str | None:
@@ -155,7 +157,7 @@ def solve_bcd(
     Fit
     """
     trial = objective.trial(start)
-    run = _Interruptible(objective, trial, watch)
+    run = Interruptible(objective, trial, watch)
     try:
         return _bcd(objective, trial, max_iter, tol, inner, run)
     except KeyboardInterrupt:
@@ -163,7 +165,7 @@ def solve_bcd(
 
 
 def _bcd(
-    objective: Objective, trial: Trial, max_iter: int, tol: float, inner: int, run: _Interruptible
+    objective: Objective, trial: Trial, max_iter: int, tol: float, inner: int, run: Interruptible
 ) -> Fit:
     message, converged, iteration = f"max_iter={max_iter} reached", False, 0
     stop = run.note(0, trial, np.nan, "start")

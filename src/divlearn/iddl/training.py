@@ -14,13 +14,16 @@ from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
 from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
+from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.variants import Variant
 from divlearn.optim.problem import Trial
 
 __all__ = ["Model", "Recipe", "Start", "Task", "train"]
 
-SOLVERS = {"joint": solve_joint, "bcd": solve_bcd}
+SOLVERS: dict[str, Callable[..., Fit]] = {
+    "joint": solve_joint, "bcd": solve_bcd, "stochastic": solve_stochastic,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,7 @@ class Recipe:
     gamma : float, the penalty on the head.
     logarithm, standardize : bool, of the features.
     n_tangent : int, components of the tangent block; 0 for none.
-    solver : {"joint", "bcd"}
+    solver : {"joint", "bcd", "stochastic"}
     max_iter : int
     tol : float
     learn_atoms, learn_parameters : bool

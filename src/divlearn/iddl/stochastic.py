@@ -1,0 +1,298 @@
+"""Learning from minibatches: Riemannian Adam in moving frames, with a head that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from divlearn.arrays import RealArray
+from divlearn.engines.blas import limit_blas
+from divlearn.iddl.features import Features
+from divlearn.iddl.losses import Head, NewtonLoss, Solved
+from divlearn.iddl.objective import Dictionary, Memo, Objective, usable
+from divlearn.iddl.solvers import Fit, Interruptible, Watch
+from divlearn.optim.adam import Moments
+from divlearn.optim.problem import Trial, projected
+
+__all__ = ["Learner", "solve_stochastic", "take_rows", "trial_with"]
+
+_FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
+_SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
+_HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head
+_LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
+_LARGEST_GRADIENT = 1e100  # beyond, squares overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    r"""Mean :math:`\mu` and covariance :math:`U \operatorname{diag}(\lambda) U^T` of features."""
+
+    mean: RealArray
+    values: RealArray
+    vectors: RealArray
+
+    @classmethod
+    def of(cls, design: RealArray, weights: RealArray, *, centre: bool) -> Self:
+        """Spread of the rows of a design, around zero where there is no bias to centre them."""
+        mean = weights @ design if centre else np.zeros(design.shape[1])
+        centred = design - mean
+        values, vectors = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
+        return cls(mean, np.maximum(values, 0), vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    r"""A dictionary and a head that learn from one minibatch at a time.
+
+    Atoms and parameters take a step of Adam, :math:`A_k \leftarrow A_k e^{\eta P_k / 2}`, with one
+    second moment per atom and one per parameter: congruence and rotations of the frames change
+    nothing. The head is not solved for, which on a minibatch would fit its noise, but takes a
+    fifth of a Newton step,
+
+    .. math:: W \leftarrow W - \tfrac15 \, G_W \, (c \Sigma + 2 \gamma I)^{-1}
+
+    with :math:`G_W` its gradient on the minibatch, :math:`\Sigma` the covariance of the features
+    when all data was last seen, and c the mean curvature of the loss on the minibatch (one for
+    ridge: then this is recursive least squares with forgetting). Features are standardised by the
+    minibatch.
+
+    Learners do not change: a step gives a new one, and the old one undoes it.
+
+    Attributes
+    ----------
+    point : Dictionary
+    head : Head
+    spread : Spread
+    moments : Moments
+    """
+
+    point: Dictionary
+    head: Head
+    spread: Spread
+    moments: Moments
+
+    @classmethod
+    def start(cls, objective: Objective, trial: Trial) -> Self:
+        """Start where the objective was computed on data that determines a head."""
+        point: Dictionary = trial.point
+        n_atoms, d = point.frames.shape[:2]
+        each = n_atoms + np.arange(len(point.parameters))
+        groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
+        spread = _spread(objective, trial.memo.features)
+        return cls(point, trial.memo.head, spread, Moments.start(groups))
+
+    def settle(self, objective: Objective, trial: Trial) -> Self:
+        """Go on from where the head was solved for on all data; the moments stay."""
+        spread = _spread(objective, trial.memo.features)
+        return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
+
+    def step(self, batch: Objective, step_size: float) -> Self | None:
+        """Learn from a minibatch.
+
+        Parameters
+        ----------
+        batch : Objective
+            Of the minibatch; see `take_rows`.
+        step_size : float
+            The longest way of an atom, and of a parameter.
+
+        Returns
+        -------
+        Learner or None
+            None where earlier steps led out of what can be computed with: they were too long.
+        """
+        if not usable(self.point.atoms):
+            return None
+        trial = trial_with(batch, self.point, self.head)
+        if not np.isfinite(trial.value):
+            return None
+        gradient = batch.gradient(trial)
+        if not np.abs(gradient).max() < _LARGEST_GRADIENT:
+            return None
+        moments = self.moments.learn(gradient)
+        point = batch.move(self.point, step_size * moments.direction())
+        head = self._follow(batch, trial.memo.features)
+        return replace(self, point=point, head=head, moments=moments)
+
+    def _follow(self, batch: Objective, features: Features) -> Head:
+        """Take part of a Newton step of the head."""
+        head, spread, loss = self.head, self.spread, batch.loss
+        design = batch.design(features)
+        scores = head.scores(design)
+        slopes = batch.weights[:, None] * loss.slopes(scores, batch.targets)
+        curvature = 1.0
+        if isinstance(loss, NewtonLoss):
+            # Twice, for the typical size of a Hessian is about half of its norm.
+            size = 2 * float(batch.weights @ loss.expand(scores, batch.targets).size)
+            curvature = max(size, _LEAST_CURVATURE)
+        gradient = slopes.T @ (design - spread.mean) + 2 * batch.gamma * head.weights
+        scale = curvature * spread.values + 2 * batch.gamma
+        inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
+        step = _HEAD_RATE * (gradient @ spread.vectors * inverse) @ spread.vectors.T
+        bias = head.bias
+        if loss.bias:
+            bias = bias + step @ spread.mean - _HEAD_RATE * slopes.sum(axis=0) / curvature
+        return Head(head.weights - step, bias)
+
+
+def solve_stochastic(
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
+    watch: Watch | None = None, batch_size: int = 64,
+    random_state: int | np.random.RandomState | None = 0,
+) -> Fit:  # fmt: skip
+    """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
+
+    An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
+    the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
+    and the steps are halved: the objective never rises. An epoch costs three eigenproblems per
+    matrix and atom, two in the minibatches and one on all data.
+
+    The memo of the trials that are handed out has no rows: no more than one encoding of all data
+    is held at any time.
+
+    Parameters
+    ----------
+    objective, start, watch : as in `solve_joint`
+    max_iter : int
+        Epochs.
+    tol : float
+        Stop where an epoch lowers the objective by at most this share of it.
+    batch_size : int, default=64
+        Matrices per minibatch, at least; fewer matrices are one.
+    random_state : int, RandomState or None, default=0
+        Draws the minibatches.
+
+    Returns
+    -------
+    Fit
+        The gradient norms in the history are those of Adam's running mean; NaN for the start, and
+        for epochs that were broken off.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
+        raise TypeError(f"batch_size={batch_size!r} must be an integer >= 2")
+    if batch_size < 2:
+        raise ValueError(
+            f"batch_size={batch_size} must be >= 2, as features are standardised by the minibatch"
+        )
+    first = objective.trial(start)
+    learner = Learner.start(objective, first)
+    trial = _without_rows(first)
+    del first
+    run = Interruptible(objective, trial, watch)
+    batches = _Batches(objective, int(batch_size), check_random_state(random_state))
+    try:
+        return _epochs(objective, trial, learner, batches, max_iter, tol, run)
+    except KeyboardInterrupt:
+        return run.interrupted()
+
+
+def _epochs(
+    objective: Objective, trial: Trial, learner: Learner, batches: _Batches, max_iter: int,
+    tol: float, run: Interruptible,
+) -> Fit:  # fmt: skip
+    message, converged, iteration = f"max_iter={max_iter} reached", False, 0
+    step_size = _FIRST_STEP
+    stop = run.note(0, trial, np.nan, "start")
+    while stop is None and iteration < max_iter:
+        before = trial.value
+        iteration += 1
+        ended = batches.run(learner, step_size)
+        following = objective.trial(ended.point) if ended else None
+        lower = False
+        if ended and following and following.value <= before:
+            lower = True
+            learner = ended.settle(objective, following)
+            trial = _without_rows(following)
+        else:
+            step_size /= 2
+        del following  # the next encoding needs its room
+        stop = run.note(iteration, trial, _gradient_norm(objective, ended), "stochastic")
+        if stop is None and lower and before - trial.value <= tol * abs(before):
+            converged = True
+            share = (before - trial.value) / abs(before) if before else 0.0
+            stop = f"an epoch lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+        elif stop is None and step_size < _SHORTEST_STEP:
+            stop = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
+    return Fit(trial, iteration, converged, stop or message, run.history.arrays())
+
+
+class _Batches:
+    """Minibatches of the data, prepared one at a time and drawn anew for every epoch."""
+
+    def __init__(
+        self, objective: Objective, batch_size: int, random: np.random.RandomState
+    ) -> None:
+        self._objective = objective
+        self._matrices = objective.data.matrices
+        # A minibatch of no weight would have nothing to standardise by.
+        self._rows = np.flatnonzero(objective.weights)
+        self._count = max(1, len(self._rows) // batch_size)
+        self._random = random
+
+    def run(self, learner: Learner, step_size: float) -> Learner | None:
+        """Learn from all data once; None where the steps were too long."""
+        for rows in np.array_split(self._random.permutation(self._rows), self._count):
+            batch = take_rows(self._objective, self._matrices, rows)
+            with limit_blas(1):
+                following = learner.step(batch, step_size)
+            self._objective.eigenproblems += batch.eigenproblems
+            if following is None:
+                return None
+            learner = following
+        return learner
+
+
+def take_rows(objective: Objective, matrices: RealArray, rows: NDArray[np.intp]) -> Objective:
+    """Restrict an objective to some of its matrices, which are those of its data."""
+    weights = objective.weights[rows]
+    return Objective(
+        objective.engine, objective.engine.prepare(matrices[rows]), objective.targets[rows],
+        weights / weights.sum(), objective.variant, objective.feature_map, objective.loss,
+        objective.gamma, learn_atoms=objective.learn_atoms,
+        learn_parameters=objective.learn_parameters,
+        extra=None if objective.extra is None else objective.extra[rows],
+    )  # fmt: skip
+
+
+def trial_with(objective: Objective, point: Dictionary, head: Head) -> Trial:
+    """Compute the objective with a head that is given.
+
+    The gradient of the trial is that with the head held; where the head is the best one, that of
+    the objective.
+    """
+    V = objective.encode(point.atoms, point.parameters)
+    if not np.isfinite(V).all():
+        return Trial(point, np.inf)
+    features = objective.feature_map.compute(V, objective.weights)
+    scores = head.scores(objective.design(features))
+    slopes = objective.weights[:, None] * objective.loss.slopes(scores, objective.targets)
+    losses = objective.loss.losses(scores, objective.targets)
+    value = float(objective.weights @ losses) + objective.gamma * float((head.weights**2).sum())
+    return Trial(point, value, Memo(V, features, Solved(head, value, slopes @ head.weights)))
+
+
+def _spread(objective: Objective, features: Features) -> Spread:
+    return Spread.of(objective.design(features), objective.weights, centre=objective.loss.bias)
+
+
+def _without_rows(trial: Trial) -> Trial:
+    """Keep what prediction needs; copies, for a view would hold the whole."""
+    memo: Memo = trial.memo
+    return replace(
+        trial,
+        memo=Memo(
+            memo.V[:0].copy(),
+            replace(memo.features, values=memo.features.values[:0].copy()),
+            replace(memo.solved, cotangent=memo.solved.cotangent[:0].copy()),
+        ),
+    )
+
+
+def _gradient_norm(objective: Objective, learner: Learner | None) -> float:
+    if learner is None:
+        return np.nan
+    return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))

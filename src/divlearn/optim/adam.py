@@ -1,0 +1,80 @@
+"""Adam on products of manifolds: moments that stay as they are while the frames move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from divlearn.arrays import IntArray, RealArray
+
+__all__ = ["Moments"]
+
+_DECAY = 0.9  # of both moments: with one decay for both no step is longer than it says
+_FLAT = 1e-8  # of the largest second moment's root: groups below have no gradient but rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    r"""Running moments of noisy gradients, and the direction Adam takes from them.
+
+    After gradients :math:`g_1, \dots, g_t`, each cut into groups :math:`g_{t,k}`,
+
+    .. math:: m_t = \rho m_{t-1} + (1 - \rho) g_t, \quad
+              v_{t,k} = \rho v_{t-1,k} + (1 - \rho) \|g_{t,k}\|^2, \quad
+              p_{t,k} = -\hat m_{t,k} / \sqrt{\hat v_{t,k}}
+
+    with :math:`\hat m_t = m_t / (1 - \rho^t)`, and :math:`\hat v_t` alike. A group is a factor of a
+    product of manifolds (Bécigneul and Ganea, 2019): one scalar for all its coordinates, so that
+    rotating its frame changes nothing. In coordinates that move with the point, transport is the
+    identity and the moments are carried as they are. As :math:`\hat m` and :math:`\hat v` are means
+    with the same weights, no group of a direction is longer than one.
+
+    Attributes
+    ----------
+    groups : ndarray of int, shape (n_coordinates,)
+        The group of every coordinate, from 0.
+    first : ndarray, shape (n_coordinates,)
+    second : ndarray, shape (n_groups,)
+    count : int, gradients seen.
+
+    Examples
+    --------
+    >>> moments = Moments.start(np.array([0, 0, 1])).learn(np.array([3.0, -4.0, 0.01]))
+    >>> moments.direction()
+    array([-0.6,  0.8, -1. ])
+    """
+
+    groups: IntArray
+    first: RealArray
+    second: RealArray
+    count: int = 0
+
+    @classmethod
+    def start(cls, groups: IntArray) -> Self:
+        """Moments before the first gradient."""
+        return cls(groups, np.zeros(len(groups)), np.zeros(int(groups.max()) + 1))
+
+    def learn(self, gradient: RealArray) -> Self:
+        """Moments after one more gradient."""
+        squares = np.bincount(self.groups, weights=gradient**2, minlength=len(self.second))
+        return type(self)(
+            self.groups,
+            _DECAY * self.first + (1 - _DECAY) * gradient,
+            _DECAY * self.second + (1 - _DECAY) * squares,
+            self.count + 1,
+        )
+
+    @property
+    def mean(self) -> RealArray:
+        """Running mean of the gradients; needs one."""
+        mean: RealArray = self.first / (1 - _DECAY**self.count)
+        return mean
+
+    def direction(self) -> RealArray:
+        """Where to go, in units of the step size; needs a gradient."""
+        root = np.sqrt(self.second / (1 - _DECAY**self.count))
+        divisor = np.where(root > _FLAT * root.max(), root, np.inf)
+        direction: RealArray = -self.mean / divisor[self.groups]
+        return direction
