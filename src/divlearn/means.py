@@ -2,7 +2,6 @@ r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
+from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
 
@@ -20,6 +20,7 @@ __all__ = ["MeanResult", "mean_abld"]
 
 
 _HALVINGS = 40
+_PAIRS = 10  # that quasi-Newton steps remember
 _SMALLEST_SAFE = 0.25  # largest parameter from which the proved step is worth trying
 # The objective is a sum of positive terms, each right to some hundred units of rounding;
 # differences below this part of it mean nothing.
@@ -177,12 +178,12 @@ class _Problem:
         G = -rotation.T @ back.whitened[0] @ rotation
         return _State(frame, float(self.weights @ back.values[:, 0]), 0.5 * (G + G.T))
 
-    def steps(self, G: RealArray, memory: _Memory) -> Iterator[RealArray]:
+    def steps(self, G: RealArray, memory: Memory) -> Iterator[RealArray]:
         """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
         slopes, vectors = np.linalg.eigh(G)
         slopes = self._in_range(slopes)
         ratio = invert_f_t(slopes, self.alpha, self.beta)
-        learned = memory.direction(G)
+        learned = memory.multiply(G) if len(memory) else None
         # A learned step much longer than the other comes from noise.
         if learned is not None and np.vdot(learned, G) > 0:
             longest = 1 + 4 * np.abs(ratio).max()
@@ -206,39 +207,9 @@ class _Problem:
         return np.clip(slopes, low, high)
 
 
-class _Memory:
-    """Limited-memory BFGS on Sym(d).
-
-    In moving frames, C(S) = A exp(S) A^T and then A <- A exp(S/2), parallel transport is the
-    identity, so that the flat formulas hold as they stand.
-    """
-
-    def __init__(self) -> None:
-        self._pairs: deque[tuple[RealArray, RealArray]] = deque(maxlen=10)
-
-    def learn(self, step: RealArray, change: RealArray) -> None:
-        """Remember a step and how the gradient changed along it."""
-        if np.vdot(step, change) > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-            self._pairs.append((step, change))
-
-    def direction(self, G: RealArray) -> RealArray | None:
-        """Quasi-Newton step for the negative gradient G; None before anything was learned."""
-        if not self._pairs:
-            return None
-        q, weights = G.copy(), []
-        for step, change in reversed(self._pairs):
-            weights.append(np.vdot(step, q) / np.vdot(step, change))
-            q -= weights[-1] * change
-        step, change = self._pairs[-1]
-        q *= np.vdot(step, change) / np.vdot(change, change)
-        for (step, change), weight in zip(self._pairs, reversed(weights), strict=True):
-            q += (weight - np.vdot(change, q) / np.vdot(step, change)) * step
-        return q
-
-
 def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> MeanResult:
     state = problem.evaluate(np.linalg.cholesky(start))
-    history, memory = [state.objective], _Memory()
+    history, memory = [state.objective], Memory(_PAIRS)
     for iteration in range(max_iter):
         if state.gradient_norm <= tol:
             message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
@@ -261,7 +232,7 @@ def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> 
     return _result(problem.dtype, state, max_iter, converged, message, history)
 
 
-def _descend(problem: _Problem, state: _State, memory: _Memory) -> _State | None:
+def _descend(problem: _Problem, state: _State, memory: Memory) -> _State | None:
     """First step that does not raise the objective, or None at the level of rounding."""
     allowance = _ROUNDING * abs(state.objective)
     for step in problem.steps(state.G, memory):

@@ -6,7 +6,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.optim.line_search import search
-from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial
+from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, check_end, stuck
 
 __all__ = ["minimize_conjugate_gradient"]
 
@@ -42,20 +42,13 @@ def minimize_conjugate_gradient(
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
-        size = problem.size(gradient)
-        stop = callback(Progress(iteration, trial, size)) if callback else None
-        if stop is not None:
-            return Result(trial, size, iteration, False, stop)
-        if size <= tol:
-            message = f"size of the gradient {size:.2g} <= tol={tol:g}"
-            return Result(trial, size, iteration, True, message)
-        if iteration == max_iter:
-            message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
-            return Result(trial, size, iteration, False, message)
+        progress = Progress(iteration, trial, problem.size(gradient))
+        end = check_end(progress, max_iter, tol, callback)
+        if end is not None:
+            return end
         found = search(problem, trial, gradient, length * direction, -np.inf)
         if found is None and np.array_equal(direction, -gradient):
-            message = f"no step lowers the objective; size of the gradient {size:.2g}"
-            return Result(trial, size, iteration, False, message)
+            return stuck(progress)
         if found is None:
             direction = -gradient
             continue

@@ -8,11 +8,20 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.optim.line_search import search
-from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected
+from divlearn.optim.problem import (
+    Callback,
+    Problem,
+    Progress,
+    Result,
+    Trial,
+    check_end,
+    projected,
+    stuck,
+)
 
 __all__ = ["Memory", "minimize_lbfgs"]
 
-_CURVATURE = 1e-10  # of a pair, relative to its lengths, below which nothing is learned from it
+_CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is learned from it
 
 
 class Memory:
@@ -107,20 +116,13 @@ def minimize_lbfgs(
     iteration = 0
     while True:
         slope = projected(gradient, limits)
-        size = problem.size(slope)
-        stop = callback(Progress(iteration, trial, size)) if callback else None
-        if stop is not None:
-            return Result(trial, size, iteration, False, stop)
-        if size <= tol:
-            message = f"size of the gradient {size:.2g} <= tol={tol:g}"
-            return Result(trial, size, iteration, True, message)
-        if iteration == max_iter:
-            message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
-            return Result(trial, size, iteration, False, message)
+        progress = Progress(iteration, trial, problem.size(slope))
+        end = check_end(progress, max_iter, tol, callback)
+        if end is not None:
+            return end
         found = _line_search(problem, trial, slope, limits, learned, first_step)
         if found is None:
-            message = f"no step lowers the objective; size of the gradient {size:.2g}"
-            return Result(trial, size, iteration, False, message)
+            return stuck(progress)
         following, step = found
         change = problem.gradient(following)
         learned.learn(step, change - gradient)

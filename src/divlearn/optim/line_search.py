@@ -17,7 +17,7 @@ _ROUNDING = 1e-14  # relative changes of the objective that mean nothing
 
 def search(
     problem: Problem, trial: Trial, slope: RealArray, direction: RealArray,
-    limits: RealArray | float, reference: float | None = None,
+    limits: RealArray | float,
 ) -> tuple[Trial, RealArray] | None:  # fmt: skip
     """Find a step along a direction that lowers the objective enough.
 
@@ -32,15 +32,12 @@ def search(
         The first step to try; it is cut at the limits, and to a sensible length.
     limits : ndarray or float
         As in `Problem.limits`.
-    reference : float, optional
-        The value to be below; that of `trial` by default, so that the objective never rises.
 
     Returns
     -------
     (Trial, step) or None
         None where no step is found.
     """
-    start = trial.value if reference is None else reference
     size = problem.size(direction)
     if not 0 < size < np.inf:
         return None
@@ -51,7 +48,7 @@ def search(
         if expected >= 0 or abs(expected) <= _ROUNDING * abs(trial.value):
             return None
         following = problem.trial(problem.move(trial.point, step))
-        if following.value <= start + _ARMIJO * expected:
+        if following.value <= trial.value + _ARMIJO * expected:
             return following, step
         length *= _shorten(following.value - trial.value, expected)
     return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-__all__ = ["Callback", "Problem", "Progress", "Result", "Trial", "projected"]
+__all__ = ["Callback", "Problem", "Progress", "Result", "Trial", "check_end", "projected", "stuck"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +83,30 @@ class Result:
     n_iter: int
     converged: bool
     message: str
+
+
+def check_end(
+    progress: Progress, max_iter: int, tol: float, callback: Callback | None
+) -> Result | None:
+    """Decide whether an optimiser has come to an end, after telling the callback."""
+    size = progress.gradient_norm
+    stop = callback(progress) if callback else None
+    if stop is not None:
+        return Result(progress.trial, size, progress.iteration, False, stop)
+    if size <= tol:
+        message = f"size of the gradient {size:.2g} <= tol={tol:g}"
+        return Result(progress.trial, size, progress.iteration, True, message)
+    if progress.iteration == max_iter:
+        message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
+        return Result(progress.trial, size, progress.iteration, False, message)
+    return None
+
+
+def stuck(progress: Progress) -> Result:
+    """End where no step lowers the objective."""
+    size = progress.gradient_norm
+    message = f"no step lowers the objective; size of the gradient {size:.2g}"
+    return Result(progress.trial, size, progress.iteration, False, message)
 
 
 def projected(gradient: RealArray, limits: RealArray | float) -> RealArray:
