@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.iddl.losses import Head
 from divlearn.iddl.objective import Dictionary, Memo, Objective, in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
 
 __all__ = ["AtomBlock", "ParameterBlock"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Fixed:
-    """What the head makes of divergences, and how that pulls at them."""
-
-    objective: Objective
-    head: Head
-
-    def value(self, V: RealArray) -> float:
-        objective = self.objective
-        features = objective.feature_map.compute(V, objective.weights)
-        scores = self.head.scores(objective.design(features))
-        losses = objective.loss.losses(scores, objective.targets)
-        penalty = objective.gamma * float((self.head.weights**2).sum())
-        return float(objective.weights @ losses) + penalty
-
-    def cotangent(self, V: RealArray) -> RealArray:
-        objective = self.objective
-        features = objective.feature_map.compute(V, objective.weights)
-        scores = self.head.scores(objective.design(features))
-        slopes = objective.weights[:, None] * objective.loss.slopes(scores, objective.targets)
-        back = (slopes @ self.head.weights)[:, : V.shape[1]]
-        return objective.feature_map.pull(V, features, objective.weights, back)
 
 
 class AtomBlock:
@@ -52,8 +25,7 @@ class AtomBlock:
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
         self._objective = objective
-        self._fixed = _Fixed(objective, memo.head)
-        self._V = memo.V
+        self._memo = memo
         alpha, beta = objective.variant.expand(point.parameters)
         self._alpha, self._beta = alpha[atom : atom + 1], beta[atom : atom + 1]
         pairs = alpha.shape[1]
@@ -65,22 +37,22 @@ class AtomBlock:
         atom = (frame @ frame.T)[None]
         if not usable(atom):
             return Trial(frame, np.inf)
-        V = self._V.copy()
+        V = self._memo.V.copy()
         encoded = objective.engine.encode(objective.data, atom, self._alpha, self._beta)
         V[:, self._columns] = encoded.reshape(len(V), -1)
         objective.eigenproblems += len(V)
-        return Trial(frame, self._fixed.value(V), V)
+        return objective.hold_head(frame, V, self._memo.head)
 
     def gradient(self, trial: Trial) -> RealArray:
         """Compute the gradient. See `Problem.gradient`."""
         objective, frame = self._objective, trial.point
-        cotangent = self._fixed.cotangent(trial.memo)[:, self._columns]
+        cotangent = objective.pull(trial.memo)[:, self._columns]
         atom = (frame @ frame.T)[None]
         back = objective.engine.pullback(
             objective.data, atom, self._alpha, self._beta,
             cotangent.reshape(-1, *self._alpha.shape), parameters=False,
         )  # fmt: skip
-        objective.eigenproblems += len(trial.memo)
+        objective.eigenproblems += len(cotangent)
         gradient: RealArray = in_frames(back.whitened, atom, frame[None])[0].ravel()
         return gradient
 
@@ -111,20 +83,19 @@ class ParameterBlock:
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
         self._objective = objective
-        self._fixed = _Fixed(objective, memo.head)
+        self._head = memo.head
         self._atoms = point.atoms
 
     def trial(self, parameters: RealArray) -> Trial:
         """Compute the objective. See `Problem.trial`."""
-        objective = self._objective
-        V = objective.encode(self._atoms, parameters)
-        return Trial(parameters, self._fixed.value(V), V)
+        V = self._objective.encode(self._atoms, parameters)
+        return self._objective.hold_head(parameters, V, self._head)
 
     def gradient(self, trial: Trial) -> RealArray:
         """Compute the gradient. See `Problem.gradient`."""
         objective = self._objective
         alpha, beta = objective.variant.expand(trial.point)
-        cotangent = self._fixed.cotangent(trial.memo).reshape(-1, *alpha.shape)
+        cotangent = objective.pull(trial.memo).reshape(-1, *alpha.shape)
         back = objective.engine.pullback(objective.data, self._atoms, alpha, beta, cotangent)
         objective.eigenproblems += len(cotangent) * len(alpha)
         assert back.alpha is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,16 +127,32 @@ class Objective:
         self._warm = solved.head
         return Trial(point, solved.value, Memo(V, features, solved))
 
+    def hold_head(self, point: Any, V: RealArray, head: Head) -> Trial:
+        """Compute the objective from divergences that are known, with a head that is given.
+
+        The gradient of the trial is that with the head held; where the head is the best one, that
+        of the objective.
+        """
+        features = self.feature_map.compute(V, self.weights)
+        scores = head.scores(self.design(features))
+        losses = self.loss.losses(scores, self.targets)
+        slopes = self.weights[:, None] * self.loss.slopes(scores, self.targets)
+        value = float(self.weights @ losses) + self.gamma * float((head.weights**2).sum())
+        return Trial(point, value, Memo(V, features, Solved(head, value, slopes @ head.weights)))
+
+    def pull(self, memo: Memo) -> RealArray:
+        """Gradient in the divergences, shape (n_matrices, n_atoms * n_pairs)."""
+        slopes = memo.solved.cotangent[:, : memo.V.shape[1]]
+        return self.feature_map.pull(memo.V, memo.features, self.weights, slopes)
+
     def gradient(self, trial: Trial) -> RealArray:
         """Compute the gradient. See `Problem.gradient`."""
         point, memo = trial.point, trial.memo
         n, d = point.frames.shape[:2]
-        slopes = memo.solved.cotangent[:, : memo.V.shape[1]]
-        cotangent = self.feature_map.pull(memo.V, memo.features, self.weights, slopes)
         alpha, beta = self.variant.expand(point.parameters)
         atoms = point.atoms
         back = self.engine.pullback(
-            self.data, atoms, alpha, beta, cotangent.reshape(-1, *alpha.shape),
+            self.data, atoms, alpha, beta, self.pull(memo).reshape(-1, *alpha.shape),
             parameters=self.learn_parameters,
         )  # fmt: skip
         self.eigenproblems += len(memo.V) * n

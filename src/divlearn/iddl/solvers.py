@@ -194,19 +194,17 @@ def _bcd(
 def _update_atom(objective: Objective, trial: Trial, atom: int, steps: int) -> tuple[Trial, float]:
     block = AtomBlock(objective, trial.point, trial.memo, atom)
     frames = trial.point.frames
-    start = Trial(frames[atom], trial.value, trial.memo.V)
+    start = replace(trial, point=frames[atom])
     result = minimize_conjugate_gradient(block, start, max_iter=steps, tol=0.0)
     moved = frames.copy()
     moved[atom] = result.trial.point
     point = Dictionary(moved, trial.point.parameters)
-    memo = replace(trial.memo, V=result.trial.memo)
-    return Trial(point, result.trial.value, memo), result.gradient_norm
+    return replace(result.trial, point=point), result.gradient_norm
 
 
 def _update_parameters(objective: Objective, trial: Trial, steps: int) -> tuple[Trial, float]:
     block = ParameterBlock(objective, trial.point, trial.memo)
-    start = Trial(trial.point.parameters, trial.value, trial.memo.V)
+    start = replace(trial, point=trial.point.parameters)
     result = minimize_projected_gradient(block, start, max_iter=steps, tol=0.0)
     point = Dictionary(trial.point.frames, result.trial.point)
-    memo = replace(trial.memo, V=result.trial.memo)
-    return Trial(point, result.trial.value, memo), result.gradient_norm
+    return replace(result.trial, point=point), result.gradient_norm

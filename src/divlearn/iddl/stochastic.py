@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from divlearn.arrays import RealArray
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
-from divlearn.iddl.losses import Head, NewtonLoss, Solved
+from divlearn.iddl.losses import Head, NewtonLoss
 from divlearn.iddl.objective import Dictionary, Memo, Objective, usable
 from divlearn.iddl.solvers import Fit, Interruptible, Watch
 from divlearn.optim.adam import Moments
@@ -259,20 +259,11 @@ def take_rows(objective: Objective, matrices: RealArray, rows: NDArray[np.intp])
 
 
 def trial_with(objective: Objective, point: Dictionary, head: Head) -> Trial:
-    """Compute the objective with a head that is given.
-
-    The gradient of the trial is that with the head held; where the head is the best one, that of
-    the objective.
-    """
+    """Compute the objective with a head that is given; infinite where divergences are."""
     V = objective.encode(point.atoms, point.parameters)
     if not np.isfinite(V).all():
         return Trial(point, np.inf)
-    features = objective.feature_map.compute(V, objective.weights)
-    scores = head.scores(objective.design(features))
-    slopes = objective.weights[:, None] * objective.loss.slopes(scores, objective.targets)
-    losses = objective.loss.losses(scores, objective.targets)
-    value = float(objective.weights @ losses) + objective.gamma * float((head.weights**2).sum())
-    return Trial(point, value, Memo(V, features, Solved(head, value, slopes @ head.weights)))
+    return objective.hold_head(point, V, head)
 
 
 def _spread(objective: Objective, features: Features) -> Spread:
