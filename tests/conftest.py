@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, get_engine
@@ -15,6 +16,11 @@ from divlearn.spectral import abld_scalar
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     get_engine()
+
+# The same examples in every run: what fails is then what was changed. To look for new ones:
+# pytest --hypothesis-profile=default
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 EPS = float(np.finfo(np.float64).eps)
 

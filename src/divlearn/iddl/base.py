@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.blas import limit_blas
-from divlearn.iddl.ensemble import Ensemble, train_ensemble
+from divlearn.iddl.ensemble import Ensemble, Part, make_parts, train_ensemble
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
 from divlearn.iddl.losses import LOSSES, HingeLoss, Loss
@@ -97,28 +97,33 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
             return self._start(X[rows], codes, n_atoms, seed)
 
         with limit_blas(1):
-            candidates = [
-                self._screen(engine, task, make_start, name, goal) for name in self._losses(goal)
-            ]
-            if self.ensemble is None or goal.folds is None:
-                recipe, screened = min(candidates, key=_by_loss)
-                self._train_one(engine, task, make_start(np.arange(len(X))), recipe)
-            else:
-                screened = self._train_many(engine, task, make_start, candidates, goal)
+            screened = self._learn(engine, task, make_start, goal)
         self.n_features_in_ = X.shape[-1]
         return screened
 
-    def _screen(
+    def _learn(
         self, engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start],
-        name: str, goal: Goal,
-    ) -> tuple[Recipe, Screened | None]:  # fmt: skip
-        recipe = self._recipe(name)
-        gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
-        tangents = (0, _TANGENT_COMPONENTS) if self.tangent == "auto" else (recipe.n_tangent,)
+        goal: Goal,
+    ) -> Screened | None:  # fmt: skip
+        everything = np.arange(len(task.X))
+        recipes = [self._recipe(name) for name in self._losses(goal)]
         if goal.folds is None:
-            return recipe, None
-        found = screen(engine, task, make_start, recipe, gammas, tangents, goal.folds, goal.loss)
-        return found.recipe, found
+            self._train_one(engine, task, make_start(everything), recipes[0])
+            return None
+        parts = make_parts(engine, task, make_start, goal.folds)
+        candidates = self._screen(engine, parts, recipes, goal)
+        if self.ensemble is not None:
+            return self._train_many(engine, parts, candidates, goal)
+        screened = min(candidates, key=lambda one: one.loss)
+        self._train_one(engine, task, make_start(everything), screened.recipe)
+        return screened
+
+    def _screen(
+        self, engine: Engine, parts: Sequence[Part], recipes: Sequence[Recipe], goal: Goal
+    ) -> list[Screened]:
+        gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
+        tangents = (0, _TANGENT_COMPONENTS) if self.tangent == "auto" else (recipes[0].n_tangent,)
+        return screen(engine, parts, recipes, gammas, tangents, goal.loss)
 
     def _train_one(self, engine: Engine, task: Task, start: Start, recipe: Recipe) -> None:
         model, fit = train(engine, task, start, recipe)
@@ -128,13 +133,12 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         self._say(f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
 
     def _train_many(
-        self, engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start],
-        candidates: list[tuple[Recipe, Screened | None]], goal: Goal,
-    ) -> Screened:  # fmt: skip
-        assert goal.folds is not None
+        self, engine: Engine, parts: Sequence[Part], candidates: list[Screened], goal: Goal
+    ) -> Screened:
         best: tuple[Recipe, Ensemble] | None = None
-        for recipe, _ in candidates:
-            found = train_ensemble(engine, task, make_start, recipe, goal.folds, goal.loss)
+        for candidate in candidates:
+            recipe = candidate.recipe
+            found = train_ensemble(engine, parts, recipe, len(goal.weights), goal.loss)
             self._say(
                 f"loss {recipe.loss.name}, gamma {recipe.gamma:g}, {recipe.n_tangent} tangent "
                 f"components: held-out loss {found.path[0]:.4g} at the start, {found.loss:.4g} "
@@ -275,10 +279,6 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int | np.floating | np.integer)
-
-
-def _by_loss(candidate: tuple[Recipe, Screened | None]) -> float:
-    return candidate[1].loss if candidate[1] is not None else np.inf
 
 
 def _join(histories: list[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:

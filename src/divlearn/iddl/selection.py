@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.iddl.ensemble import Folds
+from divlearn.iddl.ensemble import Part
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.losses import Head
 from divlearn.iddl.tangent import TangentBlock
-from divlearn.iddl.training import Recipe, Start, Task
+from divlearn.iddl.training import Recipe
 
 __all__ = ["Screened", "screen"]
+
+_Pair = tuple[RealArray, RealArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,74 +32,80 @@ class Screened:
 
 
 def screen(
-    engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start],
-    recipe: Recipe, gammas: Sequence[float], tangents: Sequence[int], folds: Folds,
-    loss: Callable[[RealArray, NDArray[np.intp]], float],
-) -> Screened:  # fmt: skip
-    """Choose the penalty and the tangent block of a recipe, before anything is learned.
+    engine: Engine, parts: Sequence[Part], recipes: Sequence[Recipe], gammas: Sequence[float],
+    tangents: Sequence[int], loss: Callable[[RealArray, NDArray[np.intp]], float],
+) -> list[Screened]:  # fmt: skip
+    """Choose the penalty and the tangent block of recipes, before anything is learned.
 
-    Divergences to the first atoms are computed once; what differs are the heads.
+    Divergences to the first atoms and tangent blocks are computed once; what differs are the heads.
 
     Parameters
     ----------
-    engine, task, make_start, folds, loss : as in `divlearn.iddl.ensemble.train_ensemble`
-    recipe : Recipe
+    engine, parts, loss : as in `divlearn.iddl.ensemble.train_ensemble`
+    recipes : sequence of Recipe
+        With the same features, and losses of their own.
     gammas : sequence of float
     tangents : sequence of int
         Numbers of components of the tangent block to try; 0 is none.
 
     Returns
     -------
-    Screened
+    list of Screened, one for each recipe.
     """
-    parts = [_Part(engine, task, make_start(rows), recipe, rows, held) for rows, held in folds]
-    held = np.concatenate([part.held for part in parts])
-    best = None
+    features = [_features(engine, part, recipes[0]) for part in parts]
+    best: list[Screened | None] = [None] * len(recipes)
     for n_tangent in tangents:
-        designs = [part.design(n_tangent) for part in parts]
-        warm: list[Head | None] = [None] * len(parts)
-        for gamma in sorted(gammas, reverse=True):  # each head starts from that of a larger one
-            heads = [
-                recipe.loss.solve(train, part.task.targets, part.task.weights, gamma, start).head
-                for part, (train, _), start in zip(parts, designs, warm, strict=True)
-            ]
-            scores = [head.scores(test) for head, (_, test) in zip(heads, designs, strict=True)]
-            found = loss(np.concatenate(scores), held)
-            if best is None or found < best.loss:
-                chosen = replace(recipe, gamma=gamma, n_tangent=n_tangent)
-                best = Screened(chosen, found, held, np.concatenate(scores))
-            warm = list(heads)
-    assert best is not None
-    return best
+        designs = [_design(*pair, n_tangent) for pair in zip(parts, features, strict=True)]
+        for index, recipe in enumerate(recipes):
+            for found in _along(parts, designs, recipe, gammas, n_tangent, loss):
+                before = best[index]
+                if before is None or found.loss < before.loss:
+                    best[index] = found
+    return [found for found in best if found is not None]
 
 
-class _Part:
-    """One fold: features of its training part and of what it holds out."""
-
-    def __init__(
-        self, engine: Engine, task: Task, start: Start, recipe: Recipe,
-        rows: NDArray[np.intp], held: NDArray[np.intp],
-    ) -> None:  # fmt: skip
-        self.task, self.held = task.part(engine, rows), held
-        self._unseen = task.X[held]
-        alpha, beta = start.variant.expand(start.variant.start)
-        V, W = (
-            engine.encode(data, start.atoms, alpha, beta).reshape(data.n_matrices, -1)
-            for data in (self.task.data, engine.prepare(self._unseen))
+def _along(
+    parts: Sequence[Part], designs: Sequence[_Pair], recipe: Recipe, gammas: Sequence[float],
+    n_tangent: int, loss: Callable[[RealArray, NDArray[np.intp]], float],
+) -> Iterator[Screened]:  # fmt: skip
+    """Try penalties, the largest first: each head starts from that of a larger one."""
+    held = np.concatenate([part.held for part in parts])
+    heads: list[Head | None] = [None] * len(parts)
+    for gamma in sorted(gammas, reverse=True):
+        solved = [
+            recipe.loss.solve(seen, part.task.targets, part.task.weights, gamma, warm).head
+            for part, (seen, _), warm in zip(parts, designs, heads, strict=True)
+        ]
+        scores = np.concatenate(
+            [head.scores(unseen) for head, (_, unseen) in zip(solved, designs, strict=True)]
         )
-        feature_map = FeatureMap.for_data(
-            V, self.task.weights, logarithm=recipe.logarithm, standardize=recipe.standardize
-        )
-        seen = feature_map.compute(V, self.task.weights)
-        self._features = seen.values, feature_map.compute(W, np.ones(len(W)), seen).values
+        chosen = replace(recipe, gamma=gamma, n_tangent=n_tangent)
+        yield Screened(chosen, loss(scores, held), held, scores)
+        heads = list(solved)
 
-    def design(self, n_tangent: int) -> tuple[RealArray, RealArray]:
-        """Put together what heads see, in training and held out."""
-        if not n_tangent:
-            return self._features
-        block = TangentBlock.fit(self.task.X, self.task.weights, n_tangent)
-        seen, unseen = self._features
-        return (
-            np.concatenate([seen, block.compute(self.task.X)], axis=1),
-            np.concatenate([unseen, block.compute(self._unseen)], axis=1),
-        )
+
+def _features(engine: Engine, part: Part, recipe: Recipe) -> _Pair:
+    """Features of the training part of a fold, and of what it holds out."""
+    weights, start = part.task.weights, part.start
+    alpha, beta = start.variant.expand(start.variant.start)
+    V, W = (
+        engine.encode(data, start.atoms, alpha, beta).reshape(data.n_matrices, -1)
+        for data in (part.task.data, part.data)
+    )
+    feature_map = FeatureMap.for_data(
+        V, weights, logarithm=recipe.logarithm, standardize=recipe.standardize
+    )
+    seen = feature_map.compute(V, weights)
+    return seen.values, feature_map.compute(W, np.ones(len(W)), seen).values
+
+
+def _design(part: Part, features: _Pair, n_tangent: int) -> _Pair:
+    """Put together what heads see, in training and held out."""
+    if not n_tangent:
+        return features
+    block = TangentBlock.fit(part.task.X, part.task.weights, n_tangent)
+    seen, unseen = features
+    return (
+        np.concatenate([seen, block.compute(part.task.X)], axis=1),
+        np.concatenate([unseen, block.compute(part.X)], axis=1),
+    )
