@@ -155,9 +155,10 @@ def test_wrong_n_threads(engine_name, n_threads, error):
         make_engine(engine_name, n_threads)
 
 
-def test_wrong_accuracy(engine_name):
-    with pytest.raises(ValueError, match=r"accuracy='best' must be one of auto, accurate, fast"):
-        make_engine(engine_name, accuracy="best")
+@pytest.mark.parametrize("accuracy", ["best", 0.0, 1.0, -1e-6, float("nan"), 1, None])
+def test_wrong_accuracy(engine_name, accuracy):
+    with pytest.raises(ValueError, match=r"accuracy=.* must be one of auto, accurate, fast, or a"):
+        make_engine(engine_name, accuracy=accuracy)
 
 
 # --- choosing an engine ---------------------------------------------------------------------------

@@ -206,6 +206,21 @@ def test_accurate_route_is_needed_and_taken(engine_name, d):
     assert np.isfinite(fast).all()
 
 
+@pytest.mark.parametrize("accuracy", [1e-10, 1e-6, 1e-3])
+def test_accuracy_as_a_number_is_kept(engine_name, accuracy):
+    """Of spectra that span from 1e2 to 1e14 each errs by about the number at most."""
+    rng = np.random.default_rng(0)
+    factor = np.linalg.cholesky(wishart(rng, 1, 6)[0])
+    # Sixteen of each kind: matrices that share a vector register share the route.
+    values = np.stack([np.geomspace(1, 10.0**k, 6) for k in range(2, 15) for _ in range(16)])
+    X = (factor * values[:, None, :]) @ factor.T
+    X, B = 0.5 * (X + X.mT), (factor @ factor.T)[None]
+    exact, found = (
+        make_engine(engine_name, accuracy=a).spectra(X, B)[:, 0] for a in ("accurate", accuracy)
+    )
+    assert 1e-5 * accuracy < np.abs(found - exact).max() < 10 * accuracy
+
+
 def test_float32(engine):
     for d in (2, 5, 18):
         X, B, cotangent = problem(d)

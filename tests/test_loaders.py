@@ -320,14 +320,11 @@ def test_joints_of_some_splits_and_equal_videos(joints):
     assert dataset.duplicates() == [(6, 7, 8)]
 
 
-def test_joints_warn_when_matrices_are_repaired(joints):
-    track = np.zeros((8, 3, 2))
-    track[:, :, 0] = np.random.default_rng(0).standard_normal((8, 3))
-    track[:, :, 1] = 2 * track[:, :, 0]
-    np.savez(joints / "test_3.npz", joints=track, lengths=[8], labels=["wave"])
+def test_joints_that_never_move_are_named(joints):
+    np.savez(joints / "test_3.npz", joints=np.ones((8, 3, 2)), lengths=[8], labels=["wave"])
     dataset = load_jhmdb_joints(joints)
-    with pytest.warns(SPDRepairWarning, match="1 of 7 matrices"):
-        assert dataset.matrices.shape == (7, 7, 7)
+    with pytest.raises(ValueError, match="matrix 6 has no variance in any variable"):
+        _ = dataset.matrices
 
 
 @pytest.mark.parametrize(
@@ -669,10 +666,9 @@ def test_real_jhmdb_joints():
     for train, test in dataset.splits():
         assert sorted([*train, *test]) == list(range(609))
     assert dataset.duplicates() == []
-    with pytest.warns(SPDRepairWarning):
-        assert dataset.matrices.shape == (609, 31, 31)
+    assert dataset.matrices.shape == (609, 31, 31)
     hits = [nearest_neighbour_hits(dataset, *split) for split in dataset.splits()]
-    assert sum(hits) >= 295  # of 527; measured: 102 + 101 + 98
+    assert sum(hits) >= 295  # of 527; measured: 98 + 101 + 100
 
 
 @pytest.mark.parametrize("folder", ["kth_tips2", "jhmdb", "hmdb"])

@@ -42,7 +42,7 @@ def _say_once() -> None:
 
 
 def get_engine(
-    engine: str | Engine = "auto", n_threads: int | None = None, accuracy: str = "auto"
+    engine: str | Engine = "auto", n_threads: int | None = None, accuracy: str | float = "auto"
 ) -> Engine:
     """Engine by name.
 
@@ -52,7 +52,7 @@ def get_engine(
         "auto" is the fastest that runs here; an engine is returned as it is.
     n_threads : int, optional
         Threads to use; all the process may use by default.
-    accuracy : {"auto", "accurate", "fast"}
+    accuracy : {"auto", "accurate", "fast"} or float
         When to take the accurate route; see `Engine`.
 
     Returns

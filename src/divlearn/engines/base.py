@@ -217,14 +217,15 @@ class Engine(ABC):
     ----------
     n_threads : int, optional
         Threads to use; all the process may use by default.
-    accuracy : {"auto", "accurate", "fast"}
+    accuracy : {"auto", "accurate", "fast"} or float
         "auto" takes the accurate route (one-sided Jacobi) for pencils whose eigenvalues span
-        more than `tolerances.condition_limit`; "accurate" takes it always, "fast" never.
+        more than `tolerances.condition_limit`; "accurate" takes it always, "fast" never. A number
+        takes it where rounding may change the smallest eigenvalue by more than that share of it.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, n_threads: int | None = None, accuracy: str = "auto") -> None:
+    def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
         if n_threads is None:
             n_threads = available or os.cpu_count() or 1
@@ -232,8 +233,12 @@ class Engine(ABC):
             raise TypeError(f"n_threads={n_threads!r} must be an integer >= 1 or None")
         if n_threads < 1:
             raise ValueError(f"n_threads={n_threads} must be >= 1; pass None for all cores")
-        if accuracy not in ACCURACIES:
-            raise ValueError(f"accuracy={accuracy!r} must be one of {', '.join(ACCURACIES)}")
+        number = isinstance(accuracy, float) and 0 < accuracy < 1
+        if not number and accuracy not in ACCURACIES:
+            raise ValueError(
+                f"accuracy={accuracy!r} must be one of {', '.join(ACCURACIES)}, or a number > 0 "
+                "and < 1"
+            )
         self.n_threads = int(n_threads)
         self.accuracy = accuracy
 
@@ -244,6 +249,8 @@ class Engine(ABC):
     @property
     def condition_limit(self) -> float:
         """Ratio of eigenvalues above which the accurate route is taken."""
+        if isinstance(self.accuracy, float):
+            return self.accuracy / float(np.finfo(np.float64).eps)
         return {"auto": condition_limit(), "accurate": 0.0, "fast": np.inf}[self.accuracy]
 
     # ------------------------------------------------------------------ the verbs

@@ -97,7 +97,7 @@ class NativeEngine(Engine):
     name: ClassVar[str] = "native"
 
     def __init__(
-        self, n_threads: int | None = None, accuracy: str = "auto",
+        self, n_threads: int | None = None, accuracy: str | float = "auto",
         instruction_set: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(n_threads, accuracy)
