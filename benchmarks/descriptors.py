@@ -28,6 +28,7 @@ from divlearn.descriptors import RegionCovariance
 from divlearn.descriptors.covariances import box_covariances
 from divlearn.descriptors.pixels import COORDINATES, pixel_features
 from divlearn.descriptors.presets import get_preset
+from divlearn.geometry import vectorize
 from divlearn.spd import logm
 
 ROUNDS = 5
@@ -128,8 +129,7 @@ def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, i
 
 
 def log_vectors(matrices: np.ndarray) -> np.ndarray:
-    rows, columns = np.triu_indices(matrices.shape[-1])
-    return logm(matrices)[:, rows, columns] * np.where(rows == columns, 1, 2**0.5)
+    return vectorize(logm(matrices))
 
 
 def nearest(vectors: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:

@@ -25,7 +25,7 @@ LAYERS = [
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},
-    {"engines"},
+    {"engines", "labelled"},
     {"pairs"},
     {"divergence", "optim"},
     {"means"},

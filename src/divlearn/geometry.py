@@ -20,7 +20,7 @@ from divlearn.arrays import RealArray
 __all__ = [
     "check_symmetric", "compose", "equilibrate", "exp_map", "expm", "geodesic",
     "inner", "invsqrtm", "locate", "log_map", "logm", "norm", "normalize", "powm", "sqrtm",
-    "transport",
+    "transport", "vectorize",
 ]  # fmt: skip
 
 
@@ -337,6 +337,21 @@ class _Frame:
         """Move a symmetric matrix from the identity back to the base point."""
         scaled = _symmetric_part(self.factor @ M @ self.factor.mT)
         return scaled / self.scale[..., :, None] / self.scale[..., None, :]
+
+
+def vectorize(S: RealArray) -> RealArray:
+    r"""Rows of the upper triangles of symmetric matrices, with :math:`\sqrt 2` off the diagonal.
+
+    Lengths are Frobenius norms.
+
+    Examples
+    --------
+    >>> vectorize(np.array([[1.0, 2.0], [2.0, 3.0]])).round(3)
+    array([1.   , 2.828, 3.   ])
+    """
+    rows, columns = np.triu_indices(S.shape[-1])
+    vectors: RealArray = S[..., rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
+    return vectors
 
 
 def exp_map(base: ArrayLike, tangent: ArrayLike) -> RealArray:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state, compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.committee.tangent import TangentClassifier
@@ -26,14 +21,17 @@ from divlearn.iddl import IDDLClassifier
 from divlearn.iddl.ensemble import Folds
 from divlearn.iddl.goals import make_folds
 from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.labelled import Labelled, MatricesMixin, check_labelled
 from divlearn.spd import check_spd
 
 __all__ = ["MEMBERS", "SPDClassifier"]
 
-MEMBERS = (
-    "iddl softmax", "iddl ridge", "start softmax", "kernel", "tangent logistic", "tangent rbf",
-    "tangent lda",
-)  # fmt: skip
+# Names of members, and of what they are among those that `IDDLClassifier` fits.
+_IDDL = {
+    "iddl softmax": "linear softmax", "iddl ridge": "linear ridge", "iddl rbf": "rbf softmax",
+    "start softmax": "start softmax",
+}  # fmt: skip
+MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda")
 
 
 class _Given:
@@ -46,7 +44,7 @@ class _Given:
         return self.folds
 
 
-class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of quite different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
@@ -58,8 +56,9 @@ class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     members : sequence of str, default=MEMBERS
-        "iddl softmax" and "iddl ridge" (learned atoms and divergences), "start softmax" (atoms from
-        k-means, only the head learned), "kernel" (divergence-kernel SVM), and on tangent vectors at
+        "iddl softmax" and "iddl ridge" (learned atoms and divergences), "iddl rbf" (a Gaussian SVM
+        on the features of the first), "start softmax" (atoms from k-means, only the head learned),
+        "kernel" (divergence-kernel SVM), and on tangent vectors at
         the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage).
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, a splitter that keeps groups
@@ -124,28 +123,18 @@ class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         self._check_members()
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_consistent_length(matrices, labels)
-        check_classification_targets(labels)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-        kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
-        n_given, matrices, labels = len(matrices), matrices[kept], labels[kept]
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds the one class {self.classes_[0]!s}, must hold >= 2; pass data of more"
-            )
-        weights = weights[kept] * compute_sample_weight(self.class_weight, labels)
-        folds = self._folds(codes, None if groups is None else np.asarray(groups)[kept])
-        self.n_features_in_ = matrices.shape[-1]
+        data = check_labelled(X, y, sample_weight, self.class_weight)
+        self.classes_ = data.classes
+        folds = self._folds(data.codes, data.choose(groups))
+        self.n_features_in_ = data.matrices.shape[-1]
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        self.members_ = {
-            name: self._fit_member(name, matrices, codes, weights, folds, seed)
-            for name in self.members
+        # Weights of zero are gone: what members say of data held out is about the kept.
+        kept = replace(data, kept=np.arange(len(data.codes)), n_given=len(data.codes))
+        found = self._fit_iddl(kept, folds, seed) | {
+            name: self._fit_other(name, kept, folds) for name in self.members if name not in _IDDL
         }
-        self._weigh(codes, weights, kept, n_given)
+        self.members_ = {name: found[name] for name in self.members}
+        self._weigh(data)
         return self
 
     def _check_members(self) -> None:
@@ -172,38 +161,41 @@ class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
         return folds
 
-    def _fit_member(
-        self, name: str, X: RealArray, codes: NDArray[np.intp], weights: RealArray, folds: Folds,
-        seed: int,
-    ) -> Any:  # fmt: skip
-        kind, _, what = name.partition(" ")
-        if kind == "tangent":
-            with limit_blas(1):
-                return TangentClassifier(what, folds).fit(X, codes, weights)
-        if kind == "kernel":
-            member: Any = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
-        else:
-            learns = kind == "iddl"
-            member = IDDLClassifier(
-                loss=what, learn_atoms=learns, learn_parameters=learns, ensemble=_Given(folds),
-                random_state=seed, engine=self.engine,
-            )  # fmt: skip
-        return member.fit(X, codes, sample_weight=weights)
+    def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
+        """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
+        wanted = [name for name in self.members if name in _IDDL]
+        if not wanted:
+            return {}
+        losses = {_IDDL[name].partition(" ")[2] for name in wanted}
+        learns = any(not _IDDL[name].startswith("start") for name in wanted)
+        family = IDDLClassifier(
+            loss="auto" if len(losses) > 1 else losses.pop(),
+            head="auto" if any(_IDDL[name].startswith("rbf") for name in wanted) else "linear",
+            learn_atoms=learns, learn_parameters=learns, ensemble=_Given(folds),
+            random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
+        )  # fmt: skip
+        members = family.fit_members(data)
+        return {name: members[_IDDL[name]] for name in wanted}
 
-    def _weigh(
-        self, codes: NDArray[np.intp], weights: RealArray, kept: NDArray[np.intp], n_given: int
-    ) -> None:
+    def _fit_other(self, name: str, data: Labelled, folds: Folds) -> Any:
+        X, codes, weights = data.matrices, data.codes, data.weights
+        if name == "kernel":
+            member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
+            return member.fit(X, codes, sample_weight=weights)
+        with limit_blas(1):
+            return TangentClassifier(name.partition(" ")[2], folds).fit(X, codes, weights)
+
+    def _weigh(self, data: Labelled) -> None:
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
         tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
-        said = floored(said[:, tested])
-        shares = weights[tested] * len(tested) / weights[tested].sum()
-        found = fit_weights(said, codes[tested], shares)
+        said, codes = floored(said[:, tested]), data.codes[tested]
+        shares = data.weights[tested] * len(tested) / data.weights[tested].sum()
+        found = fit_weights(said, codes, shares)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
         average = np.tensordot(found, said, axes=1)
-        self.oof_proba_ = np.full((n_given, len(self.classes_)), np.nan)
-        self.oof_proba_[kept[tested]] = average
+        self.oof_proba_ = data.spread(tested, average)
         self.oof_accuracy_ = {
-            name: float(np.average(p.argmax(axis=1) == codes[tested], weights=shares))
+            name: float(np.average(p.argmax(axis=1) == codes, weights=shares))
             for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
         }
         if self.verbose:
@@ -241,9 +233,3 @@ class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         chosen: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return chosen
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.geometry import invsqrtm, logm
+from divlearn.geometry import invsqrtm, logm, vectorize
 from divlearn.iddl.ensemble import Folds
 from divlearn.kernels.coupling import Coupling, fit_coupling
 from divlearn.means import mean_abld
@@ -45,10 +45,7 @@ class TangentVectors(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: RealArray) -> RealArray:
         """Compute vectors, shape (n_matrices, d (d + 1) / 2)."""
         check_is_fitted(self)
-        logarithms = logm(self.whitener_ @ X @ self.whitener_)
-        rows, columns = np.triu_indices(X.shape[-1])
-        vectors: RealArray = logarithms[:, rows, columns] * np.where(rows == columns, 1, 2**0.5)
-        return vectors
+        return vectorize(logm(self.whitener_ @ X @ self.whitener_))
 
 
 _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {

@@ -6,10 +6,12 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from divlearn.labelled import MatricesMixin
+
 __all__ = ["MatrixTransformer"]
 
 
-class MatrixTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Base of transformers from samples that are no rows of numbers to SPD matrices."""
 
     n_features_in_: int
@@ -39,7 +41,5 @@ class MatrixTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

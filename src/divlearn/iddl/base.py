@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.blas import limit_blas
-from divlearn.iddl.ensemble import Ensemble, Part, make_parts, train_ensemble
+from divlearn.iddl.ensemble import Part, make_parts
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
+from divlearn.iddl.learning import Learned, learn_ensemble, learn_heads, learn_single
 from divlearn.iddl.losses import LOSSES, HingeLoss, Loss
+from divlearn.iddl.machines import HEADS
+from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
-from divlearn.iddl.training import SOLVERS, Recipe, Start, Task, train
-from divlearn.iddl.variants import make_variant
+from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
+from divlearn.iddl.variants import Variant, make_variant
+from divlearn.labelled import MatricesMixin
 from divlearn.spd import check_spd
 
 __all__ = ["IDDLBase"]
@@ -32,9 +37,10 @@ _PER_CLASS = re.compile(r"([1-9]\d*) per class")
 _ATOMS_PER_CLASS = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _TANGENT_COMPONENTS = 100
+_ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
 
 
-class IDDLBase(BaseEstimator):  # type: ignore[misc]
+class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
 
     def __init__(
@@ -57,6 +63,8 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         max_iter: int = 30,
         tol: float = 1e-5,
         ensemble: Any = 4,
+        head: str = "auto",
+        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
@@ -78,45 +86,66 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.ensemble = ensemble
+        self.head = head
+        self.warm_start = warm_start
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
 
     # ------------------------------------------------------------------ fitting
 
-    def _fit(self, X: RealArray, goal: Goal) -> Screened | None:
-        """Choose, train and keep; returns what was screened, if anything."""
+    def _fit(self, X: RealArray, goal: Goal) -> list[Learned]:
+        """Choose, train and keep the best; returns all that was learned."""
         self._check_parameters()
-        engine = get_engine(self.engine)
+        with limit_blas(1):
+            learned = self._learn(self._engine(), X, goal)
+        self._keep(min(learned, key=lambda one: one.loss))
+        self.n_features_in_ = X.shape[-1]
+        return learned
+
+    def _learn(self, engine: Engine, X: RealArray, goal: Goal) -> list[Learned]:
         task = Task(X, engine.prepare(X), goal.targets, goal.weights)
         seed = self._seed()
         n_atoms = self._count_atoms(len(X), goal.n_groups)
+        recipes = [self._recipe(name, seed) for name in self._losses(goal)]
 
-        def make_start(rows: NDArray[np.intp]) -> Start:
+        def make_start(number: int, rows: NDArray[np.intp]) -> Start:
             codes = None if goal.codes is None else goal.codes[rows]
-            return self._start(X[rows], codes, n_atoms, seed)
+            return self._start(X[rows], codes, n_atoms, seed, number)
 
-        with limit_blas(1):
-            screened = self._learn(engine, task, make_start, goal)
-        self.n_features_in_ = X.shape[-1]
-        return screened
-
-    def _learn(
-        self, engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start],
-        goal: Goal,
-    ) -> Screened | None:  # fmt: skip
-        everything = np.arange(len(task.X))
-        recipes = [self._recipe(name) for name in self._losses(goal)]
+        first = make_start(0, np.arange(len(X))) if self.ensemble is None else None
         if goal.folds is None:
-            self._train_one(engine, task, make_start(everything), recipes[0])
-            return None
+            first = first or make_start(0, np.arange(len(X)))
+            return [learn_single(engine, task, first, Screened.nothing(recipes[0]), self._tell)]
         parts = make_parts(engine, task, make_start, goal.folds)
-        candidates = self._screen(engine, parts, recipes, goal)
-        if self.ensemble is not None:
-            return self._train_many(engine, parts, candidates, goal)
-        screened = min(candidates, key=lambda one: one.loss)
-        self._train_one(engine, task, make_start(everything), screened.recipe)
-        return screened
+        if self._searches_plane():
+            pair = search_plane(
+                engine, parts, recipes[0], tied=self.variant in ("tied", "V"), loss=goal.loss
+            )
+            self._tell(1, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
+            parts = [replace(part, start=self._place(part.start, pair)) for part in parts]
+            first = first and self._place(first, pair)
+        screened = self._screen(engine, parts, recipes, goal)
+        if first is not None:
+            best = min(screened, key=lambda one: one.loss)
+            learned = [learn_single(engine, task, first, best, self._tell)]
+        else:
+            learned = [
+                learn_ensemble(engine, parts, one.recipe, goal, self._tell) for one in screened
+            ]
+        return self._with_heads(engine, learned, parts, task, goal)
+
+    def _with_heads(
+        self, engine: Engine, learned: list[Learned], parts: Sequence[Part], task: Task, goal: Goal
+    ) -> list[Learned]:
+        kinds = self._heads(goal)
+        machines = [
+            learn_heads(engine, kind, one, parts, task, goal, self._tell)
+            for kind in kinds
+            if kind != "linear"
+            for one in learned
+        ]
+        return [*learned, *machines] if "linear" in kinds else machines
 
     def _screen(
         self, engine: Engine, parts: Sequence[Part], recipes: Sequence[Recipe], goal: Goal
@@ -125,45 +154,16 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         tangents = (0, _TANGENT_COMPONENTS) if self.tangent == "auto" else (recipes[0].n_tangent,)
         return screen(engine, parts, recipes, gammas, tangents, goal.loss)
 
-    def _train_one(self, engine: Engine, task: Task, start: Start, recipe: Recipe) -> None:
-        model, fit = train(engine, task, start, recipe)
-        self.recipe_, self.models_ = recipe, [model]
-        self.n_iter_, self.message_ = fit.n_iter, fit.message
-        self.history_ = fit.history
-        self._say(f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
-
-    def _train_many(
-        self, engine: Engine, parts: Sequence[Part], candidates: list[Screened], goal: Goal
-    ) -> Screened:
-        best: tuple[Recipe, Ensemble] | None = None
-        for candidate in candidates:
-            recipe = candidate.recipe
-            found = train_ensemble(engine, parts, recipe, len(goal.weights), goal.loss)
-            self._say(
-                f"loss {recipe.loss.name}, gamma {recipe.gamma:g}, {recipe.n_tangent} tangent "
-                f"components: held-out loss {found.path[0]:.4g} at the start, {found.loss:.4g} "
-                f"after {found.iteration} iterations"
-            )
-            if best is None or found.loss < best[1].loss:
-                best = recipe, found
-        assert best is not None
-        recipe, ensemble = best
-        self.recipe_, self.models_ = recipe, ensemble.models
-        self.n_iter_ = ensemble.iteration
-        self.message_ = (
-            f"iteration {ensemble.iteration} has the lowest held-out loss, {ensemble.loss:.4g}, of "
-            f"{len(ensemble.path)}; {len(ensemble.models)} models averaged"
-        )
-        self.history_ = _join([fit.history for fit in ensemble.fits])
-        self.history_["held_out_loss"] = ensemble.path
-        rows = np.flatnonzero(np.isfinite(ensemble.out_of_fold).all(axis=1))
-        return Screened(recipe, ensemble.loss, rows, ensemble.out_of_fold[rows])
+    def _keep(self, learned: Learned) -> None:
+        self.recipe_, self.head_, self.models_ = learned.recipe, learned.head, learned.models
+        self.n_iter_, self.message_ = learned.n_iter, learned.message
+        self.history_ = learned.history
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _say(self, text: str) -> None:
-        if self.verbose:
+    def _tell(self, level: int, text: str) -> None:
+        if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
     # ------------------------------------------------------------------ parameters
@@ -173,6 +173,8 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
         if self.loss != "auto" and self.loss not in LOSSES:
             raise ValueError(f"loss={self.loss!r} must be auto or one of {', '.join(LOSSES)}")
+        if self.head not in HEADS:
+            raise ValueError(f"head={self.head!r} must be one of {', '.join(HEADS)}")
         if self.tangent not in (True, False, "auto"):
             raise ValueError(f'tangent={self.tangent!r} must be True, False or "auto"')
         for name, least in (("max_iter", 0), ("margin", 0), ("tol", 0)):
@@ -187,7 +189,17 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
     def _losses(self, goal: Goal) -> tuple[str, ...]:
         return goal.losses if self.loss == "auto" else (self.loss,)
 
-    def _recipe(self, name: str) -> Recipe:
+    def _heads(self, goal: Goal) -> tuple[str, ...]:
+        if self.head != "auto":
+            return (self.head,)
+        # A machine for one model would be chosen on another embedding than it is fitted to.
+        return ("linear",) if goal.codes is None or self.ensemble is None else ("linear", "rbf")
+
+    def _searches_plane(self) -> bool:
+        warm = self.warm_start and hasattr(self, "models_")
+        return isinstance(self.pairs, str) and self.pairs == "grid" and not warm
+
+    def _recipe(self, name: str, seed: int) -> Recipe:
         kind = LOSSES[name]
         loss: Loss = kind(self.bias)
         if isinstance(loss, HingeLoss):
@@ -197,7 +209,7 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
             logarithm=self.logarithm, standardize=self.standardize,
             n_tangent=_TANGENT_COMPONENTS if self.tangent is True else 0, solver=self.solver,
             max_iter=int(self.max_iter), tol=float(self.tol), learn_atoms=self.learn_atoms,
-            learn_parameters=self.learn_parameters,
+            learn_parameters=self.learn_parameters, seed=seed,
         )  # fmt: skip
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
@@ -219,8 +231,10 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         return int(self.n_atoms)
 
     def _start(
-        self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int
+        self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int, number: int = 0
     ) -> Start:
+        if self.warm_start and hasattr(self, "models_"):
+            return self._continue(X, self.models_[number % len(self.models_)])
         if isinstance(self.init, str):
             atoms = initial_atoms(X, codes, n_atoms, self.init, np.random.RandomState(seed))
         else:
@@ -229,16 +243,44 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]}, as X has"
                 )
-        pairs = _PAIRS if isinstance(self.pairs, str) else self.pairs
-        return Start(atoms, make_variant(self.variant, len(atoms), [(a, b) for a, b in pairs]))
+        return Start(atoms, self._variant(len(atoms)))
+
+    def _continue(self, X: RealArray, model: Model) -> Start:
+        """Go on from a model."""
+        if model.atoms.shape[1:] != X.shape[1:]:
+            raise ValueError(
+                f"X has matrices of size {X.shape[1]}, but warm_start=True goes on with atoms of "
+                f"size {model.atoms.shape[1]}; set it to False"
+            )
+        variant = self._variant(len(model.atoms))
+        if variant.alpha_index.shape == model.alpha.shape and variant.learned:
+            variant = replace(variant, start=variant.collect(model.alpha, model.beta))
+        return Start(model.atoms, variant)
+
+    def _place(self, start: Start, pair: tuple[float, float]) -> Start:
+        """Let divergences start at a point."""
+        return Start(start.atoms, make_variant(self.variant, len(start.atoms), [pair]))
+
+    def _variant(self, n_atoms: int) -> Variant:
+        pairs = self.pairs
+        if isinstance(pairs, str):
+            if pairs not in ("auto", "grid"):
+                raise ValueError(
+                    f'pairs={pairs!r} must be "auto", "grid" or a sequence of (alpha, beta)'
+                )
+            pairs = _PAIRS if pairs == "auto" else _PAIRS[:1]
+        return make_variant(self.variant, n_atoms, [(a, b) for a, b in pairs])
 
     # ------------------------------------------------------------------ prediction
 
     def _prepare(self, X: ArrayLike) -> tuple[Engine, RealArray, Prepared]:
         check_is_fitted(self)
         matrices = self._check_matrices(X, reset=False)
-        engine = get_engine(self.engine)
+        engine = self._engine()
         return engine, matrices, engine.prepare(matrices)
+
+    def _engine(self) -> Engine:
+        return get_engine(self.engine, accuracy=_ACCURACY)
 
     def _mean_scores(self, X: ArrayLike) -> RealArray:
         engine, matrices, data = self._prepare(X)
@@ -270,19 +312,6 @@ class IDDLBase(BaseEstimator):  # type: ignore[misc]
         """Beta of every atom, shape (n_atoms, n_pairs)."""
         return np.concatenate([model.beta for model in self.models_])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
-
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int | np.floating | np.integer)
-
-
-def _join(histories: list[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
-    """Histories of several models one after the other, with the number of the model."""
-    joined = {name: np.concatenate([h[name] for h in histories]) for name in histories[0]}
-    joined["model"] = np.repeat(np.arange(len(histories)), [len(h["objective"]) for h in histories])
-    return joined

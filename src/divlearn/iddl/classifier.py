@@ -7,16 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
-from sklearn.utils import assert_all_finite, compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+from sklearn.base import ClassifierMixin, clone
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.calibration import fit_temperature
 from divlearn.iddl.goals import classes_goal, make_folds
+from divlearn.iddl.learning import Learned
+from divlearn.labelled import Labelled, check_labelled
 
 __all__ = ["IDDLClassifier"]
 
@@ -42,9 +41,10 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         What is learned of the divergences: "free" (the paper's N), "tied" (alpha = beta, V),
         "shared" (one pair for all atoms, S); or a fixed one by name or parameters ("A" is AIRM, "B"
         the paper's "Burg", (1, 1)).
-    pairs : "auto" or sequence of (alpha, beta)
+    pairs : "auto", "grid" or sequence of (alpha, beta)
         Where the parameters start; several give each atom as many divergences, at the price of one
-        spectrum. "auto" is (1, 1), (0, 1), (1, 0).
+        spectrum. "auto" is (1, 1), (0, 1), (1, 0); "grid" is the one point of a grid that does best
+        on data held out, before atoms move.
     loss : {"auto", "ridge", "hinge", "softmax"}, default="auto"
         "auto" takes softmax or ridge, whichever does better on data held out.
     gamma : float or "auto"
@@ -67,6 +67,13 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
     ensemble : int, splitter or None, default=4
         Folds: as many models, each stopped by the fold it has not seen. None trains one model on
         everything for ``max_iter`` iterations.
+    head : {"auto", "linear", "svm", "rbf"}, default="auto"
+        What predicts from the features in the end: the linear head they were learned with, or a
+        support vector machine fitted to them afterwards, linear (liblinear; the paper's extra step)
+        or Gaussian. "auto" takes "linear" or "rbf", whichever does better on data held out; where
+        one model is trained on everything, "linear".
+    warm_start : bool, default=False
+        Whether `fit` goes on from the atoms and divergences of the last one.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -78,6 +85,7 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
     atoms_, alpha_, beta_ : ndarray, of all models one after the other.
     models_ : list, what is averaged.
     recipe_ : the loss, penalty and features that were chosen.
+    head_ : {"linear", "svm", "rbf"}
     temperature_ : float, by which scores are divided to be calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; where one model
@@ -116,6 +124,8 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         max_iter: int = 30,
         tol: float = 1e-5,
         ensemble: Any = 4,
+        head: str = "auto",
+        warm_start: bool = False,
         class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
@@ -125,8 +135,8 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
             n_atoms, variant=variant, pairs=pairs, loss=loss, gamma=gamma, logarithm=logarithm,
             standardize=standardize, tangent=tangent, bias=bias, margin=margin, solver=solver,
             init=init, learn_atoms=learn_atoms, learn_parameters=learn_parameters,
-            max_iter=max_iter, tol=tol, ensemble=ensemble, random_state=random_state,
-            engine=engine, verbose=verbose,
+            max_iter=max_iter, tol=tol, ensemble=ensemble, head=head, warm_start=warm_start,
+            random_state=random_state, engine=engine, verbose=verbose,
         )  # fmt: skip
         self.class_weight = class_weight
 
@@ -135,8 +145,8 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         """Make a classifier set up as in the paper.
 
         Plain divergences as features, five atoms per class from log-Euclidean k-means, one pair per
-        atom from (1, 1), block-coordinate descent, one model, no early stopping; gamma is chosen by
-        cross-validation on the training data.
+        atom from a grid search, block-coordinate descent, one model, no early stopping; gamma is
+        chosen by cross-validation on the training data.
 
         Parameters
         ----------
@@ -149,7 +159,7 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         'V'
         """
         return cls(
-            "5 per class", variant=variant, pairs=((1.0, 1.0),), loss=loss, logarithm=False,
+            "5 per class", variant=variant, pairs="grid", loss=loss, logarithm=False,
             standardize=False, tangent=False, bias=loss != "ridge", solver="bcd", init="kmeans",
             max_iter=10, ensemble=None,
         )  # fmt: skip
@@ -172,34 +182,56 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         -------
         self
         """
-        matrices = self._check_matrices(X, reset=True)
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_consistent_length(matrices, labels)
-        check_classification_targets(labels)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-        n_given = len(matrices)
-        kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
-        matrices, labels, weights = matrices[kept], labels[kept], weights[kept]
-        groups = None if groups is None else np.asarray(groups)[kept]
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds the one class {self.classes_[0]!s}, must hold >= 2; pass data of more"
-            )
-        weights = weights * compute_sample_weight(self.class_weight, labels)
-        weights = weights / weights.sum()
-
-        folds = make_folds(self.ensemble, len(labels), codes, groups, self._seed())
-        goal = classes_goal(codes, weights, folds)
-        held = self._fit(matrices, goal)
-        self.temperature_ = 1.0
-        self.oof_proba_ = np.full((n_given, len(self.classes_)), np.nan)
-        if held is not None:
-            share = weights[held.rows] / weights[held.rows].sum()
-            self.temperature_, _ = fit_temperature(held.scores, codes[held.rows], share)
-            self.oof_proba_[kept[held.rows]] = softmax(held.scores / self.temperature_, axis=1)
+        self._fit_labelled(check_labelled(X, y, sample_weight, self.class_weight), groups)
         return self
+
+    def fit_members(self, data: Labelled, groups: ArrayLike | None = None) -> dict[str, Self]:
+        """Fit, and make a classifier of each kind that was tried on the way.
+
+        Parameters
+        ----------
+        data : Labelled
+        groups : array-like, as in `fit`
+
+        Returns
+        -------
+        dict of classifiers
+            By the names of head and loss, as "linear softmax"; "start softmax" has a linear head on
+            the first atoms and divergences.
+        """
+        members = {}
+        for learned in self._fit_labelled(data, groups):
+            name = learned.recipe.loss.name
+            members[f"{learned.head} {name}"] = self._member(learned, data)
+            if learned.head == "linear" and learned.start is not None:
+                members[f"start {name}"] = self._member(learned.start, data)
+        return members
+
+    def _fit_labelled(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
+        self.classes_ = data.classes
+        folds = make_folds(
+            self.ensemble, len(data.codes), data.codes, data.choose(groups), self._seed()
+        )
+        goal = classes_goal(data.codes, data.weights / data.weights.sum(), folds)
+        learned = self._fit(data.matrices, goal)
+        self._calibrate(min(learned, key=lambda one: one.loss), data)
+        return learned
+
+    def _member(self, learned: Learned, data: Labelled) -> Self:
+        member: Self = clone(self)
+        member.classes_, member.n_features_in_ = self.classes_, self.n_features_in_
+        member._keep(learned)
+        member._calibrate(learned, data)
+        return member
+
+    def _calibrate(self, learned: Learned, data: Labelled) -> None:
+        rows, scores = learned.rows, learned.scores
+        self.temperature_ = 1.0
+        self.oof_proba_ = np.full((data.n_given, len(self.classes_)), np.nan)
+        if len(rows):
+            share = data.weights[rows] / data.weights[rows].sum()
+            self.temperature_, _ = fit_temperature(scores, data.codes[rows], share)
+            self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores: their softmax is `predict_proba`.

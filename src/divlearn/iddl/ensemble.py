@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.solvers import Fit
-from divlearn.iddl.training import Model, Recipe, Start, Task, train
+from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
 
 __all__ = ["Ensemble", "Folds", "Part", "make_parts", "train_ensemble"]
 
@@ -28,21 +28,26 @@ class Ensemble:
 
     Attributes
     ----------
-    models : list of Model
     fits : list of Fit
-    iteration : int, the common iteration they were taken from; 0 is the start.
-    out_of_fold : ndarray, shape (n_matrices, n_outputs)
-        Scores of every matrix by the model that has not seen it; NaN for those no fold holds out.
-    loss : float, of these scores.
-    path : ndarray, that loss at every iteration.
+    path : ndarray, the loss of what is held out at every iteration; the first is the start.
     """
 
-    models: list[Model]
     fits: list[Fit]
-    iteration: int
-    out_of_fold: RealArray
-    loss: float
     path: RealArray
+    runs: list[_Run]
+
+    @property
+    def best(self) -> int:
+        """Iteration of the lowest loss."""
+        return int(np.argmin(self.path))
+
+    def models(self, iteration: int) -> list[Model]:
+        """Models after some iterations."""
+        return [_at(run.models, iteration) for run in self.runs]
+
+    def scores(self, iteration: int) -> RealArray:
+        """Scores of what is held out after some iterations, one fold after the other."""
+        return np.concatenate([_at(run.scores, iteration) for run in self.runs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,7 @@ class Part:
 
 
 def make_parts(
-    engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start], folds: Folds
+    engine: Engine, task: Task, make_start: Callable[[int, NDArray[np.intp]], Start], folds: Folds
 ) -> list[Part]:
     """Prepare the folds of a task.
 
@@ -75,33 +80,33 @@ def make_parts(
     engine : Engine
     task : Task
     make_start : callable
-        From the rows of the training part of a fold to where its models start.
+        From the number of a fold and the rows of its training part to where its models start.
     folds : sequence of (train, held out), row indices.
     """
     return [
         Part(
-            task.part(engine, rows), make_start(rows), held, task.X[held],
+            task.part(engine, rows), make_start(number, rows), held, task.X[held],
             engine.prepare(task.X[held]),
         )
-        for rows, held in folds
+        for number, (rows, held) in enumerate(folds)
     ]  # fmt: skip
 
 
 def train_ensemble(
-    engine: Engine, parts: Sequence[Part], recipe: Recipe, n_matrices: int,
-    loss: Callable[[RealArray, NDArray[np.intp]], float],
+    engine: Engine, parts: Sequence[Part], recipe: Recipe,
+    loss: Callable[[RealArray, NDArray[np.intp]], float], report: Report | None = None,
 ) -> Ensemble:  # fmt: skip
-    """Train one model per fold and stop all of them at the iteration that is best on average.
+    """Train one model per fold, each watched on what the fold holds out.
 
     Parameters
     ----------
     engine : Engine
     parts : sequence of Part
     recipe : Recipe
-    n_matrices : int
-        Of the whole task.
     loss : callable
         From scores and the rows they belong to to a number, the lower the better.
+    report : callable, optional
+        Called with the iteration and the objective then.
 
     Returns
     -------
@@ -109,19 +114,15 @@ def train_ensemble(
     """
     runs = [_Run(engine, part) for part in parts]
     fits = [
-        train(engine, part.task, part.start, recipe, run.watcher(loss))[1]
+        train(engine, part.task, part.start, recipe, run.watcher(loss), report=report)[1]
         for part, run in zip(parts, runs, strict=True)
     ]
-    length = max(len(run.models) for run in runs)
     held = np.concatenate([part.held for part in parts])
-    path = np.array([
-        loss(np.concatenate([_at(run.scores, i) for run in runs]), held) for i in range(length)
-    ])  # fmt: skip
-    best = int(np.argmin(path))
-    out_of_fold = np.full((n_matrices, parts[0].task.targets.shape[1]), np.nan)
-    out_of_fold[held] = np.concatenate([_at(run.scores, best) for run in runs])
-    models = [_at(run.models, best) for run in runs]
-    return Ensemble(models, fits, best, out_of_fold, float(path[best]), path)
+    path = [
+        loss(np.concatenate([_at(run.scores, i) for run in runs]), held)
+        for i in range(max(len(run.models) for run in runs))
+    ]
+    return Ensemble(fits, np.array(path), runs)
 
 
 class _Run:

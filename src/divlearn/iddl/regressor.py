@@ -32,8 +32,10 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         Without classes the first two are the same.
     variant, pairs, gamma, logarithm, standardize, tangent, bias, margin, solver, learn_atoms,
-    learn_parameters, max_iter, tol, ensemble, random_state, engine, verbose
+    learn_parameters, max_iter, tol, ensemble, warm_start, random_state, engine, verbose
         As in `IDDLClassifier`.
+    head : {"auto", "linear"}
+        Both are the head that is learned with the atoms.
 
     Attributes
     ----------
@@ -70,6 +72,8 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore
         """
         if self.loss not in ("auto", "ridge"):
             raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
+        if self.head not in ("auto", "linear"):
+            raise ValueError(f'head={self.head!r} must be "auto" or "linear" for numbers')
         if y is None:
             raise ValueError("IDDLRegressor requires y to be passed, but the target y is None")
         matrices = self._check_matrices(X, reset=True)

@@ -16,7 +16,7 @@ from divlearn.iddl.losses import Head
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.training import Recipe
 
-__all__ = ["Screened", "screen"]
+__all__ = ["Screened", "make_designs", "screen"]
 
 _Pair = tuple[RealArray, RealArray]
 
@@ -29,6 +29,11 @@ class Screened:
     loss: float
     rows: NDArray[np.intp]
     scores: RealArray
+
+    @classmethod
+    def nothing(cls, recipe: Recipe) -> Screened:
+        """Take a recipe as it is, where there are too few matrices to hold some out."""
+        return cls(recipe, np.inf, np.zeros(0, dtype=np.intp), np.zeros((0, 1)))
 
 
 def screen(
@@ -62,6 +67,11 @@ def screen(
                 if before is None or found.loss < before.loss:
                     best[index] = found
     return [found for found in best if found is not None]
+
+
+def make_designs(engine: Engine, parts: Sequence[Part], recipe: Recipe) -> list[_Pair]:
+    """Make what heads see at the start, in training and held out, for every part."""
+    return [_design(part, _features(engine, part, recipe), recipe.n_tangent) for part in parts]
 
 
 def _along(

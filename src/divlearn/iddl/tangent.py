@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.geometry import expm, invsqrtm, logm
+from divlearn.geometry import expm, invsqrtm, logm, vectorize
 
 __all__ = ["TangentBlock"]
 
@@ -58,7 +58,4 @@ class TangentBlock:
 
 
 def _vectors(X: RealArray, whitener: RealArray) -> RealArray:
-    logarithms = logm(whitener @ X @ whitener)
-    rows, columns = np.triu_indices(X.shape[-1])
-    result: RealArray = logarithms[:, rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
-    return result
+    return vectorize(logm(whitener @ X @ whitener))

@@ -12,6 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
+from divlearn.iddl.machines import Scorer
 from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
@@ -19,7 +20,7 @@ from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.variants import Variant
 from divlearn.optim.problem import Trial
 
-__all__ = ["Model", "Recipe", "Start", "Task", "train"]
+__all__ = ["Model", "Recipe", "Report", "Start", "Task", "train"]
 
 SOLVERS: dict[str, Callable[..., Fit]] = {
     "joint": solve_joint, "bcd": solve_bcd, "stochastic": solve_stochastic,
@@ -64,6 +65,7 @@ class Recipe:
     max_iter : int
     tol : float
     learn_atoms, learn_parameters : bool
+    seed : int, of minibatches.
     """
 
     loss: Loss
@@ -76,6 +78,7 @@ class Recipe:
     tol: float = 1e-5
     learn_atoms: bool = True
     learn_parameters: bool = True
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +98,7 @@ class Model:
     beta: RealArray
     feature_map: FeatureMap
     features: Features
-    head: Head
+    head: Scorer
     tangent: TangentBlock | None
 
     @classmethod
@@ -129,11 +132,13 @@ class Model:
 
 
 Watch = Callable[[int, Model], str | None]
+Report = Callable[[int, float], None]
 
 
 def train(
-    engine: Engine, task: Task, start: Start, recipe: Recipe, watch: Watch | None = None
-) -> tuple[Model, Fit]:
+    engine: Engine, task: Task, start: Start, recipe: Recipe, watch: Watch | None = None, *,
+    report: Report | None = None,
+) -> tuple[Model, Fit]:  # fmt: skip
     """Train one model.
 
     Parameters
@@ -144,6 +149,8 @@ def train(
     recipe : Recipe
     watch : callable, optional
         Called with the iteration and the model then; a sentence it returns stops the training.
+    report : callable, optional
+        Called with the iteration and the objective then.
 
     Returns
     -------
@@ -169,10 +176,16 @@ def train(
         alpha, beta = start.variant.expand(point.parameters)
         return Model(point.atoms, alpha, beta, feature_map, memo.features, memo.head, tangent)
 
+    def note(iteration: int, trial: Trial) -> str | None:
+        if report is not None:
+            report(iteration, trial.value)
+        return None if watch is None else watch(iteration, model(trial))
+
     first = Dictionary(np.linalg.cholesky(start.atoms), start.variant.start)
     learns = objective.learn_atoms or objective.learn_parameters
+    draws = {"random_state": recipe.seed} if recipe.solver == "stochastic" else {}
     fit = SOLVERS[recipe.solver](
-        objective, first, max_iter=recipe.max_iter if learns else 0, tol=recipe.tol,
-        watch=None if watch is None else lambda iteration, trial: watch(iteration, model(trial)),
+        objective, first, max_iter=recipe.max_iter if learns else 0, tol=recipe.tol, watch=note,
+        **draws,
     )  # fmt: skip
     return model(fit.trial), fit

@@ -35,7 +35,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; 5 without y.
     variant, pairs, loss, gamma, logarithm, standardize, tangent, bias, margin, solver, init,
-    learn_atoms, learn_parameters, max_iter, tol, ensemble, random_state, engine, verbose
+    learn_atoms, learn_parameters, max_iter, tol, ensemble, head, warm_start, random_state, engine,
+    verbose
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.
 
@@ -81,6 +82,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     def _fit_unsupervised(self, X: RealArray) -> None:
         self._check_parameters()
+        if self._searches_plane():
+            raise ValueError('pairs="grid" judges by y, which is None; pass y, or pairs themselves')
         start = self._start(X, None, self._count_atoms(len(X), 1), self._seed())
         alpha, beta = start.variant.expand(start.variant.start)
         self.models_ = [Model.without_head(start.atoms, alpha, beta)]

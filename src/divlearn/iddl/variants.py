@@ -38,6 +38,11 @@ class Variant:
         """Alpha and beta of every atom, each of shape (n_atoms, n_pairs)."""
         return parameters[self.alpha_index], parameters[self.beta_index]
 
+    def collect(self, alpha: RealArray, beta: RealArray) -> RealArray:
+        """Parameters that expand to alpha and beta; means of what shares one."""
+        count = self.pull(np.ones_like(alpha), np.ones_like(beta))
+        return self.pull(alpha, beta) / np.maximum(count, 1)
+
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
         """Gradient in the parameters from those in alpha and beta."""
         size = len(self.start)

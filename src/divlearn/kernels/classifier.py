@@ -31,6 +31,7 @@ from divlearn.kernels.tables import (
     median_scale,
     square_tables,
 )
+from divlearn.labelled import MatricesMixin
 from divlearn.spd import check_spd
 
 __all__ = ["POINTS", "DivergenceKernelClassifier"]
@@ -41,7 +42,7 @@ POINTS: tuple[Point, ...] = (
 )  # fmt: skip
 
 
-class DivergenceKernelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -303,9 +304,3 @@ class DivergenceKernelClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         self.oof_proba_ = np.full((n_matrices, n_classes), np.nan)
         self.oof_decision_[kept[tested]] = scores
         self.oof_proba_[kept[tested]] = np.exp(self.coupling_.log_probabilities(scores))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
@@ -23,12 +24,13 @@ from divlearn.kernels.tables import (
     square_tables,
     symmetric_point,
 )
+from divlearn.labelled import MatricesMixin
 from divlearn.spd import check_spd
 
 __all__ = ["DivergenceKernel"]
 
 
-class DivergenceKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Kernel of a divergence between SPD matrices.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr), \qquad
@@ -260,7 +262,5 @@ class DivergenceKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -1,0 +1,92 @@
+"""What estimators of SPD matrices share: labelled input, checked once, and their tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+
+from divlearn.arrays import RealArray
+from divlearn.spd import check_spd
+
+__all__ = ["Labelled", "MatricesMixin", "check_labelled"]
+
+
+class MatricesMixin:
+    """Tags of estimators whose input are matrices, shape (n_matrices, d, d)."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Matrices of two classes at least; those of weight zero, which are no samples, left out.
+
+    Attributes
+    ----------
+    matrices : ndarray, shape (n_matrices, d, d)
+    codes : ndarray of int, shape (n_matrices,), indices of classes.
+    classes : ndarray
+    weights : ndarray, shape (n_matrices,)
+    kept : ndarray of int, which of the given matrices these are.
+    n_given : int
+    """
+
+    matrices: RealArray
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+    weights: RealArray
+    kept: NDArray[np.intp]
+    n_given: int
+
+    def choose(self, values: ArrayLike | None) -> NDArray[Any] | None:
+        """Entries of the kept matrices among those of the given ones."""
+        return None if values is None else np.asarray(values)[self.kept]
+
+    def spread(self, rows: NDArray[np.intp], values: RealArray) -> RealArray:
+        """Values of some matrices among those given; NaN for the others."""
+        result = np.full((self.n_given, *values.shape[1:]), np.nan)
+        result[self.kept[rows]] = values
+        return result
+
+
+def check_labelled(
+    X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, class_weight: Any
+) -> Labelled:
+    """Check matrices, labels and weights.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d)
+    y : array-like, shape (n_matrices,)
+    sample_weight : array-like, shape (n_matrices,), or None
+    class_weight : dict, "balanced" or None
+        Multiplies the weights.
+
+    Examples
+    --------
+    >>> check_labelled(np.stack([np.eye(2)] * 3), ["a", "b", "a"], [1, 1, 0], None).codes
+    array([0, 1])
+    """
+    matrices = check_spd(X, ndim=3, dtype=np.float64)
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_consistent_length(matrices, labels)
+    check_classification_targets(labels)
+    weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+    kept = np.flatnonzero(weights)
+    labels = labels[kept]
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y holds the one class {classes[0]!s}, must hold >= 2; pass data of more")
+    weights = weights[kept] * compute_sample_weight(class_weight, labels)
+    return Labelled(matrices[kept], codes, classes, weights, kept, len(matrices))
