@@ -30,8 +30,6 @@ Flags = NDArray[np.bool_]
 _LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
 _BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _SIGNIFICANT = 0.05
-_LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
-_LEVELS = 0.5  # log-likelihood per matrix below the maximum that the picture tells apart
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,12 @@ class WhichDivergence:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Picture of the map, with the named divergences and the best point marked."""
-        return _plot_accuracy(self, path) if self.correct is not None else _plot_map(self, path)
+        from divlearn.report.which import plot_answer
+
+        figure = plot_answer(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
 
 
 def which_divergence(
@@ -379,45 +382,3 @@ def _format(point: Sequence[float]) -> str:
 
 def _list(points: Sequence[Point]) -> str:
     return ", ".join(dict.fromkeys(_format(point) for point in points))
-
-
-# ------------------------------------------------------------------ pictures
-
-
-def _plot_accuracy(answer: WhichDivergence, path: str | os.PathLike[str] | None) -> Figure:
-    from divlearn.report.plane import plot_plane
-
-    assert answer.correct is not None
-    figure = plot_plane(PlaneMap(answer.alphas, answer.betas, answer.correct))
-    figure.axes[0].child_axes[0].set_ylabel("cross-validated 1-NN accuracy", fontsize=12)
-    if path is not None:
-        figure.savefig(path)
-    return figure
-
-
-def _plot_map(answer: WhichDivergence, path: str | os.PathLike[str] | None) -> Figure:
-    from divlearn.report.plane import edges
-
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
-    figure = Figure(figsize=(7.5, 7.0), dpi=150, layout="constrained")
-    ax = figure.add_subplot(xlabel=r"$\alpha$", ylabel=r"$\beta$", box_aspect=1)
-    both = edges(answer.alphas), edges(answer.betas)
-    lost = answer.map.T - answer.score
-    image = ax.pcolormesh(*both, lost, cmap="cividis", vmin=max(lost.min(), -_LEVELS), vmax=0)
-    figure.colorbar(
-        image, label="log-likelihood per matrix below the maximum", shrink=0.8, extend="min"
-    )
-    for name, row in answer.named.items():
-        ax.plot(row.alpha, row.beta, "o", color="white", markeredgecolor="black")
-        ax.annotate(
-            f"{name} {-row.difference:.3f}", (row.alpha, row.beta), (6, -16),
-            textcoords="offset points", bbox=_LABEL,
-        )  # fmt: skip
-    ax.plot(*answer.best, "*", color="#d55e00", markeredgecolor="white", markersize=20, zorder=5)
-    ax.set_title(f"maximum at ({answer.best[0]:.3g}, {answer.best[1]:.3g})")
-    if path is not None:
-        figure.savefig(path)
-    return figure
