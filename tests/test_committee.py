@@ -6,6 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
+from pyriemann.geometry.distance import pairwise_distance
+from scipy.spatial.distance import pdist, squareform
 from lifted import lift_spd, lifted
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, cross_val_score
@@ -174,10 +176,20 @@ def test_tangent_vectors_are_those_of_pyriemann(data):
     X = data[0]
     ours = TangentVectors().fit_transform(X)
     theirs = TangentSpace(metric="riemann").fit(X).transform(X)
+    assert ours.var(axis=0).sum() == pytest.approx(1)
+    theirs /= np.sqrt(theirs.var(axis=0).sum())
     np.testing.assert_allclose(
         np.linalg.norm(ours, axis=1), np.linalg.norm(theirs, axis=1), rtol=1e-4
     )
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
+
+
+def test_vectors_at_the_identity_are_log_euclidean(data):
+    X = data[0]
+    space = TangentVectors("identity").fit(X)
+    distances = pdist(space.transform(X)) * space.deviation_
+    expected = pairwise_distance(X, metric="logeuclid")
+    np.testing.assert_allclose(squareform(distances), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", ["logistic", "rbf", "lda"])

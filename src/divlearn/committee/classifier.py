@@ -31,7 +31,7 @@ _IDDL = {
     "iddl softmax": "linear softmax", "iddl ridge": "linear ridge", "iddl rbf": "rbf softmax",
     "start softmax": "start softmax",
 }  # fmt: skip
-MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda")
+MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
 class _Given:
@@ -59,7 +59,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         "iddl softmax" and "iddl ridge" (learned atoms and divergences), "iddl rbf" (a Gaussian SVM
         on the features of the first), "start softmax" (atoms from k-means, only the head learned),
         "kernel" (divergence-kernel SVM), and on tangent vectors at
-        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage).
+        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage); "log
+        rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, a splitter that keeps groups
         together gives honest weights.
@@ -183,7 +184,9 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
             return member.fit(X, codes, sample_weight=weights)
         with limit_blas(1):
-            return TangentClassifier(name.partition(" ")[2], folds).fit(X, codes, weights)
+            space, _, model = name.partition(" ")
+            at = "mean" if space == "tangent" else "identity"
+            return TangentClassifier(model, folds, at).fit(X, codes, weights)
 
     def _weigh(self, data: Labelled) -> None:
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
