@@ -6,9 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from lifted import lift_spd, lifted
 from pyriemann.geometry.distance import pairwise_distance
 from scipy.spatial.distance import pdist, squareform
-from lifted import lift_spd, lifted
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
