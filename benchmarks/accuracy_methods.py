@@ -1,0 +1,184 @@
+"""The classifiers that the benchmark of accuracy compares: usual ones, and those of divlearn."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+from accuracy_data import Problem
+from descriptors import log_vectors
+from joblib import Memory
+from pyriemann.classification import MDM
+from pyriemann.tangentspace import TangentSpace
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+
+from divlearn import pairwise_abld
+from divlearn.committee import SPDClassifier
+from divlearn.iddl import IDDLClassifier
+from divlearn.kernels import DivergenceKernelClassifier
+
+FOLDS = 5
+# Of vectors with a total variance of one, so that the same grids suit all data.
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+GAUSSIAN = {"model__C": PENALTIES[1:5], "model__gamma": (0.03, 0.1, 0.3, 1.0, 3.0)}
+LINEAR = {"model__C": PENALTIES}
+_folder = TemporaryDirectory()
+CACHE = Memory(_folder.name, verbose=0)  # vectors of a fold, for all parameters tried on them
+
+
+class Nearest(ClassifierMixin, BaseEstimator):
+    """The label of the nearest training matrix, by a function that makes tables of distances."""
+
+    def __init__(self, distances: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+        self.distances = distances
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        self.X_, self.y_ = X, y
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.y_[self.distances(X, self.X_).argmin(axis=1)]
+
+
+def log_euclidean_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    return cdist(log_vectors(X), log_vectors(Y))
+
+
+class UnitVariance(TransformerMixin, BaseEstimator):
+    """Divide vectors by one number, so that distances keep their proportions."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        self.deviation_ = X.var(axis=0).sum() ** 0.5
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X / self.deviation_
+
+
+def searched(vectors: Any, model: Any, grid: dict[str, Any], seed: int) -> GridSearchCV:
+    """A classifier of vectors whose parameters cross-validation on the training part chooses."""
+    steps = [("vectors", vectors), ("unit", UnitVariance()), ("model", model)]
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    return GridSearchCV(Pipeline(steps, memory=CACHE), grid, cv=folds)
+
+
+def log_euclidean() -> FunctionTransformer:
+    return FunctionTransformer(log_vectors)
+
+
+@dataclass(frozen=True)
+class Method:
+    title: str
+    make: Callable[[int], Any]  # of the seed
+    ours: bool = False
+
+
+def _logistic() -> LogisticRegression:
+    return LogisticRegression(max_iter=2_000)
+
+
+def _lda() -> LinearDiscriminantAnalysis:
+    return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+
+
+METHODS = {
+    "nn-le": Method("1-NN, log-Euclidean", lambda _: Nearest(log_euclidean_distances)),
+    "nn-airm": Method(
+        "1-NN, AIRM", lambda _: Nearest(partial(pairwise_abld, alpha=0.0, beta=0.0))
+    ),
+    "nn-stein": Method(
+        "1-NN, Stein", lambda _: Nearest(partial(pairwise_abld, alpha=0.5, beta=0.5))
+    ),
+    "mdm": Method("MDM, AIRM (pyRiemann)", lambda _: MDM(metric="riemann")),
+    "svm-le": Method(
+        "linear SVM, log-Euclidean vectors",
+        lambda seed: searched(log_euclidean(), SVC(kernel="linear"), LINEAR, seed),
+    ),
+    "rbf-le": Method(
+        "RBF SVM, log-Euclidean vectors",
+        lambda seed: searched(log_euclidean(), SVC(), GAUSSIAN, seed),
+    ),
+    "ts-lr": Method(
+        "logistic regression, tangent vectors",
+        lambda seed: searched(TangentSpace(), _logistic(), LINEAR, seed),
+    ),
+    "ts-rbf": Method(
+        "RBF SVM, tangent vectors", lambda seed: searched(TangentSpace(), SVC(), GAUSSIAN, seed)
+    ),
+    "ts-lda": Method(
+        "shrinkage LDA, tangent vectors", lambda _: make_pipeline(TangentSpace(), _lda())
+    ),
+    "iddl-paper": Method(
+        "IDDL, the paper's set-up",
+        lambda seed: IDDLClassifier.paper().set_params(random_state=seed), ours=True,
+    ),
+    "iddl": Method("IDDLClassifier", lambda seed: IDDLClassifier(random_state=seed), ours=True),
+    "kernel": Method(
+        "DivergenceKernelClassifier",
+        lambda seed: DivergenceKernelClassifier(random_state=seed), ours=True,
+    ),
+    "spd": Method("SPDClassifier", lambda seed: SPDClassifier(random_state=seed), ours=True),
+}  # fmt: skip
+BASELINES = [name for name, method in METHODS.items() if not method.ours]
+OURS = [name for name, method in METHODS.items() if method.ours]
+
+
+def evaluate(name: str, problem: Problem, seed: int) -> dict[str, Any]:
+    """Fit on the training part, predict the test part once."""
+    model = METHODS[name].make(seed)
+    CACHE.clear(warn=False)  # so that none profits from the work of another
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        started = time.perf_counter()
+        model.fit(problem.X_train, problem.y_train)
+        fitted = time.perf_counter()
+        # Labels are those of the highest probability, as `predict` of all these classifiers says.
+        probabilities = (
+            model.predict_proba(problem.X_test) if hasattr(model, "predict_proba") else None
+        )
+        labels = (
+            model.predict(problem.X_test) if probabilities is None
+            else model.classes_[probabilities.argmax(axis=1)]
+        )  # fmt: skip
+        predicted = time.perf_counter()
+    right = labels == problem.y_test
+    found = {
+        "accuracy": float(right.mean()),
+        "fit_seconds": round(fitted - started, 3),
+        "predict_seconds": round(predicted - fitted, 3),
+        "correct": "".join(map(str, right.astype(int))),
+    }
+    if probabilities is not None:
+        found["log_loss"] = float(log_loss(problem.y_test, probabilities, labels=model.classes_))
+    if caught:
+        found["warnings"] = Counter(warning.category.__name__ for warning in caught)
+    return found | details(model, problem)
+
+
+def details(model: Any, problem: Problem) -> dict[str, Any]:
+    """What was chosen, and how the members of a committee do on their own."""
+    if isinstance(model, GridSearchCV):
+        return {"chosen": {name: str(value) for name, value in model.best_params_.items()}}
+    if not isinstance(model, SPDClassifier):
+        return {"message": model.message_} if hasattr(model, "message_") else {}
+    codes = np.searchsorted(model.classes_, problem.y_test)
+    members = {
+        name: float((member.predict_proba(problem.X_test).argmax(axis=1) == codes).mean())
+        for name, member in model.members_.items()
+    }
+    return {"members": members, "weights": model.weights_, "summary": model.summary()}
