@@ -125,7 +125,11 @@ METHODS = {
     ),
     "iddl-paper": Method(
         "IDDL, the paper's set-up",
-        lambda seed: IDDLClassifier.paper().set_params(random_state=seed), ours=True,
+        # The joint solver reaches the objective of block-coordinate descent many times faster.
+        lambda seed: IDDLClassifier.paper().set_params(
+            solver="joint", max_iter=30, random_state=seed
+        ),
+        ours=True,
     ),
     "iddl": Method("IDDLClassifier", lambda seed: IDDLClassifier(random_state=seed), ours=True),
     "kernel": Method(

@@ -203,7 +203,7 @@ def verdicts(results: Results) -> list[str]:
 def _committee(results: Results) -> list[str]:
     others = [name for name in BASELINES if name in results.methods]
     data = results.common(["spd", *others])
-    if not data:
+    if not data or not others:
         return ["SPDClassifier against the baselines: not measured yet."]
     behind = {
         name: {o: g for o in others if (g := results.gain(name, "spd", o)).is_behind}
@@ -238,7 +238,7 @@ def _learned(results: Results) -> list[str]:
         shown = ", ".join(f"{SOURCES[name].title} {g.signed}" for name, g in gains.items())
         better = all(gain.value > 0 for gain in gains.values())
         sentences.append(f"IDDLClassifier minus the paper's set-up: {shown}: {_met(better, data)}.")
-    if data := results.common(["iddl", *others]):
+    if others and (data := results.common(["iddl", *others])):
         best = _best_baseline(results, others, data)
         gain = average([results.gain(name, "iddl", best) for name in data])
         sentences.append(

@@ -100,7 +100,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         with limit_blas(1):
             learned = self._learn(self._engine(), X, goal)
         self._keep(min(learned, key=lambda one: one.loss))
-        self.n_features_in_ = X.shape[-1]
+        self.n_features_in_, self.n_samples_seen_ = X.shape[-1], len(X)
         return learned
 
     def _learn(self, engine: Engine, X: RealArray, goal: Goal) -> list[Learned]:
@@ -131,7 +131,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             learned = [learn_single(engine, task, first, best, self._tell)]
         else:
             learned = [
-                learn_ensemble(engine, parts, one.recipe, goal, self._tell) for one in screened
+                learn_ensemble(engine, task, parts, one.recipe, goal, self._tell)
+                for one in screened
             ]
         return self._with_heads(engine, learned, parts, task, goal)
 

@@ -41,18 +41,26 @@ def fit_temperature(
 ) -> tuple[float, float]:
     """Temperature of least log-loss, and that loss.
 
-    Scores must come from samples the model was not trained on.
+    Scores must come from samples the model was not trained on. As the rule of succession has it,
+    the temperature is judged as if each of n samples were of another class with the probability
+    1/(n + 2): scores that are all right do not lead to probabilities of one.
 
     Examples
     --------
     >>> scores = np.array([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0], [0.0, 5.0]])
     >>> temperature, loss = fit_temperature(scores, np.array([0, 1, 1, 0]), np.full(4, 0.25))
-    >>> f"{5 / temperature:.3f}"  # log 3: right in three of four
-    '1.099'
+    >>> f"{5 / temperature:.3f}"  # log 2: right in three of four, and doubted by a sixth
+    '0.693'
     """
+    n_samples, n_classes = scores.shape
+    doubt = 1 / (n_samples + 2)
+    targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
+    targets[np.arange(n_samples), codes] = 1 - doubt
+    targets *= weights[:, None]
     found = minimize_scalar(
-        lambda t: log_loss(scores, codes, weights, float(np.exp(t))),
+        lambda t: -float((targets * log_softmax(scores / np.exp(t), axis=1)).sum()),
         bounds=_RANGE,
         method="bounded",
     )
-    return float(np.exp(found.x)), float(found.fun)
+    temperature = float(np.exp(found.x))
+    return temperature, log_loss(scores, codes, weights, temperature)

@@ -74,13 +74,16 @@ def learn_single(
 
 
 def learn_ensemble(
-    engine: Engine, parts: Sequence[Part], recipe: Recipe, goal: Goal, tell: Teller
+    engine: Engine, task: Task, parts: Sequence[Part], recipe: Recipe, goal: Goal, tell: Teller
 ) -> Learned:
     """Train one model per fold, and stop all where they do best on average on what is held out.
+
+    In the end their heads are solved for once more, on everything.
 
     Parameters
     ----------
     engine : Engine
+    task : Task
     parts : sequence of Part
     recipe : Recipe
     goal : Goal
@@ -94,7 +97,10 @@ def learn_ensemble(
         f"{found.best} iterations",
     )
     rows = np.concatenate([part.held for part in parts])
-    return replace(_at(found, found.best, recipe, rows), start=_at(found, 0, recipe, rows))
+    start, best = (
+        _refit(engine, task, _at(found, iteration, recipe, rows)) for iteration in (0, found.best)
+    )
+    return replace(best, start=start)
 
 
 def learn_heads(
@@ -116,8 +122,7 @@ def learn_heads(
     tell : Teller
     """
     assert goal.codes is not None
-    single = len(learned.models) != len(parts)
-    if single:
+    if len(learned.models) != len(parts):
         embeddings = make_designs(engine, parts, learned.recipe)
     else:
         embeddings = [
@@ -130,16 +135,28 @@ def learn_heads(
     ]
     rows = np.concatenate([part.held for part in parts])
     chosen = choose_machine(kind, folds, goal.n_groups, lambda scores: goal.loss(scores, rows))
-    machine, heads = chosen.machine, chosen.heads
-    if single:
-        seen = learned.models[0].embed(engine, task.X, task.data)
-        heads = [machine.fit(seen, goal.codes, task.weights, goal.n_groups)]
-    models = [replace(m, head=h) for m, h in zip(learned.models, heads, strict=True)]
+    machine = chosen.machine
+    models = []
+    for model in learned.models:
+        seen = model.embed(engine, task.X, task.data)
+        head = machine.fit(seen, goal.codes, task.weights, goal.n_groups)
+        models.append(replace(model, head=head))
     tell(1, f"{machine} on what loss {learned.recipe.loss.name} learned: loss {chosen.loss:.4g}")
     return replace(
         learned, head=kind, models=models, rows=rows, scores=chosen.scores, loss=chosen.loss,
         message=f"{learned.message}; the head is {machine}",
     )  # fmt: skip
+
+
+def _refit(engine: Engine, task: Task, learned: Learned) -> Learned:
+    """Solve for the heads of models on everything."""
+    recipe = learned.recipe
+    models = []
+    for model in learned.models:
+        seen = model.embed(engine, task.X, task.data)
+        solved = recipe.loss.solve(seen, task.targets, task.weights, recipe.gamma)
+        models.append(replace(model, head=solved.head))
+    return replace(learned, models=models)
 
 
 def _at(ensemble: Ensemble, iteration: int, recipe: Recipe, rows: NDArray[np.intp]) -> Learned:

@@ -98,10 +98,9 @@ Fold = tuple[RealArray, NDArray[np.intp], RealArray, RealArray]
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A machine, its heads of the folds, and the scores of what these hold out, with their loss."""
+    """A machine, and its scores of what folds hold out, with their loss."""
 
     machine: Machine
-    heads: list[Scorer]
     scores: RealArray
     loss: float
 
@@ -121,9 +120,11 @@ def choose_machine(
     """
     tried = []
     for machine in machines(kind):
-        heads = [machine.fit(*fold[:3], n_classes) for fold in folds]
-        scores = [head.scores(fold[3]) for head, fold in zip(heads, folds, strict=True)]
-        tried.append(Chosen(machine, heads, np.concatenate(scores), loss(np.concatenate(scores))))
+        scores = np.concatenate([
+            machine.fit(seen, codes, weights, n_classes).scores(unseen)
+            for seen, codes, weights, unseen in folds
+        ])  # fmt: skip
+        tried.append(Chosen(machine, scores, loss(scores)))
     return min(tried, key=lambda one: one.loss)
 
 
