@@ -484,3 +484,23 @@ def test_grid_search_over_the_parameters_of_the_embedding():
     search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
     assert search.best_score_ > 0.9
     assert len(search.cv_results_["params"]) == 6
+
+
+def test_noise_is_added_to_the_variances():
+    X = random_series(8)
+    P, plain = GaussianEmbedding(noise=0.5).fit_transform(X), GaussianEmbedding().fit_transform(X)
+    d = X[0].shape[0]
+    added = np.zeros((d + 1, d + 1))
+    added[:d, :d] = 0.25 * np.eye(d)
+    np.testing.assert_allclose(P - plain, np.broadcast_to(added, P.shape), atol=1e-12)
+
+
+def test_noise_makes_still_channels_definite():
+    P = GaussianEmbedding(noise=0.1).fit_transform(np.ones((2, 3, 5)))  # no warning: nothing mended
+    np.testing.assert_allclose(np.linalg.det(P), 1e-6)
+
+
+@pytest.mark.parametrize("noise", [-0.1, np.inf, np.nan, True, "0.1", None])
+def test_wrong_noise(noise):
+    with pytest.raises(ValueError, match=r"noise=.* must be a finite number >= 0"):
+        GaussianEmbedding(noise=noise).fit(random_series(0))

@@ -320,11 +320,9 @@ def test_joints_of_some_splits_and_equal_videos(joints):
     assert dataset.duplicates() == [(6, 7, 8)]
 
 
-def test_joints_that_never_move_are_named(joints):
+def test_joints_that_never_move_have_errors_of_measurement(joints):
     np.savez(joints / "test_3.npz", joints=np.ones((8, 3, 2)), lengths=[8], labels=["wave"])
-    dataset = load_jhmdb_joints(joints)
-    with pytest.raises(ValueError, match="matrix 6 has no variance in any variable"):
-        _ = dataset.matrices
+    np.testing.assert_allclose(np.linalg.det(load_jhmdb_joints(joints).matrices[6]), 1e-4**6)
 
 
 @pytest.mark.parametrize(
@@ -668,7 +666,7 @@ def test_real_jhmdb_joints():
     assert dataset.duplicates() == []
     assert dataset.matrices.shape == (609, 31, 31)
     hits = [nearest_neighbour_hits(dataset, *split) for split in dataset.splits()]
-    assert sum(hits) >= 295  # of 527; measured: 98 + 101 + 100
+    assert sum(hits) >= 295  # of 527; measured: 102 + 107 + 93
 
 
 @pytest.mark.parametrize("folder", ["kth_tips2", "jhmdb", "hmdb"])

@@ -44,6 +44,9 @@ class GaussianEmbedding(SeriesTransformer):
         ``n_times - 1`` (as `numpy.cov`; what pyRiemann calls "cov"), "lwf" and "oas" are
         scikit-learn's `ledoit_wolf` and `oas`. A callable gets the centred series,
         shape (n_channels, n_times), and returns the covariance, shape (n_channels, n_channels).
+    noise : float, default=0.0
+        Standard deviation of errors of measurement in all channels. Its square is added to the
+        variances: what varies by less is not told apart. With it units matter.
     normalize : bool, default=False
         Whether to multiply :math:`P` by :math:`|S|^{-1/(d+1)}`, which makes its determinant one.
     regularize : float or "auto", default="auto"
@@ -88,10 +91,12 @@ class GaussianEmbedding(SeriesTransformer):
         self,
         estimator: str | Estimator = "cov",
         *,
+        noise: float = 0.0,
         normalize: bool = False,
         regularize: float | str = "auto",
     ) -> None:
         self.estimator = estimator
+        self.noise = noise
         self.normalize = normalize
         self.regularize = regularize
 
@@ -109,6 +114,7 @@ class GaussianEmbedding(SeriesTransformer):
         self : object
         """
         self._check_estimator()
+        self._check_noise()
         series = self._check_series(X, reset=True, min_times=2)
         check_regularize(self.regularize, series.dtype, series.n_channels)
         return self
@@ -132,7 +138,7 @@ class GaussianEmbedding(SeriesTransformer):
         estimator = self._check_estimator()
         P = series.map(lambda block: _moments(block, estimator))
         S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
-        S = ensure_definite(S, floor, variables="channels")
+        S = ensure_definite(S + self._check_noise() ** 2 * np.eye(d), floor, variables="channels")
         mean = P[:, :d, d]
         P[:, :d, :d] = S + mean[:, :, None] * mean[:, None, :]
         P = ensure_definite(
@@ -144,6 +150,12 @@ class GaussianEmbedding(SeriesTransformer):
             with np.errstate(over="ignore", invalid="ignore"):
                 P = P * np.exp(np.linalg.slogdet(P)[1] / -(d + 1))[:, None, None]
         return check_symmetric(P, dtype=series.dtype, name="embedding of X")
+
+    def _check_noise(self) -> float:
+        number = isinstance(self.noise, float | int | np.floating | np.integer)
+        if isinstance(self.noise, bool) or not number or not 0 <= self.noise < np.inf:
+            raise ValueError(f"noise={self.noise!r} must be a finite number >= 0")
+        return float(self.noise)
 
     def _check_estimator(self) -> Estimator | None:
         """Return what estimates the covariance of one series; None for all at once."""
