@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,15 +110,17 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         n_atoms = self._count_atoms(len(X), goal.n_groups)
         recipes = [self._recipe(name, seed) for name in self._losses(goal)]
 
-        def make_start(number: int, rows: NDArray[np.intp]) -> Start:
+        def make_start(number: int, rows: NDArray[np.intp], warm: bool) -> Start:
             codes = None if goal.codes is None else goal.codes[rows]
-            return self._start(X[rows], codes, n_atoms, seed, number)
+            return self._start(X[rows], codes, n_atoms, seed, number, warm=warm)
 
-        first = make_start(0, np.arange(len(X))) if self.ensemble is None else None
+        single = self.ensemble is None
+        first = make_start(0, np.arange(len(X)), True) if single else None
         if goal.folds is None:
-            first = first or make_start(0, np.arange(len(X)))
+            first = first or make_start(0, np.arange(len(X)), True)
             return [learn_single(engine, task, first, Screened.nothing(recipes[0]), self._tell)]
-        parts = make_parts(engine, task, make_start, goal.folds)
+        # A model of everything has seen what the folds hold out: they do not go on from it.
+        parts = make_parts(engine, task, partial(make_start, warm=not single), goal.folds)
         if self._searches_plane():
             pair = search_plane(
                 engine, parts, recipes[0], tied=self.variant in ("tied", "V"), loss=goal.loss
@@ -232,9 +235,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.n_atoms)
 
     def _start(
-        self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int, number: int = 0
-    ) -> Start:
-        if self.warm_start and hasattr(self, "models_"):
+        self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int,
+        number: int = 0, *, warm: bool = True,
+    ) -> Start:  # fmt: skip
+        if warm and self.warm_start and hasattr(self, "models_"):
             return self._continue(X, self.models_[number % len(self.models_)])
         if isinstance(self.init, str):
             atoms = initial_atoms(X, codes, n_atoms, self.init, np.random.RandomState(seed))
@@ -270,7 +274,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                     f'pairs={pairs!r} must be "auto", "grid" or a sequence of (alpha, beta)'
                 )
             pairs = _PAIRS if pairs == "auto" else _PAIRS[:1]
-        return make_variant(self.variant, n_atoms, [(a, b) for a, b in pairs])
+        return make_variant(self.variant, n_atoms, _check_pairs(pairs))
 
     # ------------------------------------------------------------------ prediction
 
@@ -316,3 +320,17 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int | np.floating | np.integer)
+
+
+def _check_pairs(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    try:
+        found = np.array(pairs, dtype=float)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    right = found.ndim == 2 and found.shape[0] > 0 and found.shape[1] == 2
+    if not right or not (np.isfinite(found).all() and (found >= 0).all()):
+        raise ValueError(
+            f'pairs={pairs!r} must be "auto", "grid" or a sequence of (alpha, beta), finite and >= '
+            "0; one pair is [(alpha, beta)]"
+        )
+    return [(float(a), float(b)) for a, b in found]

@@ -11,16 +11,20 @@ from sklearn.base import ClassifierMixin, clone
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.calibration import fit_temperature
 from divlearn.iddl.goals import classes_goal, make_folds
 from divlearn.iddl.learning import Learned
+from divlearn.iddl.losses import SoftmaxLoss
+from divlearn.iddl.online import Lesson
+from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import Labelled, check_labelled
 
 __all__ = ["IDDLClassifier"]
 
+_FEWEST = 64  # matrices to choose a temperature by
 
-class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
+
+class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
     A matrix is encoded by its divergences to atoms, each with an (alpha, beta) of its own,
@@ -73,7 +77,8 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         or Gaussian. "auto" takes "linear" or "rbf", whichever does better on data held out; where
         one model is trained on everything, "linear".
     warm_start : bool, default=False
-        Whether `fit` goes on from the atoms and divergences of the last one.
+        Whether `fit` goes on from the atoms and divergences of the last one. With several models,
+        data and ``random_state`` must be the same, or models have seen what is held out from them.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -90,10 +95,11 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; where one model
         is trained on everything, by its start. NaN for what no fold holds out.
-    n_iter_ : int, the iteration the models were taken from.
+    n_iter_ : int, the iteration the models were taken from; of a stream, the number of batches.
     message_ : str, why learning stopped.
-    history_ : dict of arrays
+    history_ : dict of arrays, one row per iteration, or per batch of a stream.
     n_features_in_ : int, size of the matrices.
+    n_samples_seen_ : int, matrices that were learned from.
 
     Examples
     --------
@@ -208,18 +214,19 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
         return members
 
     def _fit_labelled(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
-        self.classes_ = data.classes
         folds = make_folds(
             self.ensemble, len(data.codes), data.codes, data.choose(groups), self._seed()
         )
         goal = classes_goal(data.codes, data.weights / data.weights.sum(), folds)
         learned = self._fit(data.matrices, goal)
+        self.classes_ = data.classes
         self._calibrate(min(learned, key=lambda one: one.loss), data)
         return learned
 
     def _member(self, learned: Learned, data: Labelled) -> Self:
         member: Self = clone(self)
         member.classes_, member.n_features_in_ = self.classes_, self.n_features_in_
+        member.n_samples_seen_ = self.n_samples_seen_
         member._keep(learned)
         member._calibrate(learned, data)
         return member
@@ -232,6 +239,69 @@ class IDDLClassifier(ClassifierMixin, IDDLBase):  # type: ignore[misc]
             share = data.weights[rows] / data.weights[rows].sum()
             self.temperature_, _ = fit_temperature(scores, data.codes[rows], share)
             self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from a batch of a stream: of data too large for memory, or yet to come.
+
+        The first batch gives the atoms, the features and a head, so it should hold all classes and
+        not be too small. Each batch, the first too, is then gone through once in minibatches of 64:
+        atoms and divergences take steps of Riemannian Adam, the head takes parts of Newton steps,
+        all shorter and shorter, so that long streams converge. Batches are best well mixed; of
+        classes that come one after the other the last are remembered.
+
+        There is one model, whatever ``ensemble`` is, and ``max_iter``, ``tol`` and ``solver`` have
+        no say. What `fit` chooses by data held out is not chosen: "auto" stands for softmax, a
+        gamma of 1e-3, no tangent block and a linear head, "grid" for (1, 1). Scores are calibrated
+        by the latest matrices as they were before these were learned from, and so are those of the
+        batch in `oof_proba_`; there are none for a first batch.
+
+        After `fit` a stream goes on from its model, or from the first of several; with a new head
+        from the batch where that is a support vector machine, or where ``pairs`` have changed.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : array-like, shape (n_matrices,)
+        classes : array-like, shape (n_classes,)
+            All there will be; required in the first call, unless after `fit`.
+        sample_weight : array-like, shape (n_matrices,), optional
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from divlearn.datasets import make_wishart_clusters
+        >>> X, y = make_wishart_clusters(3, 200, 4, separation=4, random_state=0)
+        >>> classifier = IDDLClassifier(random_state=0)
+        >>> for start in range(0, 500, 100):
+        ...     batch = slice(start, start + 100)
+        ...     classifier = classifier.partial_fit(X[batch], y[batch], classes=[0, 1, 2])
+        >>> bool(classifier.score(X[500:], y[500:]) > 0.8)
+        True
+        """
+        data = self._check_batch(X, y, classes, sample_weight, self.class_weight)
+        targets = np.eye(len(data.classes))[data.codes]
+        lesson = self._partial_fit(data.matrices, targets, data.weights, "softmax", data.codes)
+        self.classes_ = data.classes
+        self._calibrate_stream(lesson, data)
+        return self
+
+    def _calibrate_stream(self, lesson: Lesson, data: Labelled) -> None:
+        recent, rows, scores = lesson.online.recent, lesson.rows, lesson.scores
+        fitted = isinstance(self.recipe_.loss, SoftmaxLoss) and not recent.unseen
+        if not recent.unseen:
+            self.temperature_ = 1.0
+            rows, scores = rows[:0], scores[:0]
+        if len(recent.weights) >= _FEWEST and not fitted:
+            share = recent.weights / recent.weights.sum()
+            codes = recent.targets.argmax(axis=1)
+            self.temperature_, _ = fit_temperature(recent.scores, codes, share)
+        self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores: their softmax is `predict_proba`.

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from divlearn.arrays import RealArray
-from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.goals import make_folds, numbers_goal
+from divlearn.iddl.streaming import StreamingBase
 
 __all__ = ["IDDLRegressor"]
 
 
-class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
+class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.
 
     As `IDDLClassifier`, with half the squared error of one or several outputs, each divided by its
@@ -39,7 +39,8 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, models_, recipe_, n_iter_, message_, history_, n_features_in_
+    atoms_, alpha_, beta_, models_, recipe_, n_iter_, message_, history_, n_features_in_,
+    n_samples_seen_
         As in `IDDLClassifier`.
 
     Examples
@@ -70,28 +71,78 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore
         -------
         self
         """
+        matrices, targets, weights, kept = self._check_numbers(X, y, sample_weight, reset=True)
+        weights = weights / weights.sum()
+        columns = targets.reshape(len(targets), -1)
+        mean, scale = _units(columns, weights)
+        groups = None if groups is None else np.asarray(groups)[kept]
+        folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
+        self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
+        self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
+        return self
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from a batch of a stream, as `IDDLClassifier.partial_fit` does.
+
+        Means and deviations of the outputs in the first batch are the units of their errors.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
+        sample_weight : array-like, shape (n_matrices,), optional
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from divlearn.datasets import make_wishart_clusters
+        >>> X, _ = make_wishart_clusters(1, 500, 3, random_state=0)
+        >>> y = np.linalg.slogdet(X)[1]
+        >>> regressor = IDDLRegressor(random_state=0)
+        >>> for start in range(0, 400, 100):
+        ...     batch = slice(start, start + 100)
+        ...     regressor = regressor.partial_fit(X[batch], y[batch])
+        >>> bool(regressor.score(X[400:], y[400:]) > 0.9)
+        True
+        """
+        matrices, targets, weights, _ = self._check_numbers(
+            X, y, sample_weight, reset=not hasattr(self, "models_")
+        )
+        columns, single = targets.reshape(len(targets), -1), targets.ndim == 1
+        if not hasattr(self, "mean_"):
+            mean, scale = _units(columns, weights / weights.sum())
+        else:
+            mean, scale = self.mean_, self.scale_
+            if single != self.single_ or columns.shape[1] != len(mean):
+                raise ValueError(
+                    f"y has shape {targets.shape}, must have {len(mean)} outputs "
+                    f"{'in one dimension' if self.single_ else 'in two dimensions'}, as before"
+                )
+        self._partial_fit(matrices, (columns - mean) / scale, weights, "ridge")
+        self.single_, self.mean_, self.scale_ = single, mean, scale
+        return self
+
+    def _check_numbers(
+        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[RealArray, RealArray, RealArray, NDArray[np.intp]]:
+        """Matrices, targets and weights other than zero, and where these are."""
         if self.loss not in ("auto", "ridge"):
             raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
         if self.head not in ("auto", "linear"):
             raise ValueError(f'head={self.head!r} must be "auto" or "linear" for numbers')
         if y is None:
             raise ValueError("IDDLRegressor requires y to be passed, but the target y is None")
-        matrices = self._check_matrices(X, reset=True)
+        matrices = self._check_matrices(X, reset=reset)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(matrices, targets)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
-        matrices, targets, weights = matrices[kept], targets[kept], weights[kept]
-        weights = weights / weights.sum()
-        self.single_ = targets.ndim == 1
-        columns = targets.reshape(len(targets), -1)
-        self.mean_ = weights @ columns
-        deviation = np.sqrt(weights @ (columns - self.mean_) ** 2)
-        self.scale_ = np.where(deviation > 0, deviation, 1)
-        groups = None if groups is None else np.asarray(groups)[kept]
-        folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
-        self._fit(matrices, numbers_goal((columns - self.mean_) / self.scale_, weights, folds))
-        return self
+        return matrices[kept], targets[kept], weights[kept], kept
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers.
@@ -106,3 +157,10 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore
         """
         numbers: RealArray = self._mean_scores(X) * self.scale_ + self.mean_
         return numbers[:, 0] if self.single_ else numbers
+
+
+def _units(columns: RealArray, weights: RealArray) -> tuple[RealArray, RealArray]:
+    """Means and deviations of columns; one where there is no deviation."""
+    mean: RealArray = weights @ columns
+    deviation = np.sqrt(weights @ (columns - mean) ** 2)
+    return mean, np.where(deviation > 0, deviation, 1)

@@ -18,7 +18,9 @@ from divlearn.iddl.solvers import Fit, Interruptible, Watch
 from divlearn.optim.adam import Moments
 from divlearn.optim.problem import Trial, projected
 
-__all__ = ["Learner", "solve_stochastic", "take_rows", "trial_with"]
+__all__ = [
+    "Learner", "Spread", "gradient_norm", "solve_stochastic", "take_rows", "trial_with",
+]  # fmt: skip
 
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
 _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
@@ -58,7 +60,7 @@ class Learner:
     with :math:`G_W` its gradient on the minibatch, :math:`\Sigma` the covariance of the features
     when all data was last seen, and c the mean curvature of the loss on the minibatch (one for
     ridge: then this is recursive least squares with forgetting). Features are standardised by the
-    minibatch.
+    minibatch, unless its feature map says otherwise.
 
     Learners do not change: a step gives a new one, and the old one undoes it.
 
@@ -78,12 +80,15 @@ class Learner:
     @classmethod
     def start(cls, objective: Objective, trial: Trial) -> Self:
         """Start where the objective was computed on data that determines a head."""
-        point: Dictionary = trial.point
+        return cls.at(trial.point, trial.memo.head, _spread(objective, trial.memo.features))
+
+    @classmethod
+    def at(cls, point: Dictionary, head: Head, spread: Spread) -> Self:
+        """Start with a head that is known, from features of a known spread."""
         n_atoms, d = point.frames.shape[:2]
         each = n_atoms + np.arange(len(point.parameters))
         groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
-        spread = _spread(objective, trial.memo.features)
-        return cls(point, trial.memo.head, spread, Moments.start(groups))
+        return cls(point, head, spread, Moments.start(groups))
 
     def settle(self, objective: Objective, trial: Trial) -> Self:
         """Go on from where the head was solved for on all data; the moments stay."""
@@ -107,7 +112,21 @@ class Learner:
         """
         if not usable(self.point.atoms):
             return None
-        trial = trial_with(batch, self.point, self.head)
+        return self.learn(batch, trial_with(batch, self.point, self.head), step_size)
+
+    def learn(
+        self, batch: Objective, trial: Trial, step_size: float, head_rate: float = 1.0
+    ) -> Self | None:
+        """Learn from a minibatch that was looked at. See `step`.
+
+        Parameters
+        ----------
+        batch, step_size : as in `step`
+        trial : Trial
+            Of the minibatch, with dictionary and head of the learner.
+        head_rate : float
+            Share of a Newton step the head takes, where that is less than a fifth.
+        """
         if not np.isfinite(trial.value):
             return None
         gradient = batch.gradient(trial)
@@ -115,10 +134,10 @@ class Learner:
             return None
         moments = self.moments.learn(gradient)
         point = batch.move(self.point, step_size * moments.direction())
-        head = self._follow(batch, trial.memo.features)
+        head = self._follow(batch, trial.memo.features, min(head_rate, _HEAD_RATE))
         return replace(self, point=point, head=head, moments=moments)
 
-    def _follow(self, batch: Objective, features: Features) -> Head:
+    def _follow(self, batch: Objective, features: Features, rate: float) -> Head:
         """Take part of a Newton step of the head."""
         head, spread, loss = self.head, self.spread, batch.loss
         design = batch.design(features)
@@ -132,10 +151,10 @@ class Learner:
         gradient = slopes.T @ (design - spread.mean) + 2 * batch.gamma * head.weights
         scale = curvature * spread.values + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
-        step = _HEAD_RATE * (gradient @ spread.vectors * inverse) @ spread.vectors.T
+        step = rate * (gradient @ spread.vectors * inverse) @ spread.vectors.T
         bias = head.bias
         if loss.bias:
-            bias = bias + step @ spread.mean - _HEAD_RATE * slopes.sum(axis=0) / curvature
+            bias = bias + step @ spread.mean - rate * slopes.sum(axis=0) / curvature
         return Head(head.weights - step, bias)
 
 
@@ -210,7 +229,7 @@ def _epochs(
         else:
             step_size /= 2
         del following  # the next encoding needs its room
-        stop = run.note(iteration, trial, _gradient_norm(objective, ended), "stochastic")
+        stop = run.note(iteration, trial, gradient_norm(objective, ended), "stochastic")
         if stop is None and lower and before - trial.value <= tol * abs(before):
             converged = True
             share = (before - trial.value) / abs(before) if before else 0.0
@@ -283,7 +302,8 @@ def _without_rows(trial: Trial) -> Trial:
     )
 
 
-def _gradient_norm(objective: Objective, learner: Learner | None) -> float:
+def gradient_norm(objective: Objective, learner: Learner | None) -> float:
+    """Size of the running mean of gradients; NaN where there is no learner."""
     if learner is None:
         return np.nan
     return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_array
@@ -19,6 +19,8 @@ from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
 
 __all__ = ["IDDLTransformer"]
+
+_Learner = IDDLClassifier | IDDLRegressor
 
 
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
@@ -42,7 +44,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, n_iter_, message_, n_features_in_
+    atoms_, alpha_, beta_, n_iter_, message_, n_features_in_, n_samples_seen_
         As in `IDDLClassifier`.
 
     Examples
@@ -52,6 +54,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     >>> IDDLTransformer(n_atoms=4, variant="stein", random_state=0).fit_transform(X).shape
     (60, 4)
     """
+
+    _learner: _Learner | None = None  # what has learned from y, to go on with
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn atoms and divergences.
@@ -69,16 +73,79 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         if y is None:
             self._fit_unsupervised(self._check_matrices(X, reset=True))
             return self
-        matrices = self._check_matrices(X, reset=True)
-        targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-        check_consistent_length(matrices, targets)
-        continuous = type_of_target(targets).startswith("continuous")
-        learner: Any = (IDDLRegressor if continuous else IDDLClassifier)(**self.get_params())
-        learner.fit(matrices, targets)
-        for name in ("models_", "recipe_", "n_iter_", "message_", "history_", "n_features_in_"):
-            setattr(self, name, getattr(learner, name))
-        self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
+        matrices, targets = self._check_targets(X, y, reset=True)
+        learner = self._make_learner(_kind(targets), go_on=self.warm_start)
+        self._adopt(learner.fit(matrices, targets))
         return self
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn atoms and divergences from a batch of a stream.
+
+        As `IDDLClassifier.partial_fit` does or, if y of the first batch is continuous,
+        `IDDLRegressor.partial_fit`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : array-like, shape (n_matrices,)
+            Classes or numbers.
+        classes : array-like, shape (n_classes,), optional
+            All there will be; those of the first batch by default.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from divlearn.datasets import make_wishart_clusters
+        >>> X, y = make_wishart_clusters(2, 60, 3, random_state=0)
+        >>> encoder = IDDLTransformer(n_atoms=4, random_state=0).partial_fit(X[:60], y[:60])
+        >>> encoder.partial_fit(X[60:], y[60:]).transform(X).shape
+        (120, 12)
+        """
+        if y is None:
+            raise ValueError("y is None, must be classes or numbers; without, use fit")
+        matrices, targets = self._check_targets(X, y, reset=not hasattr(self, "models_"))
+        kind = _kind(targets) if self._learner is None else type(self._learner)
+        learner = self._make_learner(kind, go_on=True)
+        if isinstance(learner, IDDLClassifier):
+            if classes is None and not hasattr(learner, "classes_"):
+                classes = np.unique(targets)
+            learner.partial_fit(matrices, targets, classes)
+        else:
+            learner.partial_fit(matrices, targets)
+        self._adopt(learner)
+        return self
+
+    def _check_targets(
+        self, X: ArrayLike, y: ArrayLike, *, reset: bool
+    ) -> tuple[RealArray, NDArray[Any]]:
+        matrices = self._check_matrices(X, reset=reset)
+        targets: NDArray[Any] = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+        check_consistent_length(matrices, targets)
+        return matrices, targets
+
+    def _make_learner(self, kind: type[_Learner], *, go_on: bool) -> _Learner:
+        """Make an estimator of a kind, or go on with the last one or with its models."""
+        learner = self._learner
+        if go_on and isinstance(learner, kind):
+            learner.set_params(**self.get_params())
+            return learner
+        learner = kind(**self.get_params())
+        if go_on and hasattr(self, "models_"):
+            learner.models_, learner.n_features_in_ = self.models_, self.n_features_in_
+        return learner
+
+    def _adopt(self, learner: _Learner) -> None:
+        """Take over what an estimator has learned, and keep it to go on with."""
+        names = ("models_", "recipe_", "n_iter_", "message_", "history_", "n_features_in_")
+        for name in (*names, "n_samples_seen_"):
+            setattr(self, name, getattr(learner, name))
+        self._learner = learner
+        self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
 
     def _fit_unsupervised(self, X: RealArray) -> None:
         self._check_parameters()
@@ -88,8 +155,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         alpha, beta = start.variant.expand(start.variant.start)
         self.models_ = [Model.without_head(start.atoms, alpha, beta)]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
-        self.n_features_in_ = X.shape[-1]
+        self.n_features_in_, self.n_samples_seen_ = X.shape[-1], len(X)
         self._n_features_out = alpha.size
+        self._learner = None
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Compute divergences to the atoms.
@@ -104,3 +172,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         """
         engine, _, data = self._prepare(X)
         return np.concatenate([model.encode(engine, data) for model in self.models_], axis=1)
+
+
+def _kind(targets: NDArray[Any]) -> type[_Learner]:
+    """Which estimator learns from targets."""
+    return IDDLRegressor if type_of_target(targets).startswith("continuous") else IDDLClassifier

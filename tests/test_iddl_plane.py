@@ -1,0 +1,132 @@
+"""Where divergences start: a grid of the plane against a plain search over it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
+
+from divlearn import abld, pairwise_abld
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
+from divlearn.iddl.calibration import fit_temperature
+
+VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
+GAMMA = 1e-3
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 30, 3, separation=3, random_state=0)
+
+
+def features(V, seen):
+    """Logarithms with an offset, standardised, both by what was seen."""
+    offset = 0.1 * seen.mean(axis=0)
+    logs, known = np.log(V + offset), np.log(seen + offset)
+    return (logs - known.mean(axis=0)) / known.std(axis=0)
+
+
+def brute_force(X, targets, atoms, folds, judge, points):
+    """Loss of every point, with scikit-learn's ridge regression and one divergence at a time."""
+    losses = []
+    for alpha, beta in points:
+        scores = np.zeros(targets.shape)
+        for train, held in folds:
+            V, W = (pairwise_abld(X[rows], atoms, alpha=alpha, beta=beta) for rows in (train, held))
+            ridge = Ridge(alpha=2 * len(train) * GAMMA).fit(features(V, V), targets[train])
+            scores[held] = ridge.predict(features(W, V)).reshape(scores[held].shape)
+        losses.append(judge(scores))
+    return losses
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
+    X, y = data
+    atoms = X[[0, 7, 20]]
+    folds = list(KFold(3).split(X))
+    points = [(a, b) for a, b in product(VALUES, VALUES) if a == b or not tied]
+    if numbers:
+        numbers = np.sqrt(np.linalg.eigvalsh(X)[:, -1])
+        targets = ((numbers - numbers.mean()) / numbers.std())[:, None]
+        losses = brute_force(
+            X, targets, atoms, folds, lambda s: ((s - targets) ** 2).mean(), points
+        )
+        kind, y = IDDLRegressor, numbers
+    else:
+        weights = np.full(len(y), 1 / len(y))
+        losses = brute_force(
+            X, np.eye(3)[y], atoms, folds, lambda s: fit_temperature(s, y, weights)[1], points
+        )
+        kind = IDDLClassifier
+    estimator = kind(
+        init=atoms, variant="V" if tied else "N", pairs="grid", loss="ridge", gamma=GAMMA,
+        tangent=False, head="linear", ensemble=KFold(3), max_iter=0,
+    ).fit(X, y)  # fmt: skip
+    alpha, beta = points[int(np.argmin(losses))]
+    assert np.sort(losses)[1] > 1.0001 * np.min(losses)  # the best is the best by more than digits
+    assert (estimator.alpha_ == alpha).all()
+    assert (estimator.beta_ == beta).all()
+    assert estimator.alpha_.shape == (9, 1)
+
+
+@pytest.mark.parametrize("ensemble", [None, 3])
+@pytest.mark.parametrize(
+    ("pair", "variant"),
+    [((1.5, 0.25), "free"), ((0.0, 1.0), "shared"), ((1.0, 0.0), "free"), ((0.5, 0.5), "tied")],
+)
+def test_it_finds_the_divergence_that_made_the_data(data, pair, variant, ensemble):
+    X, _ = data
+    hidden = X[:1]
+    regressor = IDDLRegressor(
+        init=hidden, variant=variant, pairs="grid", logarithm=False, gamma=1e-8, tangent=False,
+        ensemble=ensemble, max_iter=0, random_state=0,
+    )  # fmt: skip
+    y = abld(X, hidden[0], *pair)
+    regressor.fit(X, y)
+    assert (regressor.alpha_ == pair[0]).all()
+    assert (regressor.beta_ == pair[1]).all()
+    np.testing.assert_allclose(regressor.predict(X), y, rtol=1e-3, atol=1e-3)
+
+
+def test_learning_starts_there(data):
+    X, y = data
+    options = {"n_atoms": 3, "init": "samples", "loss": "ridge", "ensemble": None}
+    options |= {"gamma": GAMMA, "tangent": False, "random_state": 0}
+    grid = IDDLClassifier(pairs="grid", max_iter=0, **options).fit(X, y)
+    pair = grid.alpha_[0, 0], grid.beta_[0, 0]
+    given = IDDLClassifier(pairs=[pair], max_iter=3, **options).fit(X, y)
+    learned = IDDLClassifier(pairs="grid", max_iter=3, **options).fit(X, y)
+    np.testing.assert_array_equal(learned.alpha_, given.alpha_)
+    np.testing.assert_array_equal(learned.atoms_, given.atoms_)
+
+
+def test_it_says_where(data, capsys):
+    X, y = data
+    IDDLClassifier(n_atoms=3, init="samples", pairs="grid", max_iter=0, verbose=1).fit(X, y)
+    assert "divergences start at alpha=" in capsys.readouterr().out
+
+
+def test_encoders_and_fixed_divergences(data):
+    X, y = data
+    encoder = IDDLTransformer(n_atoms=3, init="samples", pairs="grid", max_iter=0, ensemble=3)
+    assert encoder.fit_transform(X, y).shape == (90, 9)
+    assert encoder.alpha_[0, 0] in VALUES
+    stein = encoder.set_params(variant="stein").fit(X, y)
+    assert (stein.alpha_ == 0.5).all()
+    with pytest.raises(ValueError, match='pairs="grid" judges by y, which is None'):
+        encoder.fit(X)
+
+
+BAD = ["gird", [], (1.0, 1.0), [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)], [("a", 1)], 3]
+
+
+@pytest.mark.parametrize("pairs", BAD, ids=str)
+def test_bad_pairs(data, pairs):
+    X, y = data
+    with pytest.raises(ValueError, match=r"pairs=.* must be \"auto\", \"grid\" or a sequence of"):
+        IDDLClassifier(n_atoms=3, init="samples", pairs=pairs).fit(X, y)

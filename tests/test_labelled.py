@@ -1,0 +1,140 @@
+"""Labelled matrices: what is kept, what weighs how much, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import compute_sample_weight, get_tags
+
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLClassifier
+from divlearn.labelled import MatricesMixin, check_labelled
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_wishart_clusters(1, 8, 3, random_state=0)[0]
+
+
+Y = np.array(["b", "a", "b", "c", "a", "b", "b", "a"])
+
+
+def test_labels_become_codes(X):
+    data = check_labelled(X.tolist(), Y.tolist(), None, None)
+    np.testing.assert_array_equal(data.matrices, X)
+    np.testing.assert_array_equal(data.classes, ["a", "b", "c"])
+    np.testing.assert_array_equal(data.classes[data.codes], Y)
+    np.testing.assert_array_equal(data.weights, np.ones(8))
+    np.testing.assert_array_equal(data.kept, np.arange(8))
+    assert data.n_given == 8
+    assert check_labelled(X.astype(np.float32), Y, None, None).matrices.dtype == np.float64
+
+
+def test_matrices_of_no_weight_are_no_samples(X):
+    weights = np.array([2.0, 0, 1, 0, 3, 0, 1, 1])  # of c there is nothing left
+    data = check_labelled(X, Y, weights, None)
+    np.testing.assert_array_equal(data.kept, [0, 2, 4, 6, 7])
+    np.testing.assert_array_equal(data.matrices, X[weights > 0])
+    np.testing.assert_array_equal(data.classes, ["a", "b"])
+    np.testing.assert_array_equal(data.classes[data.codes], Y[weights > 0])
+    np.testing.assert_array_equal(data.weights, weights[weights > 0])
+    assert data.n_given == 8
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"a": 5.0}, {"a": 1, "b": 2, "c": 3}])
+def test_weights_of_classes_multiply(X, class_weight):
+    weights = np.array([2.0, 0, 1, 1, 3, 0, 1, 1])
+    kept = weights > 0
+    data = check_labelled(X, Y, weights, class_weight)
+    expected = weights[kept] * compute_sample_weight(class_weight, Y[kept])
+    np.testing.assert_allclose(data.weights, expected)
+    if (
+        class_weight == "balanced"
+    ):  # of what is kept: without weights, all classes are worth the same
+        plain = check_labelled(X, Y, kept.astype(float), class_weight)
+        np.testing.assert_allclose(np.bincount(plain.codes, plain.weights), 2)
+
+
+CLASS_OF_NO_WEIGHT = "class weights of zero are multiplied after what has no weight is left out"
+
+
+@pytest.mark.xfail(strict=True, reason=CLASS_OF_NO_WEIGHT)
+def test_a_class_of_no_weight_is_left_out(X):
+    data = check_labelled(X, Y, None, {"a": 0.0, "b": 1.0, "c": 1.0})
+    np.testing.assert_array_equal(data.classes, ["b", "c"])
+    np.testing.assert_array_equal(data.kept, np.flatnonzero(Y != "a"))
+    assert (data.weights > 0).all()
+
+
+@pytest.mark.xfail(strict=True, reason=CLASS_OF_NO_WEIGHT)
+@pytest.mark.parametrize("head", ["svm", "rbf"])
+def test_a_class_of_no_weight_is_not_predicted(head):
+    X, y = make_wishart_clusters(3, 20, 3, separation=4, random_state=0)
+    options = {"n_atoms": 3, "init": "samples", "max_iter": 1, "loss": "ridge", "random_state": 0}
+    classifier = IDDLClassifier(head=head, class_weight={0: 0.0, 1: 1.0, 2: 1.0}, **options)
+    assert not (classifier.fit(X, y).predict(X) == 0).any()
+
+
+def test_values_of_rows_among_those_given(X):
+    weights = np.array([1.0, 0, 1, 1, 0, 1, 1, 1])
+    data = check_labelled(X, Y, weights, None)
+    rows = np.array([4, 0])  # among those kept: 0 2 3 5 6 7
+    spread = data.spread(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    expected = np.full((8, 2), np.nan)
+    expected[6], expected[0] = [1, 2], [3, 4]
+    np.testing.assert_array_equal(spread, expected)
+    flat = data.spread(np.arange(6), np.arange(6.0))
+    np.testing.assert_array_equal(flat, [0, np.nan, 1, 2, np.nan, 3, 4, 5])
+    assert np.isnan(data.spread(rows[:0], np.zeros((0, 3)))).all()
+    assert data.spread(rows[:0], np.zeros((0, 3))).shape == (8, 3)
+
+
+def test_entries_of_what_is_kept(X):
+    data = check_labelled(X, Y, [0, 1, 1, 1, 0, 1, 1, 1], None)
+    np.testing.assert_array_equal(data.choose(list("stuvwxyz")), list("tuvxyz"))
+    assert data.choose(None) is None
+
+
+@pytest.mark.parametrize(
+    ("y", "weights", "class_weight", "message"),
+    [
+        (["a"] * 8, None, None, "y holds the one class a, must hold >= 2"),
+        (Y, [1, 0, 1, 0, 0, 1, 1, 0], None, "y holds the one class b"),
+        (Y[:-1], None, None, "inconsistent numbers of samples"),
+        (np.linspace(0, 1, 8), None, None, "Unknown label type"),
+        (np.array([0, 1] * 3 + [np.nan, 1]), None, None, "y contains NaN"),
+        (np.stack([Y, Y], axis=1), None, None, "y should be a 1d array"),
+        (None, None, None, "y should be a 1d array"),
+        (Y, np.ones(7), None, "sample_weight.shape"),
+        (Y, [-1] + [1] * 7, None, "Negative values"),
+        (Y, np.zeros(8), None, "at least one non-zero"),
+        (Y, None, {"d": 1.0}, "not in class_weight"),
+    ],
+)
+def test_what_is_refused(X, y, weights, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        check_labelled(X, y, weights, class_weight)
+
+
+def test_bad_matrices(X):
+    with pytest.raises(ValueError, match=r"X\[2\]"):
+        check_labelled(np.concatenate([X[:2], -X[2:]]), Y, None, None)
+    with pytest.raises(ValueError, match=r"X has shape \(3, 3\), expected"):
+        check_labelled(X[0], Y, None, None)
+
+
+def test_a_column_is_taken_with_a_warning(X):
+    with pytest.warns(DataConversionWarning):
+        data = check_labelled(X, Y[:, None], None, None)
+    np.testing.assert_array_equal(data.classes[data.codes], Y)
+
+
+def test_tags():
+    class Estimator(MatricesMixin, BaseEstimator):
+        pass
+
+    tags = get_tags(Estimator()).input_tags
+    assert tags.three_d_array
+    assert not tags.two_d_array
