@@ -72,10 +72,15 @@ class Machine:
         Parameters
         ----------
         features : ndarray, shape (n_samples, n_features)
-        codes : ndarray of int, shape (n_samples,), of two classes at least.
+        codes : ndarray of int, shape (n_samples,)
         weights : ndarray, shape (n_samples,), with sum one.
         n_classes : int
         """
+        present = np.unique(codes)
+        if len(present) == 1:  # a fold of the commonest class: there is nothing to learn
+            bias = np.full(n_classes, _ABSENT)
+            bias[present] = 0
+            return Head(np.zeros((n_classes, features.shape[1])), bias)
         shares = weights * len(weights)
         if self.kind == "svm":
             # The primal problem: liblinear draws no random numbers for it.
