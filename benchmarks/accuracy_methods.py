@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 from accuracy_data import Problem
-from descriptors import log_vectors
 from joblib import Memory
 from pyriemann.classification import MDM
 from pyriemann.tangentspace import TangentSpace
@@ -31,6 +30,7 @@ from divlearn import pairwise_abld
 from divlearn.committee import SPDClassifier
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.log_vectors import log_vectors
 
 FOLDS = 5
 # Of vectors with a total variance of one, so that the same grids suit all data.

@@ -28,8 +28,7 @@ from divlearn.descriptors import RegionCovariance
 from divlearn.descriptors.covariances import box_covariances
 from divlearn.descriptors.pixels import COORDINATES, pixel_features
 from divlearn.descriptors.presets import get_preset
-from divlearn.geometry import vectorize
-from divlearn.spd import logm
+from divlearn.log_vectors import log_vectors
 
 ROUNDS = 5
 PAPER = {"Virus": 66.67, "KTH-TIPS2": 72.05, "Brodatz": 80.10}
@@ -126,10 +125,6 @@ def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, i
 
 
 # ------------------------------------------------------------------ accuracy
-
-
-def log_vectors(matrices: np.ndarray) -> np.ndarray:
-    return vectorize(logm(matrices))
 
 
 def nearest(vectors: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:

@@ -27,7 +27,7 @@ LAYERS = [
     {"spd"},
     {"engines", "labelled"},
     {"pairs"},
-    {"divergence", "optim"},
+    {"divergence", "log_vectors", "optim"},
     {"means"},
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood"},
     {"committee"},

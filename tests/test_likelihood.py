@@ -46,10 +46,14 @@ def test_pfaffian_and_closed_forms(alpha, beta, margin, d):
     assert log_normalizer(alpha, beta, kappa, d) == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("kappa", [31.6, 40.0, 200.0, 5000.0])
-def test_stable_at_64(kappa):
-    found = differentiate_normalizer(0, 1, kappa, 64).log_z
-    assert found == pytest.approx(closed_form(0, 1, kappa, 64), rel=1e-9, abs=1e-6)
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 1.0), (0.5, 0.5), (0.125, 0.875)])
+@pytest.mark.parametrize("margin", [0.1, 8.0, 170.0, 5000.0])
+def test_stable_at_64(alpha, beta, margin):
+    kappa = 0.5 * 63 * beta + margin
+    expected = closed_form(alpha, beta, kappa, 64)
+    assert differentiate_normalizer(alpha, beta, kappa, 64).log_z == pytest.approx(
+        expected, abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("point", [(0.0, 1.0), (1.0, 0.0), (0.25, 0.75)])
@@ -136,6 +140,13 @@ def test_parameters_are_recovered(make, point, d):
 
 def test_many_matrices_settle_the_origin():
     X, _ = make_riemannian_gaussian_clusters(1, 20000, 3, random_state=3)
+    fit = fit_likelihood(X)
+    assert (fit.alpha, fit.beta) == pytest.approx((0, 0), abs=0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_wide_matrices_settle_the_origin_sooner(seed):
+    X, _ = make_riemannian_gaussian_clusters(1, 2500, 5, sigma=1.0, random_state=seed)
     fit = fit_likelihood(X)
     assert (fit.alpha, fit.beta) == pytest.approx((0, 0), abs=0.1)
 

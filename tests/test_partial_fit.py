@@ -124,18 +124,21 @@ def test_attributes(data, capsys):
     np.testing.assert_array_equal(history["alpha"][-1], classifier.alpha_)
 
 
-def test_scores_of_what_is_new_come_from_the_model_before(data):
+@pytest.mark.parametrize("tangent", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_scores_of_what_is_new_come_from_the_model_before(data, standardize, tangent):
+    """Also where the new has changed what features are standardised by."""
     X, y, _, _ = data
-    classifier = IDDLClassifier(standardize=False, **FAST)
+    classifier = IDDLClassifier(standardize=standardize, tangent=tangent, **FAST)
     classifier.partial_fit(X[:100], y[:100], CLASSES)
     assert classifier.temperature_ == 1
     assert np.isnan(classifier.oof_proba_).all()
     scores = classifier._mean_scores(X[100:200])
-    weights = np.arange(100) % 4  # what has no weight is not scored
+    weights = np.arange(100) % 4  # what has no weight is not scored; the rest is one minibatch
     classifier.partial_fit(X[100:200], y[100:200], sample_weight=weights)
     expected = softmax(scores / classifier.temperature_, axis=1)
     expected[weights == 0] = np.nan
-    np.testing.assert_allclose(classifier.oof_proba_, expected, rtol=1e-10)
+    np.testing.assert_allclose(classifier.oof_proba_, expected, rtol=1e-8)
     kept = np.flatnonzero(weights)
     share = weights[kept] / weights.sum()
     best, _ = fit_temperature(scores[kept], y[100:200][kept], share)

@@ -20,20 +20,26 @@ __version__ = "0.1.0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _LATE = {
+    "ABKMeans": "divlearn.cluster",
+    "ABMixture": "divlearn.cluster",
     "DivergenceKernel": "divlearn.kernels",
     "DivergenceKernelClassifier": "divlearn.kernels",
     "IDDLClassifier": "divlearn.iddl",
     "IDDLRegressor": "divlearn.iddl",
     "IDDLTransformer": "divlearn.iddl",
+    "KarcherKMeans": "divlearn.cluster",
+    "LogEuclideanKMeans": "divlearn.cluster",
+    "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
     "which_divergence": "divlearn.which",
 }
 
 __all__ = [
-    "DIVERGENCES", "Divergence", "DivergenceKernel", "DivergenceKernelClassifier",
-    "IDDLClassifier", "IDDLRegressor", "IDDLTransformer", "SPDClassifier", "abld", "abld_grad",
-    "available_engines", "check_spd", "divergence_plane", "get_divergence", "get_engine",
-    "mean_abld", "pairwise_abld", "which_divergence",
+    "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
+    "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
+    "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
+    "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
+    "get_engine", "mean_abld", "pairwise_abld", "which_divergence",
 ]  # fmt: skip
 
 

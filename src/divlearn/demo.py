@@ -30,8 +30,8 @@ from divlearn.arrays import RealArray
 from divlearn.datasets import Dataset, load_textures
 from divlearn.divergence import pairwise_abld
 from divlearn.engines import Engine, get_engine
-from divlearn.geometry import logm
 from divlearn.iddl import IDDLClassifier
+from divlearn.log_vectors import log_vectors
 from divlearn.maps import NAMED, PlaneMap, plane_map
 
 __all__ = ["main"]
@@ -155,17 +155,13 @@ def _nearest_under(pairwise: Callable[..., RealArray]) -> Rule:
     return lambda X, y, unseen: y[pairwise(unseen, X).argmin(axis=1)]
 
 
-def _log_vectors(X: RealArray) -> RealArray:
-    return logm(X).reshape(len(X), -1)
-
-
 def _log_euclidean(X: RealArray, Y: RealArray) -> RealArray:
-    return np.asarray(cdist(_log_vectors(X), _log_vectors(Y)))
+    return np.asarray(cdist(log_vectors(X), log_vectors(Y)))
 
 
 def _linear_svm(X: RealArray, y: NDArray[Any], unseen: RealArray) -> NDArray[Any]:
     machine = make_pipeline(StandardScaler(), LinearSVC())
-    return np.asarray(machine.fit(_log_vectors(X), y).predict(_log_vectors(unseen)))
+    return np.asarray(machine.fit(log_vectors(X), y).predict(log_vectors(unseen)))
 
 
 def _iddl(

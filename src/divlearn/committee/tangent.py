@@ -15,9 +15,10 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.geometry import invsqrtm, logm, vectorize
+from divlearn.geometry import invsqrtm
 from divlearn.iddl.ensemble import Folds
 from divlearn.kernels.coupling import Coupling, fit_coupling
+from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
 __all__ = ["TangentClassifier", "TangentVectors"]
@@ -51,17 +52,14 @@ class TangentVectors(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.at == "mean":
             base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean
         self.whitener_ = invsqrtm(base)
-        deviation = float(np.sqrt(self._vectors(X).var(axis=0).sum()))
+        deviation = float(np.sqrt(log_vectors(X, self.whitener_).var(axis=0).sum()))
         self.deviation_ = deviation if deviation > 0 else 1.0
         return self
 
     def transform(self, X: RealArray) -> RealArray:
         """Compute vectors, shape (n_matrices, d (d + 1) / 2)."""
         check_is_fitted(self)
-        return self._vectors(X) / self.deviation_
-
-    def _vectors(self, X: RealArray) -> RealArray:
-        return vectorize(logm(self.whitener_ @ X @ self.whitener_))
+        return log_vectors(X, self.whitener_) / self.deviation_
 
 
 _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {

@@ -143,9 +143,24 @@ def parabola(sigma: float) -> Potential:
     return potential
 
 
+@overload
 def sample_log_eigenvalues(
-    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
-) -> RealArray:
+    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState, *,
+    return_acceptance: Literal[False] = ...,
+) -> RealArray: ...  # fmt: skip
+@overload
+def sample_log_eigenvalues(
+    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState, *,
+    return_acceptance: Literal[True],
+) -> tuple[RealArray, float]: ...  # fmt: skip
+def sample_log_eigenvalues(
+    potential: Potential,
+    n_samples: int,
+    d: int,
+    random_state: np.random.RandomState,
+    *,
+    return_acceptance: bool = False,
+) -> RealArray | tuple[RealArray, float]:
     r"""Independent draws of the log-eigenvalues of d x d SPD matrices, by rejection.
 
     Parameters
@@ -154,11 +169,14 @@ def sample_log_eigenvalues(
         Maps an array to V, V' and V'', elementwise. V must be convex, with its minimum at zero.
     n_samples, d : int
     random_state : RandomState
+    return_acceptance : bool, default=False
 
     Returns
     -------
-    ndarray, shape (n_samples, d)
+    t : ndarray, shape (n_samples, d)
         Draws of q(t), every row ascending.
+    acceptance : float, only if ``return_acceptance``
+        Share of the candidates that was accepted.
 
     Raises
     ------
@@ -214,7 +232,7 @@ def sample_log_eigenvalues(
         score = np.concatenate([score, log_ratio + random_state.standard_exponential(n_new)])
         accepted = score > bound
         kept, score = np.concatenate([kept, t])[accepted], score[accepted]
-    return kept[:n_samples]
+    return (kept[:n_samples], len(kept) / n_candidates) if return_acceptance else kept[:n_samples]
 
 
 @dataclass(frozen=True, eq=False)

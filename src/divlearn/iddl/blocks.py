@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.iddl.objective import Dictionary, Memo, Objective, in_frames, move_frames, usable
+from divlearn.iddl.objective import Dictionary, Memo, Objective
+from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
 
 __all__ = ["AtomBlock", "ParameterBlock"]

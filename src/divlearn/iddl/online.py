@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, NewtonLoss
-from divlearn.iddl.objective import Dictionary, Objective, move_frames, usable
+from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.running import Recent, Running, Standing
 from divlearn.iddl.stochastic import Learner, gradient_norm
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.training import Model, Recipe, Start, Task
 from divlearn.iddl.variants import Variant
+from divlearn.optim.frames import move_frames, usable
 
 __all__ = ["Lesson", "Online"]
 
@@ -203,7 +204,7 @@ class Online:
         self, engine: Engine, part: Task, rows: NDArray[np.intp], weight: float
     ) -> Lesson | None:
         """Learn from a minibatch, once it has changed what features are standardised by."""
-        recipe, point, head = self.recipe, self.learner.point, self.learner.head
+        recipe, point = self.recipe, self.learner.point
         alpha, beta = self.variant.expand(point.parameters)
         V = engine.encode(part.data, point.atoms, alpha, beta).reshape(len(rows), -1)
         if not np.isfinite(V).all():
@@ -214,7 +215,10 @@ class Online:
             running = self.running.learn(raw, part.weights, gain)
         if not np.isfinite(running.covariance).all():
             return None
-        features = running.features(self.feature_map, V.shape[1])
+        before, features = (
+            r.features(self.feature_map, V.shape[1]) for r in (self.running, running)
+        )
+        head = _carry(self.learner.head, before, features, shift=recipe.loss.bias)
         push = 2 * recipe.gamma * (head.weights[:, : V.shape[1]] ** 2).sum(axis=0)
         batch = Objective(
             engine, part.data, part.targets, part.weights, self.variant,
@@ -225,7 +229,7 @@ class Online:
         )  # fmt: skip
         trial = batch.hold_head(point, V, head)
         spread = running.spread(features, centre=recipe.loss.bias)
-        learner = replace(self.learner, spread=spread).learn(
+        learner = replace(self.learner, head=head, spread=spread).learn(
             batch, trial, self._step_size(len(rows)), gain
         )
         if learner is None or not usable(learner.point.atoms):
@@ -256,6 +260,19 @@ def _first_head(recipe: Recipe, design: RealArray, task: Task) -> Head:
         targets = np.concatenate([targets, np.eye(size)])
         weights = np.concatenate([n * weights, np.full(size, 1 / size)]) / (n + 1)
     return recipe.loss.solve(design, targets, weights, recipe.gamma).head
+
+
+def _carry(head: Head, before: Features, after: Features, *, shift: bool) -> Head:
+    """Make a head for features that are standardised otherwise, with the same scores.
+
+    What weights cancel each other out must not depend on the deviations of a minibatch.
+    """
+    size = len(before.mean)
+    weights, bias = head.weights.copy(), head.bias
+    weights[:, :size] *= after.scale / before.scale
+    if shift:
+        bias = bias + head.weights[:, :size] @ ((after.mean - before.mean) / before.scale)
+    return Head(weights, bias)
 
 
 def _apart(frames: RealArray, random: np.random.RandomState) -> RealArray:

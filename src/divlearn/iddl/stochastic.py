@@ -13,9 +13,10 @@ from divlearn.arrays import RealArray
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
-from divlearn.iddl.objective import Dictionary, Memo, Objective, usable
+from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.iddl.solvers import Fit, Interruptible, Watch
 from divlearn.optim.adam import Moments
+from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
 
 __all__ = [

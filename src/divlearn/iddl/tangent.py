@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.geometry import expm, invsqrtm, logm, vectorize
+from divlearn.geometry import expm, invsqrtm, logm
+from divlearn.log_vectors import log_vectors
 
 __all__ = ["TangentBlock"]
 
@@ -41,7 +42,7 @@ class TangentBlock:
         """
         mean_log = np.tensordot(weights, logm(X), axes=1)
         whitener = invsqrtm(expm(0.5 * (mean_log + mean_log.T)))
-        vectors = _vectors(X, whitener)
+        vectors = log_vectors(X, whitener)
         mean = weights @ vectors
         _, sizes, directions = np.linalg.svd(
             np.sqrt(weights)[:, None] * (vectors - mean), full_matrices=False
@@ -53,9 +54,5 @@ class TangentBlock:
 
     def compute(self, X: RealArray) -> RealArray:
         """Components of matrices, shape (n_matrices, n_components)."""
-        result: RealArray = (_vectors(X, self.whitener) - self.mean) @ self.components.T
+        result: RealArray = (log_vectors(X, self.whitener) - self.mean) @ self.components.T
         return result
-
-
-def _vectors(X: RealArray, whitener: RealArray) -> RealArray:
-    return vectorize(logm(whitener @ X @ whitener))

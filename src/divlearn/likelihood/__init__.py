@@ -1,9 +1,14 @@
 """Densities exp(-kappa D) / Z: learning (alpha, beta) without labels."""
 
 from divlearn.likelihood.fit import LikelihoodFit, fit_likelihood, fit_member, log_density
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.likelihood.normalizer import Normalizer, differentiate_normalizer, log_normalizer
+from divlearn.likelihood.parameters import FamilyParameters, fit_parameters
+from divlearn.likelihood.sampling import sample_family
+from divlearn.likelihood.spectra import Spectra
 
 __all__ = [
-    "LikelihoodFit", "Normalizer", "differentiate_normalizer", "fit_likelihood", "fit_member",
-    "log_density", "log_normalizer",
+    "NAMED_MEMBERS", "FamilyParameters", "LikelihoodFit", "Members", "Normalizer", "Spectra",
+    "differentiate_normalizer", "fit_likelihood", "fit_member", "fit_parameters", "get_members",
+    "log_density", "log_normalizer", "sample_family",
 ]  # fmt: skip

@@ -2,34 +2,23 @@ r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.likelihood.normalizer import (
-    Normalizer,
-    differentiate_normalizer,
-    log_normalizer,
-    smallest_kappa,
-)
+from divlearn.likelihood.concentration import solve_kappa
+from divlearn.likelihood.members import get_members
+from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.means import mean_abld
 
 __all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
 
-Point = tuple[float, float]
-
 _LARGEST_PARAMETER = 8.0  # beyond it members differ by little: D depends on c t only
-_STARTS: tuple[Point, ...] = tuple(
-    (known.alpha, known.beta)
-    for known in map(get_divergence, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
-)
 _CENTER_TOLERANCE = 1e-9
 _SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to rounding
 
@@ -132,7 +121,18 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
     Near the origin :math:`f = t^2/2 + (\beta - \alpha) t^3/6 + \dots` depends on
     :math:`\alpha + \beta` in second order only: from n matrices of a Riemannian Gaussian alpha and
     beta are each found to about :math:`n^{-1/4}` (0.4 off was seen with n = 2500), their difference
-    to :math:`n^{-1/2}`. Compare likelihoods, not positions.
+    to :math:`n^{-1/2}`. Compare likelihoods, not positions. By the Fisher information, 95 in 100
+    maxima lie within 0.1 of the truth in alpha and in beta from so many matrices on:
+
+    ================================  =======  =======  ======
+    around one centre, kappa = d + 2  d = 3    d = 5    d = 10
+    ================================  =======  =======  ======
+    Wishart, inverse Wishart          4 700    2 000    580
+    Riemannian Gaussian               360 000  160 000  49 000
+    ================================  =======  =======  ======
+
+    The wider they spread the fewer it takes: 9 000 and 1 250 for the Riemannian Gaussian with
+    kappa = 1 and d = 3 and 5.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
     (True, True, True)
     """
     profile = _Profile.prepare(X, engine)
-    tried = [profile.at(*point) for point in _STARTS]
+    tried = [profile.at(*point) for point in get_members("learn").starts]
     start = min(tried, key=lambda one: one.loss)
     profile.init = start.center
 
@@ -243,7 +243,7 @@ class _Profile:
                 "that differ: the likelihood is unbounded; pass other matrices"
             )
         self.init = centroid.mean
-        kappa, constant = _solve_kappa(alpha, beta, centroid.objective, self.data.d)
+        kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
         slopes = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
         assert slopes.alpha is not None
@@ -263,33 +263,6 @@ class _Profile:
             state.alpha, state.beta, state.kappa, state.center, -state.loss - self.log_volume,
             n_iter, converged, message,
         )  # fmt: skip
-
-
-def _solve_kappa(
-    alpha: float, beta: float, mean_divergence: float, d: int
-) -> tuple[float, Normalizer]:
-    """Solve for the concentration whose expected divergence is the observed one.
-
-    log Z is convex in kappa, and its slope -E[D] rises from minus infinity to zero.
-    """
-    least = smallest_kappa(alpha, beta, d)
-    seen: dict[float, Normalizer] = {}
-
-    def excess(log_margin: float) -> float:
-        if log_margin not in seen:
-            kappa = least + math.exp(log_margin)
-            seen[log_margin] = differentiate_normalizer(alpha, beta, kappa, d)
-        return math.log(mean_divergence) - math.log(-seen[log_margin].kappa)
-
-    # E[D] = d (d + 1) / (4 kappa) if kappa is large.
-    low = high = math.log(0.25 * d * (d + 1) / mean_divergence)
-    while excess(low) > 0:
-        low -= 0.5
-    while excess(high) < 0:
-        high += 0.5
-    root = float(brentq(excess, low, high, xtol=1e-9)) if low < high else low
-    excess(root)
-    return least + math.exp(root), seen[root]
 
 
 def _log_volume(data: Prepared) -> RealArray:

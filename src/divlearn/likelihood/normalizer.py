@@ -25,7 +25,9 @@ from scipy.special import multigammaln, sici
 from divlearn.arrays import RealArray, as_real
 from divlearn.spectral import abld_scalar, invert_f_t
 
-__all__ = ["Normalizer", "differentiate_normalizer", "log_normalizer", "smallest_kappa"]
+__all__ = [
+    "Normalizer", "check_family", "differentiate_normalizer", "log_normalizer", "smallest_kappa",
+]  # fmt: skip
 
 _NEGLIGIBLE = 42.0  # e^-42 is far below rounding
 _ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is the more accurate of the two
@@ -93,7 +95,7 @@ def log_normalizer(alpha: float, beta: float, kappa: float, d: int) -> float:
     Traceback (most recent call last):
     ValueError: kappa=1 must be > (d - 1) / 2 max(alpha, beta) = 1, ...
     """
-    low, high = _check(alpha, beta, kappa, d)
+    low, high = check_family(alpha, beta, kappa, d)
     closed = _closed_form(low, high, float(kappa), int(d))
     return _pfaffian(low, high, float(kappa), int(d)).log_z if closed is None else closed
 
@@ -130,7 +132,7 @@ def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) ->
     >>> differentiate_normalizer(0, 0, 2.0, 1)  # log Z = log(2 pi / kappa) / 2
     Normalizer(log_z=0.572364..., alpha=..., beta=..., kappa=-0.25...)
     """
-    low, high = _check(alpha, beta, kappa, d)
+    low, high = check_family(alpha, beta, kappa, d)
     found = _pfaffian(low, high, float(kappa), int(d))
     first, second = float(alpha), float(beta)
     if abs(first) > abs(second):
@@ -151,8 +153,8 @@ def smallest_kappa(alpha: float, beta: float, d: int) -> float:
     return 0.5 * (d - 1) * max(abs(alpha), abs(beta))
 
 
-def _check(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
-    """Magnitudes of the two parameters, ascending."""
+def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
+    """Check that Z exists; returns the magnitudes of alpha and beta, ascending."""
     numbers = {"alpha": alpha, "beta": beta, "kappa": kappa}
     for name, value in numbers.items():
         if as_real(value, name).ndim:
@@ -210,14 +212,13 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     density = -np.einsum("ik,ik->i", basis @ np.linalg.inv(skew)[:d], integrals)
     log_z = log_determinant + 0.5 * np.linalg.slogdet(skew)[1]
     log_z += 0.5 * d * d * math.log(math.pi) - multigammaln(d / 2, d)
-    assert values.f_alpha is not None
-    assert values.f_beta is not None
-    return Normalizer(
-        float(log_z),
-        float(-kappa * (density @ values.f_alpha)),
-        float(-kappa * (density @ values.f_beta)),
-        float(-(density @ values.f)),
+    # Where f overflows there are no eigenvalues.
+    f, in_alpha, in_beta = (
+        float(density @ np.nan_to_num(row, posinf=0, neginf=0))
+        for row in (values.f, values.f_alpha, values.f_beta)
+        if row is not None
     )
+    return Normalizer(float(log_z), -kappa * in_alpha, -kappa * in_beta, -f)
 
 
 def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
@@ -229,30 +230,35 @@ def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArr
     width = 1 / math.sqrt(kappa)  # of w near 0
     # Orthonormal functions up to the degree d oscillate, and reach, like Hermite functions.
     oscillation = math.sqrt(2 * d)
-    right, left = (_reach(*pair, kappa, d) for pair in ((low, high), (high, low)))
-    unit = max(right[0], left[0]) + (6 + oscillation) * width
+    modes, ends = _reach(low, high, kappa, d)
+    unit = modes.max() + (6 + oscillation) * width
     # f has its nearest singularity at the height pi / theta, or none; w turns at half of that.
     finest = min(2 * width / (8 + 1.5 * oscillation), 0.15 / max(low + high, _TINY))
-    first, last = -math.asinh(left[1] / unit), math.asinh(right[1] / unit)
+    last, first = np.arcsinh(ends / unit) * [1, -1]
     n_nodes = 1 + math.ceil((last - first) * unit / finest)
     u, step = np.linspace(first, last, n_nodes, retstep=True)
     return unit * np.sinh(u), np.sqrt(float(step) * unit * np.cosh(u))
 
 
-def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
-    """Where e^{(d-1)x/2} w(x) is largest, and where beyond that it is negligible."""
-    slope = 0.5 * (d - 1)
+def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
+    """Where e^{(d-1)|x|/2} w(x) is largest, and where beyond that it is negligible, on both sides.
 
-    def drop(x: RealArray) -> RealArray:
-        return kappa * abld_scalar(x, alpha, beta, derivatives=()).f - slope * x
-
-    mode = float(invert_f_t(slope / kappa, alpha, beta))
-    # Orthonormal functions rise as a power of x, the higher the more of them.
-    enough = float(drop(np.array([mode]))[0]) + _NEGLIGIBLE + 2 * d
-    beyond = mode + _LADDER / math.sqrt(kappa)
-    while not (far := drop(beyond) >= enough).any():
-        beyond = mode + (beyond - mode) * _LADDER[-1]
-    return mode, float(beyond[far.argmax()])
+    Returns
+    -------
+    modes, ends : ndarray, shape (2,), distances from zero to the right and to the left.
+    """
+    slope, sides = 0.5 * (d - 1), np.array([[1.0], [-1.0]])
+    modes = np.abs(invert_f_t(slope / kappa * sides, alpha, beta))
+    steps = np.append(0.0, _LADDER / math.sqrt(kappa))
+    while True:
+        x = modes + steps
+        with np.errstate(over="ignore"):
+            drop = kappa * abld_scalar(sides * x, alpha, beta, derivatives=()).f - slope * x
+        # Orthonormal functions rise as a power of x, the higher the more of them.
+        far = drop >= drop[:, :1] + _NEGLIGIBLE + 2 * d
+        if far.any(axis=1).all():
+            return modes[:, 0], x[[0, 1], far.argmax(axis=1)]
+        steps = np.append(steps, steps[-1] * _LADDER[1:])
 
 
 def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[RealArray, float]:

@@ -1,0 +1,141 @@
+"""How well clusters agree with classes, on synthetic and real data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from clustering_speed import GOALS, TOLERANCE
+from pyriemann.clustering import Kmeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from divlearn.cluster import (
+    ABKMeans,
+    ABMixture,
+    KarcherKMeans,
+    LogEuclideanKMeans,
+    MiniBatchABKMeans,
+    matched_f1_score,
+    pairwise_f1_score,
+)
+from divlearn.datasets import (
+    load_brodatz,
+    load_jhmdb_joints,
+    load_kth_tips2_authors,
+    load_virus,
+    make_inverse_wishart_clusters,
+    make_riemannian_gaussian_clusters,
+    make_wishart_clusters,
+)
+
+# F1 scores of the paper: log-Euclidean, Karcher, alpha = beta, alpha != beta.
+PAPER = {
+    "Virus": (0.248, 0.254, 0.252, 0.257),
+    "Brodatz": (0.353, 0.366, 0.378, 0.381),
+    "KTH-TIPS2": (0.379, 0.400, 0.429, 0.419),
+}
+SCORES = (
+    pairwise_f1_score, matched_f1_score, adjusted_rand_score, normalized_mutual_info_score,
+)  # fmt: skip
+HEADINGS = ("", "F1", "+-", "matched F1", "ARI", "NMI", "seconds")
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def subset(data: Any, per_class: int) -> Data:
+    labels = np.unique(data.labels, return_inverse=True)[1]
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([
+        rng.permutation(np.flatnonzero(labels == label))[:per_class] for label in np.unique(labels)
+    ])  # fmt: skip
+    return data.matrices[rows], labels[rows]
+
+
+# By the seed: other clusters each time.
+SYNTHETIC: dict[str, Callable[[int], Data]] = {
+    "Wishart, d = 5": lambda seed: make_wishart_clusters(
+        15, 50, 5, separation=6, random_state=seed
+    ),
+    "Wishart, d = 15, 18 degrees of freedom": lambda seed: make_wishart_clusters(
+        15, 50, 15, dof=18, separation=8, random_state=seed
+    ),
+    "inverse Wishart, d = 8": lambda seed: make_inverse_wishart_clusters(
+        15, 50, 8, separation=8, random_state=seed
+    ),
+    "Riemannian Gaussian, d = 6": lambda seed: make_riemannian_gaussian_clusters(
+        15, 50, 6, separation=8, random_state=seed
+    ),
+}
+# The same matrices each time, other starts.
+REAL: dict[str, Callable[[], Data]] = {
+    "Virus": lambda: subset(load_virus(), 100),
+    "Brodatz": lambda: subset(load_brodatz(), 20),
+    "KTH-TIPS2": lambda: subset(load_kth_tips2_authors(), 1000),
+    "JHMDB joints": lambda: subset(load_jhmdb_joints(), 1000),
+}
+
+METHODS: dict[str, Callable[[int, int], Any]] = {
+    "log-Euclidean": lambda k, seed: LogEuclideanKMeans(k, n_init=1, random_state=seed),
+    "Karcher": lambda k, seed: KarcherKMeans(k, init="log-euclidean", n_init=1, random_state=seed),
+    "paper, E": lambda k, seed: ABKMeans.paper(k, tied=True).set_params(random_state=seed),
+    "paper, NE": lambda k, seed: ABKMeans.paper(k).set_params(random_state=seed),
+    "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
+    "ABKMeans": lambda k, seed: ABKMeans(k, random_state=seed),
+    "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
+    "mini-batches": lambda k, seed: MiniBatchABKMeans(k, random_state=seed),
+    "mixture": lambda k, seed: ABMixture(k, random_state=seed),
+}
+PEERS: dict[str, Callable[[int, int], Any]] = {
+    f"pyRiemann {metric}": lambda k, seed, metric=metric: Kmeans(
+        k, metric=metric, n_init=1, tol=TOLERANCE, random_state=seed
+    )
+    for metric in GOALS
+}
+
+
+@dataclass(frozen=True)
+class Quality:
+    data: str
+    method: str
+    pairwise_f1: list[float]
+    matched_f1: list[float]
+    ari: list[float]
+    nmi: list[float]
+    seconds: float
+
+    def row(self) -> list[str]:
+        scores = (self.pairwise_f1, self.matched_f1, self.ari, self.nmi)
+        cells = [f"{np.mean(values):.3f}" for values in scores]
+        error = np.std(self.pairwise_f1, ddof=1) / len(self.pairwise_f1) ** 0.5
+        return [self.method, cells[0], f"{error:.3f}", *cells[1:], f"{self.seconds:.2f}"]
+
+
+def load(name: str, seeds: int) -> list[Data]:
+    if name in SYNTHETIC:
+        return [SYNTHETIC[name](seed) for seed in range(seeds)]
+    return [REAL[name]()] * seeds
+
+
+def evaluate(
+    data: str, problems: Sequence[Data], method: str, make: Callable[[int, int], Any]
+) -> Quality:
+    scores, seconds = [], []
+    for seed, (X, y) in enumerate(problems):
+        model = make(int(y.max()) + 1, seed)
+        started = time.perf_counter()
+        labels = model.fit(X).predict(X)
+        seconds.append(time.perf_counter() - started)
+        scores.append([score(y, labels) for score in SCORES])
+    return Quality(data, method, *np.transpose(scores).tolist(), float(np.median(seconds)))
+
+
+def describe(name: str, problems: Sequence[Data]) -> str:
+    X, y = problems[0]
+    text = f"{name}, {len(X):,} matrices of {X.shape[-1]}, {y.max() + 1} classes"
+    if name not in PAPER:
+        return text
+    figures = ", ".join(f"{value:.3f}" for value in PAPER[name])
+    return f"{text}; the paper's F1, on all of it: {figures}"

@@ -1,0 +1,125 @@
+"""k-means from several starts: what estimators that look at all matrices at once share."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import CentroidModel, check_count, check_number
+from divlearn.cluster.centroids import SOLVERS
+from divlearn.cluster.lloyd import Run, Settings, run_lloyd
+from divlearn.cluster.parameters import Rule
+from divlearn.cluster.samples import Labels, Samples
+from divlearn.cluster.starts import Starts, check_init
+from divlearn.engines import get_engine
+from divlearn.engines.blas import limit_blas
+from divlearn.spd import check_spd
+
+__all__ = ["LloydModel"]
+
+
+class LloydModel(CentroidModel):
+    """k-means in a divergence that a rule fixes or learns; see `divlearn.cluster.ABKMeans`."""
+
+    init: str | ArrayLike
+    n_init: int
+    max_iter: int
+    tol: float
+    solver: str
+    steps: int
+    random_state: int | np.random.RandomState | None
+
+    kappa_: float
+    labels_: Labels
+    inertia_: float
+    objective_: float
+    n_iter_: int
+    message_: str
+    history_: dict[str, NDArray[np.generic]]
+
+    @abstractmethod
+    def _rule(self) -> Rule:
+        """How alpha and beta are chosen."""
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
+
+        Returns
+        -------
+        self
+        """
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        self._check_n_clusters(len(kept))
+        settings, rule = self._settings(), self._rule()
+        init = check_init(self.init, self.n_clusters, matrices.shape[-1])
+        if len(kept) < len(matrices):
+            seen, weights = matrices[kept], weights[kept]
+        else:
+            seen = matrices
+        engine = get_engine(self.engine)
+        samples = Samples.prepare(engine, seen, weights, self.n_clusters)
+        best = self._best(samples, init, rule, settings)
+        self.n_features_in_ = matrices.shape[-1]
+        self._keep(best)
+        if len(kept) < len(matrices):
+            self.labels_ = self.predict(matrices)
+        self._warn_of_empty_clusters(best.labels)
+        trouble = rule.trouble(best.point)
+        if trouble is not None:
+            warnings.warn(trouble, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _best(self, samples: Samples, init: str | RealArray, rule: Rule, settings: Settings) -> Run:
+        """Return the best of several runs."""
+        random_state = check_random_state(self.random_state)
+        starts = Starts(samples, self.n_clusters)
+        n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
+        best: Run | None = None
+        for number in range(1, n_init + 1):
+            centers = starts.draw(init, rule.start.alpha, rule.start.beta, random_state)
+            with limit_blas(1):  # threads would cost more than these matrices
+                run = run_lloyd(samples, centers, rule, settings)
+            self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
+            if best is None or run.objective < best.objective:
+                best = run
+            if run.interrupted:
+                break
+        assert best is not None
+        return best
+
+    def _keep(self, run: Run) -> None:
+        self.cluster_centers_, self.labels_ = run.centers, run.labels
+        self.alpha_, self.beta_, kappa = run.point
+        if not np.isnan(kappa):
+            self.kappa_ = kappa
+        self.inertia_, self.objective_ = run.inertia, run.objective
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+
+    def _settings(self) -> Settings:
+        for name in ("n_init", "max_iter", "steps"):
+            check_count(getattr(self, name), name)
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
+        check_number(self.tol, "tol")
+        silent = self.verbose < 2
+        return Settings(
+            SOLVERS[self.solver], self.steps, self.max_iter, self.tol,
+            (lambda text: None) if silent else self._say,
+        )  # fmt: skip

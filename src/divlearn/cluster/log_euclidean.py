@@ -1,0 +1,133 @@
+"""k-means in the log-Euclidean metric."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import _check_sample_weight
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import CentroidModel, check_count
+from divlearn.cluster.samples import Labels
+from divlearn.cluster.starts import check_centers
+from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.spd import check_spd
+
+__all__ = ["LogEuclideanKMeans"]
+
+
+class LogEuclideanKMeans(CentroidModel):
+    r"""k-means of the logarithms of SPD matrices.
+
+    It minimises :math:`\sum_i w_i \| \log X_i - \log C \|_F^2`, C the centroid nearest to
+    :math:`X_i`. Logarithms are taken once; scikit-learn's `KMeans` does the rest.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : {"k-means++", "random"} or array-like, shape (n_clusters, d, d), default="k-means++"
+        Where the centroids start.
+    n_init : int, default=4
+        Starts, the best of which is kept; 1 where ``init`` is an array.
+    max_iter : int, default=300
+    tol : float, default=1e-4
+        Squared movement of all centroids, relative to the mean variance of the logarithms, below
+        which to stop. Clusters that stay as they are stop it too.
+    random_state : int, RandomState or None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray, shape (n_clusters, d, d)
+    labels_ : ndarray of int, shape (n_matrices,)
+    inertia_ : float, weighted sum of squared distances to the nearest centroids.
+    n_iter_ : int
+    message_ : str, why the run stopped.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> found = LogEuclideanKMeans(3, random_state=0).fit(X)
+    >>> found.transform(X[:5]).shape  # squared distances
+    (5, 3)
+    """
+
+    labels_: Labels
+    inertia_: float
+    n_iter_: int
+    message_: str
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "k-means++",
+        n_init: int = 4,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights.
+
+        Returns
+        -------
+        self
+        """
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        self._check_n_clusters(int(np.count_nonzero(weights)))
+        check_count(self.n_init, "n_init")
+        init, n_init = self.init, self.n_init
+        if not isinstance(init, str):
+            init = log_vectors(check_centers(init, self.n_clusters, matrices.shape[-1]))
+            n_init = 1
+        means = KMeans(
+            self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
+            random_state=self.random_state, verbose=self.verbose,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # given below in our own words
+            means.fit(log_vectors(matrices), sample_weight=weights)
+        self.n_features_in_ = matrices.shape[-1]
+        self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
+        self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
+        self.n_iter_ = means.n_iter_
+        self.message_ = (
+            f"max_iter={self.max_iter} reached"
+            if self.n_iter_ >= self.max_iter
+            else "the clusters stay, or their centroids move by less than tol allows"
+        )
+        self._say(f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+        self._warn_of_empty_clusters(self.labels_)
+        return self
+
+    def _divergences(self, matrices: RealArray) -> RealArray:
+        squares: RealArray = euclidean_distances(
+            log_vectors(matrices), log_vectors(self.cluster_centers_), squared=True
+        )
+        return squares

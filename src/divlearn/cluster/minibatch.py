@@ -1,0 +1,281 @@
+"""k-means that sees a small batch of matrices at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import CentroidModel, check_count, check_number
+from divlearn.cluster.centroids import Cluster, partial_step
+from divlearn.cluster.kmeans import DEFAULT_DIVERGENCE, given_point
+from divlearn.cluster.samples import Labels, Samples, checked_blocks
+from divlearn.cluster.starts import Starts, check_init
+from divlearn.divergence import Divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.engines.blas import limit_blas
+from divlearn.spd import check_spd
+
+__all__ = ["MiniBatchABKMeans"]
+
+_IMPROVEMENT = 1e-4  # relative, that is worth another batch
+
+
+class MiniBatchABKMeans(CentroidModel):
+    r"""k-means in a given divergence for very many matrices, or for matrices that come in a stream.
+
+    Every batch moves the centroids a little. With G the mean slope :math:`f_t` of the matrices a
+    centroid :math:`C = L L^T` gets, see `divlearn.mean_abld`, and h the inverse of :math:`f_t`,
+
+    .. math:: C \leftarrow L \exp(h(r G)) L^T , \qquad
+              r = \frac{\text{weight of these matrices}}{\text{weight of all it ever got}} .
+
+    At (0, 1), (1, 0) and for 1 x 1 matrices at (0, 0) this is the mean of all it ever got, exactly:
+    arithmetic, harmonic and geometric. Elsewhere it comes close; where alpha + beta > 2 the step
+    is to the centroid of these matrices, along the share r of the geodesic.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    divergence : str, pair (alpha, beta) or Divergence
+        As in `ABKMeans`, but not learned: fit that on a subset to learn one.
+    init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
+        Where the centroids start, as in `ABKMeans`, on a random subset of three batches.
+    n_init : int, default=3
+        Starts; the best on the subset is gone on with. 1 where ``init`` is an array.
+    batch_size : int, default=4096
+    max_iter : int, default=100
+        Passes over the data.
+    max_no_improvement : int, default=10
+        Stop after as many batches without an improvement of the smoothed mean divergence.
+    reassignment_ratio : float, default=0.01
+        Centroids with less than this share of the largest weight start anew from a matrix of the
+        batch.
+    random_state : int, RandomState or None
+    engine : str or Engine, default="auto"
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray, shape (n_clusters, d, d)
+    alpha_, beta_ : float
+    labels_ : ndarray of int, shape (n_matrices,)
+        Of all matrices, or of the last batch after `partial_fit`.
+    inertia_ : float, weighted sum of divergences to the nearest centroids, of the same matrices.
+    weights_ : ndarray, shape (n_clusters,), the weight of all matrices each centroid ever got.
+    n_iter_ : int, passes over the data.
+    n_steps_ : int, batches.
+    message_ : str, why it stopped.
+    history_ : dict of arrays: "objective", the mean divergence in every batch before it moved the
+        centroids, "smoothed" and "seconds".
+    n_features_in_ : int, size of the matrices.
+
+    See Also
+    --------
+    ABKMeans : for data that can be looked at as a whole, at every turn.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 200, 4, random_state=0)
+    >>> found = MiniBatchABKMeans(3, batch_size=100, random_state=0).fit(X)
+    >>> found.predict(X).shape
+    (600,)
+    """
+
+    labels_: Labels
+    weights_: RealArray
+    history_: dict[str, NDArray[np.generic]]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        divergence: str | Sequence[float] | Divergence = DEFAULT_DIVERGENCE,
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 3,
+        batch_size: int = 4096,
+        max_iter: int = 100,
+        max_no_improvement: int = 10,
+        reassignment_ratio: float = 0.01,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.init = init
+        self.n_init = n_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_no_improvement = max_no_improvement
+        self.reassignment_ratio = reassignment_ratio
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices, batch by batch.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            May be a memory map: never more than a block of it is copied.
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights.
+
+        Returns
+        -------
+        self
+        """
+        array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
+        weights = _check_sample_weight(sample_weight, array, ensure_non_negative=True)
+        for _ in checked_blocks(array, 1):
+            pass
+        kept = np.flatnonzero(weights)
+        self._begin(array.shape[-1], len(kept))
+        self._random = check_random_state(self.random_state)
+        first = self._random.permutation(kept)[: max(3 * self.batch_size, 3 * self.n_clusters)]
+        with limit_blas(1):
+            self._start(self._take(array, weights, first))
+            self._run(array, weights, kept)
+        found = [(table.argmin(axis=1), table.min(axis=1)) for table in self._tables(array)]
+        self.labels_, nearest = map(np.concatenate, zip(*found, strict=True))
+        self.inertia_ = float(weights @ nearest)
+        self._warn_of_empty_clusters(self.labels_)
+        return self
+
+    def partial_fit(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Move the centroids by one batch; the first one is also where they start from.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+
+        Returns
+        -------
+        self
+        """
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        with limit_blas(1):
+            samples = self._take(matrices, weights, kept)
+            if not hasattr(self, "cluster_centers_"):
+                self._begin(matrices.shape[-1], len(kept))
+                self._random = check_random_state(self.random_state)
+                self._start(samples)
+            else:
+                self._check_size(matrices)
+            self._step(samples)
+        self.message_ = f"{self.n_steps_} batches seen"
+        table = self._divergences(matrices)
+        self.labels_ = table.argmin(axis=1)
+        self.inertia_ = float(weights @ table.min(axis=1))
+        return self
+
+    # ------------------------------------------------------------------ batches
+
+    def _begin(self, d: int, n_matrices: int) -> None:
+        """Check parameters, and forget what was."""
+        self._check_n_clusters(n_matrices)
+        for name in ("n_init", "batch_size", "max_iter", "max_no_improvement"):
+            check_count(getattr(self, name), name)
+        check_number(self.reassignment_ratio, "reassignment_ratio")
+        self.alpha_, self.beta_ = given_point(self.divergence)
+        self._init = check_init(self.init, self.n_clusters, d)
+        self.n_features_in_ = d
+        self.weights_ = np.zeros(self.n_clusters)
+        self.n_steps_ = 0
+
+    def _take(self, array: RealArray, weights: RealArray, rows: Labels) -> Samples:
+        """Prepare some of the matrices, which were checked."""
+        matrices = np.asarray(array[rows], dtype=np.float64)
+        matrices = 0.5 * (matrices + matrices.mT)
+        engine = get_engine(self.engine)
+        return Samples.prepare(engine, matrices, weights[rows], self.n_clusters)
+
+    def _start(self, samples: Samples) -> None:
+        starts, point = Starts(samples, self.n_clusters), (self.alpha_, self.beta_)
+        n_init = self.n_init if isinstance(self._init, str) else 1
+        drawn = [starts.draw(self._init, *point, self._random) for _ in range(n_init)]
+        losses = [samples.weights @ samples.assign(one, *point).divergences for one in drawn]
+        self.cluster_centers_ = drawn[int(np.argmin(losses))]
+
+    def _run(self, array: RealArray, weights: RealArray, kept: Labels) -> None:
+        rows: list[tuple[float, float, float]] = []
+        started = time.perf_counter()
+        smoothed, best, waited = np.inf, np.inf, 0
+        share = min(1.0, 2 * self.batch_size / (len(kept) + 1))
+        self.message_, self.n_iter_ = f"max_iter={self.max_iter} reached", 0
+        try:
+            for number, batch in self._batches(kept):
+                self.n_iter_ = number
+                mean = self._step(self._take(array, weights, batch))
+                smoothed = mean if np.isinf(smoothed) else smoothed + share * (mean - smoothed)
+                rows.append((mean, smoothed, time.perf_counter() - started))
+                waited = 0 if smoothed < (1 - _IMPROVEMENT) * best else waited + 1
+                best = min(best, smoothed)
+                self._say(f"batch {self.n_steps_}: mean divergence {mean:.6g}, {smoothed:.6g}")
+                if waited >= self.max_no_improvement:
+                    self.message_ = (
+                        f"no improvement of the smoothed mean divergence in {waited} batches, "
+                        f"max_no_improvement={self.max_no_improvement}"
+                    )
+                    break
+        except KeyboardInterrupt:
+            self.message_ = f"interrupted by the user after {self.n_steps_} batches"
+        columns = np.array(rows).reshape(-1, 3).T
+        self.history_ = dict(zip(("objective", "smoothed", "seconds"), columns, strict=True))
+
+    def _batches(self, kept: Labels) -> Iterator[tuple[int, Labels]]:
+        """Yield the number of the pass, and rows; every pass in an order of its own."""
+        count = max(1, len(kept) // self.batch_size)
+        for number in range(1, self.max_iter + 1):
+            for rows in np.array_split(self._random.permutation(kept), count):
+                yield number, rows
+
+    def _step(self, samples: Samples) -> float:
+        """Move the centroids by one batch; returns the mean divergence before."""
+        alpha, beta = self.alpha_, self.beta_
+        found = samples.assign(self.cluster_centers_, alpha, beta)
+        gained = np.bincount(found.labels, samples.weights, self.n_clusters)
+        total = self.weights_ + gained
+        filled = np.flatnonzero(gained)
+        centers = self.cluster_centers_.copy()
+        for z in filled:
+            rows = np.flatnonzero(found.labels == z)
+            weights = samples.weights[rows] / gained[z]
+            engine = samples.engine_for(len(rows))
+            cluster = Cluster(engine, rows, samples.take(rows), weights, alpha, beta)
+            centers[z] = partial_step(cluster, centers[z], gained[z] / total[z])
+        self._reassign(samples, found.divergences, centers, total)
+        self.cluster_centers_, self.weights_ = centers, total
+        self.n_steps_ += 1
+        return float(samples.weights @ found.divergences) / samples.total_weight
+
+    def _reassign(
+        self, samples: Samples, divergences: RealArray, centers: RealArray, total: RealArray
+    ) -> None:
+        """Let centroids that get next to nothing start anew, in place."""
+        low = np.flatnonzero(total < self.reassignment_ratio * total.max())
+        losses = samples.weights * divergences
+        low = low[: np.count_nonzero(losses) // 2]
+        if len(low):
+            drawn = self._random.choice(
+                len(losses), len(low), replace=False, p=losses / losses.sum()
+            )
+            centers[low] = samples.matrices[drawn]
+            # Not the least: they would be the first to go again.
+            total[low] = np.delete(total, low).min()

@@ -1,0 +1,286 @@
+"""One run of expectation maximisation for a mixture of densities exp(-kappa D) / Z."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.samples import Samples
+from divlearn.engines import Engine, Prepared
+from divlearn.likelihood.members import Members
+from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
+from divlearn.likelihood.spectra import Spectra
+from divlearn.means import mean_abld
+
+__all__ = ["EMRun", "EMSettings", "Mixture", "fit_start", "refit", "run_em"]
+
+# From here on matrices of a component are equal up to rounding. Likelihoods would grow for ever.
+LARGEST_KAPPA = 1e8
+FIRST_POINT = (0.5, 0.5)  # divergence of starts, before there is any density
+# A component of fewer matrices has no concentration of its own: with one it would be infinite.
+FEWEST_MEMBERS = 5.0
+_NEGLIGIBLE = 1e-10  # responsibility
+_CENTER_STEPS = 3  # what is left the next iteration does
+_CENTER_TOLERANCE = 1e-10
+_SHARE_OF_TOL = 0.1  # what is left undone in one iteration
+_PARAMETER_STEPS = 10
+_START_STEPS = 3
+_LARGEST_DIVERGENCE = 1e280  # divergences may overflow; sums over components must not
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Weights, centres and densities around them.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (n_components,)
+    means : ndarray, shape (n_components, d, d)
+    parameters : FamilyParameters
+    """
+
+    weights: RealArray
+    means: RealArray
+    parameters: FamilyParameters
+
+    def log_joint(self, engine: Engine, data: Prepared) -> RealArray:
+        """Logarithm of weight times density, shape (n_matrices, n_components)."""
+        family = self.parameters
+        divergences = engine.encode(data, self.means, family.alpha, family.beta)
+        np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
+        with np.errstate(divide="ignore"):  # a component may have no weight
+            logarithms: RealArray = np.log(self.weights) - family.log_z
+        return logarithms - family.kappa * divergences
+
+
+@dataclass(frozen=True)
+class EMSettings:
+    """How a run goes.
+
+    Attributes
+    ----------
+    members : Members, what (alpha, beta) is chosen from.
+    share : {"all", "divergence", "none"}, what components have in common.
+    max_iter : int
+    tol : float, gain of the mean log-likelihood below which the run stops.
+    watch : callable, told of every iteration in a sentence.
+    """
+
+    members: Members
+    share: str
+    max_iter: int
+    tol: float
+    watch: Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class EMRun:
+    """Where a run ended.
+
+    Attributes
+    ----------
+    mixture : Mixture
+    lower_bound : float, the mean log-likelihood.
+    n_iter : int
+    converged, interrupted : bool
+    message : str, why it stopped.
+    history : dict of arrays, one entry per iteration, and the start.
+    """
+
+    mixture: Mixture
+    lower_bound: float
+    n_iter: int
+    converged: bool
+    interrupted: bool
+    message: str
+    history: dict[str, RealArray]
+
+
+@dataclass(eq=False)
+class _Progress:
+    """The last complete iteration, which is what an interrupt leaves."""
+
+    mixture: Mixture
+    rows: list[tuple[float, FamilyParameters, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def bound(self) -> float:
+        return self.rows[-1][0]
+
+    def note(self, mixture: Mixture, bound: float) -> None:
+        self.mixture = mixture
+        self.rows.append((bound, mixture.parameters, time.perf_counter() - self.started))
+
+    def end(self, reason: str, *, converged: bool = False, interrupted: bool = False) -> EMRun:
+        bounds, families, seconds = zip(*self.rows, strict=True)
+        history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
+        for name in ("alpha", "beta", "kappa"):
+            history[name] = np.stack([getattr(family, name) for family in families])
+        return EMRun(
+            self.mixture, self.bound, len(bounds) - 1, converged, interrupted, reason, history
+        )
+
+
+def run_em(samples: Samples, start: Mixture, settings: EMSettings) -> EMRun:
+    """Raise the likelihood from a start until it stays.
+
+    Parameters
+    ----------
+    samples : Samples
+    start : Mixture
+    settings : EMSettings
+
+    Returns
+    -------
+    EMRun
+        Its likelihood never falls but for rounding; interrupted by the user it is the last one.
+    """
+    progress = _Progress(start)
+    responsibilities, bound = _expect(samples, start)
+    progress.note(start, bound)
+    try:
+        for iteration in range(1, settings.max_iter + 1):
+            before = progress.bound
+            mixture = _maximize(samples, progress.mixture, responsibilities, settings)
+            responsibilities, bound = _expect(samples, mixture)
+            progress.note(mixture, bound)
+            settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
+            if bound - before <= settings.tol:
+                reason = (
+                    f"the log-likelihood per matrix rose by {max(bound - before, 0):.2g} <= "
+                    f"tol={settings.tol:g}"
+                )
+                return progress.end(reason, converged=True)
+    except KeyboardInterrupt:
+        reason = f"interrupted by the user in iteration {len(progress.rows)}"
+        return progress.end(reason, interrupted=True)
+    return progress.end(f"max_iter={settings.max_iter} reached")
+
+
+def fit_start(samples: Samples, centers: RealArray, settings: EMSettings) -> Mixture:
+    """Densities around given centres, the same for all, for matrices that go to the nearest.
+
+    Parameters
+    ----------
+    samples : Samples
+    centers : ndarray, shape (n_components, d, d)
+    settings : EMSettings
+
+    Returns
+    -------
+    Mixture
+    """
+    labels = samples.assign(centers, *FIRST_POINT).labels
+    responsibilities = np.zeros((len(labels), len(centers)))
+    responsibilities[np.arange(len(labels)), labels] = samples.weights
+    weights, alive = _count(responsibilities)
+    clouds = [
+        _cloud(samples.engine, samples.take(rows), centers[k], responsibilities[rows, k])
+        for k, rows in _members(responsibilities, alive)
+    ]
+    spectra = Spectra(samples.engine, clouds)
+    fits = [
+        fit_parameters(
+            spectra, Members("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=settings.tol,
+            max_iter=_START_STEPS,
+        )
+        for point in settings.members.starts
+    ]  # fmt: skip
+    best = min(fits, key=lambda fit: fit.loss)
+    means = centers.copy()
+    means[alive] *= np.exp(best.shift)[:, None, None]
+    same = np.ones(len(centers))
+    family = (getattr(best.parameters, name)[0] for name in ("alpha", "beta", "kappa", "log_z"))
+    return Mixture(weights, means, FamilyParameters(*(same * value for value in family)))
+
+
+def refit(samples: Samples, mixture: Mixture, settings: EMSettings) -> Mixture:
+    """Densities of other settings for the responsibilities of a mixture."""
+    return _maximize(samples, mixture, _expect(samples, mixture)[0], settings)
+
+
+def _expect(samples: Samples, mixture: Mixture) -> tuple[RealArray, float]:
+    """Responsibilities times weights of the matrices, and the mean log-likelihood."""
+    parts, total, start = [], 0.0, 0
+    for block in samples.blocks:
+        log_joint = mixture.log_joint(samples.engine, block)
+        density = logsumexp(log_joint, axis=1)
+        weights = samples.weights[start : start + len(density)]
+        parts.append(np.exp(log_joint - density[:, None]) * weights[:, None])
+        total += float(weights @ density)
+        start += len(density)
+    return np.concatenate(parts), total / samples.total_weight
+
+
+def _maximize(
+    samples: Samples, mixture: Mixture, responsibilities: RealArray, settings: EMSettings
+) -> Mixture:
+    """Weights, then a few steps of the centres, then parameters and scales of the centres."""
+    engine, family = samples.engine, mixture.parameters
+    weights, alive = _count(responsibilities)
+    means, clouds = mixture.means.copy(), []
+    for k, rows in _members(responsibilities, alive):
+        own, weight = samples.take(rows), responsibilities[rows, k]
+        # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
+        enough = math.sqrt(2 * _SHARE_OF_TOL * settings.tol / (family.kappa[k] * samples.d))
+        means[k] = mean_abld(
+            own, family.alpha[k], family.beta[k], weight, means[k],
+            tol=max(enough, _CENTER_TOLERANCE), max_iter=_CENTER_STEPS, engine=engine,
+        ).mean  # fmt: skip
+        clouds.append(_cloud(engine, own, means[k], weight))
+    fit = _fit_families(Spectra(engine, clouds), family.only(alive), settings)
+    means[alive] *= np.exp(fit.shift)[:, None, None]
+    found = fit.parameters
+    if settings.share == "all":  # components without matrices have what all have
+        alive, found = np.arange(len(weights)), found.only(np.zeros(len(weights), dtype=np.intp))
+    return Mixture(weights, means, family.replaced(alive, found))
+
+
+def _fit_families(spectra: Spectra, family: FamilyParameters, settings: EMSettings) -> ParameterFit:
+    """Better parameters and factors of the centres, by what components share."""
+    few = spectra.totals < FEWEST_MEMBERS
+
+    def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
+        start = float(family.alpha[rows][0]), float(family.beta[rows][0])
+        return fit_parameters(
+            part, settings.members, start, tied=tied, kappa=family.kappa[rows], held=few[rows],
+            largest_kappa=LARGEST_KAPPA, tol=_SHARE_OF_TOL * settings.tol,
+            max_iter=_PARAMETER_STEPS,
+        )  # fmt: skip
+
+    if settings.share != "none":
+        return fit(spectra, slice(None), settings.share == "all")
+    shift, rows = np.zeros(len(few)), np.flatnonzero(~few)
+    parts = [fit(spectra.only(int(k)), slice(k, k + 1), False) for k in rows]
+    for k, part in zip(rows, parts, strict=True):
+        family = family.replaced(np.array([k]), part.parameters)
+        shift[k] = part.shift[0]
+    return ParameterFit(family, shift, float("nan"))
+
+
+def _count(responsibilities: RealArray) -> tuple[RealArray, NDArray[np.intp]]:
+    """Weights of the components, and those that have any."""
+    counts = responsibilities.sum(axis=0)
+    return counts / counts.sum(), np.flatnonzero(responsibilities.max(axis=0) > _NEGLIGIBLE)
+
+
+def _members(
+    responsibilities: RealArray, alive: NDArray[np.intp]
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield components and their matrices."""
+    for k in alive:
+        yield int(k), np.flatnonzero(responsibilities[:, k] > _NEGLIGIBLE)
+
+
+def _cloud(
+    engine: Engine, data: Prepared, center: RealArray, weight: RealArray
+) -> tuple[RealArray, RealArray]:
+    return engine.spectra(data, center[None])[:, 0], weight

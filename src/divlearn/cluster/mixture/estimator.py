@@ -1,0 +1,271 @@
+r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation maximisation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import check_count, check_number
+from divlearn.cluster.mixture.em import EMRun, EMSettings
+from divlearn.cluster.mixture.fit import Search, fit_mixture
+from divlearn.cluster.mixture.model import MixtureModel
+from divlearn.cluster.mixture.summary import count_parameters
+from divlearn.cluster.samples import Labels, Samples
+from divlearn.cluster.starts import check_init
+from divlearn.divergence import Divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.likelihood.members import get_members
+from divlearn.spd import check_spd
+
+__all__ = ["ABMixture"]
+
+_SHARES = ("all", "divergence", "none")
+
+
+class ABMixture(MixtureModel):
+    r"""Mixture of densities around centres, in a divergence that is learned or given.
+
+    .. math:: p(X) = \sum_k \pi_k \,
+              \frac{\exp\bigl(-\kappa_k D^{(\alpha_k,\beta_k)}(X \,\|\, C_k)\bigr)}
+                   {Z(\alpha_k, \beta_k, \kappa_k)}
+
+    with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`. Among its members are
+    mixtures of Wishart matrices at (alpha, beta) = (0, 1), of inverse Wishart matrices at (1, 0),
+    of matrix-F on alpha + beta = 1 and of the Riemannian Gaussian at (0, 0). As Z is known for
+    all, likelihoods tell which of them the data wants, which divergences cannot: they fall to zero
+    along every ray of (alpha, beta).
+
+    Parameters
+    ----------
+    n_components : int or sequence of int, default=1
+        Of several the one with the lowest BIC is taken.
+    divergence : str, pair (alpha, beta) or Divergence, default="learn"
+        "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
+        "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any
+        divergence that `divlearn.get_divergence` knows. kappa is always learned.
+    share : {"all", "divergence", "none"}, default="all"
+        Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
+        Components of fewer than 5 matrices never get parameters of their own, as they would grow
+        without end on one matrix; they keep those they started with.
+    init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like, default="tangent"
+        Centres to start from, as in `ABKMeans`.
+    n_init : int, default=1
+        Starts; the end of the highest likelihood is kept.
+    relocate : bool, default=True
+        Whether to leave local maxima by moves: one component is given up and another split in two
+        while that raises the likelihood. It is worth many starts. Components then need not follow
+        the order of ``init``.
+    max_iter : int, default=200
+        Iterations of each start and after each move.
+    tol : float, default=1e-4
+        Stop when an iteration raises the mean log-likelihood by no more.
+    random_state : int, RandomState or None, default=None
+        Of starts, moves and `sample`.
+    engine : str or Engine, default="auto"
+    verbose : int, default=0
+        1 for a line per start, 2 for one per iteration.
+
+    Attributes
+    ----------
+    weights_ : ndarray, shape (n_components,)
+    means_ : ndarray, shape (n_components, d, d)
+        The centres :math:`C_k`: the matrix that :math:`E[D(X \,\|\, C)]` is least for. It is the
+        expected matrix of Wishart densities, :math:`E[X^{-1}]^{-1}` of inverse Wishart densities
+        and the Riemannian mean of Riemannian Gaussians.
+    alpha_, beta_, kappa_ : ndarray, shape (n_components,)
+        All entries are equal if they are shared. Around its centre a component spreads by about
+        :math:`\kappa^{-1/2}` in every direction of the affine-invariant metric; Wishart matrices
+        have :math:`2\kappa` degrees of freedom.
+    n_components_ : int
+    bics_ : dict, the BIC of each number of components that was tried.
+    lower_bound_ : float, mean log-likelihood of the training matrices.
+    converged_ : bool
+    n_iter_ : int, iterations of the start that was kept, and after its moves.
+    message_ : str, why it stopped, and what to know about the components.
+    history_ : dict of arrays, "lower_bound", "seconds", "alpha", "beta" and "kappa" after every
+        iteration. The bound never falls but at a move, after which it ends higher than before.
+    n_features_in_ : int, d.
+
+    Notes
+    -----
+    An iteration computes all responsibilities from one pass of divergences; then it takes a few
+    steps towards the centroid of every component and maximises the expected likelihood over alpha,
+    beta, kappa and one factor of every centre, all at once. It is generalised expectation
+    maximisation: the likelihood never falls.
+
+    kappa is at most 1e8: matrices of a component are then equal up to a relative 1e-4, and the
+    likelihood would grow without end.
+
+    Near the origin f depends on alpha + beta in second order only. There the sum is known to
+    :math:`n^{-1/4}`; compare likelihoods, as `summary` does, rather than positions.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 60, 3, random_state=0)
+    >>> mixture = ABMixture([2, 3], random_state=0).fit(X)
+    >>> mixture.n_components_, mixture.predict_proba(X[:1]).shape
+    (3, (1, 3))
+    >>> print(mixture.summary(X))
+    The likelihood of 3 components is largest at alpha = ..., beta = ..., kappa = ... That is
+    wishart with ... degrees of freedom up to noise: ...
+    """
+
+    bics_: dict[int, float]
+    lower_bound_: float
+    converged_: bool
+    n_iter_: int
+    message_: str
+    history_: dict[str, RealArray]
+
+    def __init__(
+        self,
+        n_components: int | Sequence[int] = 1,
+        divergence: str | Sequence[float] | Divergence = "learn",
+        *,
+        share: str = "all",
+        init: str | ArrayLike = "tangent",
+        n_init: int = 1,
+        relocate: bool = True,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.divergence = divergence
+        self.share = share
+        self.init = init
+        self.n_init = n_init
+        self.relocate = relocate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights, of which only the ratios matter.
+
+        Returns
+        -------
+        self
+        """
+        samples, counts = self._samples(X, sample_weight)
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        n_matrices, runs = len(samples.matrices), {}
+        self.bics_, self.n_features_in_ = {}, samples.d
+        for count in counts:
+            search = self._search(count, samples.d, settings)
+            try:
+                runs[count] = fit_mixture(samples, count, search, random_state)
+            except KeyboardInterrupt:
+                if not runs:
+                    raise
+                break  # before the next number had anything to keep
+            n_parameters = count_parameters(count, samples.d, settings.members, self.share)
+            log_likelihood = n_matrices * runs[count].lower_bound
+            self.bics_[count] = float(n_parameters * np.log(n_matrices) - 2 * log_likelihood)
+            if runs[count].interrupted:
+                break
+        self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
+        if len(runs) < len(counts):
+            self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
+        return self
+
+    def fit_predict(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Labels:
+        """Fit the mixture, and find the most likely component of every matrix.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+
+        Returns
+        -------
+        ndarray of int, shape (n_matrices,)
+        """
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def _keep(self, run: EMRun) -> None:
+        mixture, family = run.mixture, run.mixture.parameters
+        self.weights_, self.means_ = mixture.weights, mixture.means
+        self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
+        self.n_components_ = len(self.weights_)
+        self.lower_bound_, self.history_ = run.lower_bound, run.history
+        self.converged_, self.n_iter_, self.message_ = run.converged, run.n_iter, run.message
+        if not (run.converged or run.interrupted):
+            warnings.warn(
+                f"the best start did not converge: {run.message}; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:
+        """Check the data, and the numbers of components it is to have."""
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        if len(kept) < 2:
+            raise ValueError(
+                f"n_matrices={len(kept)} with a weight > 0, but must be >= 2 to tell a centre from "
+                "a spread; one sample is too few; pass more matrices"
+            )
+        counts = self._counts(len(kept))
+        seen, weights = matrices[kept], weights[kept] / weights[kept].mean()
+        return Samples.prepare(get_engine(self.engine), seen, weights, max(counts)), counts
+
+    def _counts(self, n_matrices: int) -> list[int]:
+        given: Any = self.n_components
+        counts = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+        if not counts:
+            raise ValueError(f"n_components={given!r} must hold a number of components")
+        for count in counts:
+            check_count(count, "n_components")
+            if count > n_matrices:
+                raise ValueError(
+                    f"n_components={count} must be <= n_matrices={n_matrices}; lower n_components "
+                    "or pass more data"
+                )
+        return list(dict.fromkeys(int(count) for count in counts))
+
+    def _search(self, n_components: int, d: int, settings: EMSettings) -> Search:
+        init = check_init(self.init, n_components, d)
+        check_count(self.n_init, "n_init")
+        return Search(init, self.n_init, self.relocate, settings, self._say)
+
+    def _settings(self) -> EMSettings:
+        if self.share not in _SHARES:
+            raise ValueError(f"share={self.share!r} must be one of {', '.join(_SHARES)}")
+        check_count(self.max_iter, "max_iter")
+        check_number(self.tol, "tol")
+        silent = self.verbose < 2
+        return EMSettings(
+            get_members(self.divergence), self.share, self.max_iter, self.tol,
+            (lambda text: None) if silent else self._say,
+        )  # fmt: skip
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            print(f"[{type(self).__name__}] {text}")

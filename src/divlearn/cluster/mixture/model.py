@@ -1,0 +1,221 @@
+"""What a fitted mixture says of matrices."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp, softmax
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import check_count
+from divlearn.cluster.mixture.em import EMSettings, Mixture
+from divlearn.cluster.mixture.summary import MemberFit, compare_members, count_parameters, describe
+from divlearn.cluster.samples import Labels, Samples, as_checked, checked_blocks
+from divlearn.divergence import Divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.labelled import MatricesMixin
+from divlearn.likelihood.members import get_members
+from divlearn.likelihood.normalizer import log_normalizer
+from divlearn.likelihood.parameters import FamilyParameters
+from divlearn.likelihood.sampling import sample_family
+from divlearn.spd import check_spd
+
+__all__ = ["MixtureModel"]
+
+
+class MixtureModel(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    """All of a mixture but how it is fitted; see `divlearn.cluster.ABMixture`."""
+
+    divergence: str | Sequence[float] | Divergence
+    share: str
+    random_state: int | np.random.RandomState | None
+    engine: str | Engine
+
+    weights_: RealArray
+    means_: RealArray
+    alpha_: RealArray
+    beta_: RealArray
+    kappa_: RealArray
+    n_components_: int
+    n_features_in_: int
+
+    @abstractmethod
+    def _settings(self) -> EMSettings:
+        """How a run goes."""
+
+    def score_samples(self, X: ArrayLike) -> RealArray:
+        r"""Compute the log-density of each matrix.
+
+        It is that with respect to the affine-invariant volume, and does not change if data and
+        mixture undergo a congruence. Subtract :math:`\frac{d+1}{2} \log\det X` for the density with
+        respect to dX, as `scipy.stats.wishart` has it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        return np.concatenate([logsumexp(part, axis=1) for part in self._log_joint(X)])
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Compute the mean log-density of matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Find the most likely component of each matrix.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray of int, shape (n_matrices,)
+        """
+        return np.concatenate([part.argmax(axis=1) for part in self._log_joint(X)])
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        """Compute the probability of each component, given each matrix.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_components)
+        """
+        return np.concatenate([softmax(part, axis=1) for part in self._log_joint(X)])
+
+    def bic(self, X: ArrayLike) -> float:
+        """Bayesian information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        float
+        """
+        scores = self.score_samples(X)
+        return float(self._n_parameters() * np.log(len(scores)) - 2 * scores.sum())
+
+    def aic(self, X: ArrayLike) -> float:
+        """Akaike information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        float
+        """
+        return float(2 * self._n_parameters() - 2 * self.score_samples(X).sum())
+
+    def compare(self, X: ArrayLike) -> dict[str, MemberFit]:
+        """Fit mixtures of the named members, and the learned one, from these components.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            The training matrices.
+
+        Returns
+        -------
+        dict of MemberFit
+            With their log-likelihoods, BIC, and likelihood-ratio tests against "learned".
+        """
+        check_is_fitted(self)
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        self._check_size(matrices)
+        samples = Samples.prepare(
+            get_engine(self.engine), matrices, np.ones(len(matrices)), self.n_components_
+        )
+        return compare_members(samples, self._mixture, self._settings())
+
+    def summary(self, X: ArrayLike) -> str:
+        """Say which member the data chose, against the named ones; see `compare`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            The training matrices.
+
+        Returns
+        -------
+        str
+        """
+        return describe(self.compare(X))
+
+    def sample(self, n_samples: int = 1) -> tuple[RealArray, Labels]:
+        """Draw matrices from the mixture; see `divlearn.likelihood.sample_family`.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+
+        Returns
+        -------
+        X : ndarray, shape (n_samples, d, d)
+        y : ndarray of int, shape (n_samples,), the components they come from, ascending.
+        """
+        check_is_fitted(self)
+        check_count(n_samples, "n_samples")
+        random_state = check_random_state(self.random_state)
+        counts = random_state.multinomial(n_samples, self.weights_)
+        parts = [
+            sample_family(
+                self.alpha_[k], self.beta_[k], self.kappa_[k], int(counts[k]), self.means_[k],
+                random_state,
+            )
+            for k in np.flatnonzero(counts)
+        ]  # fmt: skip
+        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    @property
+    def _mixture(self) -> Mixture:
+        both = zip(self.alpha_, self.beta_, self.kappa_, strict=True)
+        log_z = np.array([log_normalizer(*one, self.n_features_in_) for one in both])
+        family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
+        return Mixture(self.weights_, self.means_, family)
+
+    def _log_joint(self, X: ArrayLike) -> Iterator[RealArray]:
+        """Yield logarithms of weights times densities, block by block."""
+        check_is_fitted(self)
+        engine, mixture = get_engine(self.engine), self._mixture
+        for _, matrices in checked_blocks(X, self.n_components_):
+            self._check_size(matrices)
+            yield mixture.log_joint(engine, engine.prepare(as_checked(matrices)))
+
+    def _check_size(self, matrices: RealArray) -> None:
+        if matrices.shape[-1] != self.n_features_in_:
+            raise ValueError(
+                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_}"
+            )
+
+    def _n_parameters(self) -> int:
+        members = get_members(self.divergence)
+        return count_parameters(self.n_components_, self.n_features_in_, members, self.share)

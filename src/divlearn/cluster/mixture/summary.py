@@ -1,0 +1,137 @@
+"""Which member of the family a mixture is: the named ones beside the learned one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import chi2
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.mixture.em import EMSettings, Mixture, refit, run_em
+from divlearn.cluster.samples import Samples
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
+
+__all__ = ["MemberFit", "compare_members", "count_parameters", "describe"]
+
+_EXACT = 1e-2  # log-likelihood
+
+
+@dataclass(frozen=True, eq=False)
+class MemberFit:
+    """A mixture of one kind of density, fitted to the same matrices as the others.
+
+    Attributes
+    ----------
+    name : str
+    alpha, beta, kappa : ndarray, shape (n_components,)
+    log_likelihood : float, of all matrices.
+    n_parameters : int
+    bic : float, the smaller the better.
+    p_value : float, of the likelihood-ratio test against the learned member, of which every other
+        is a special case; conservative on the axes. NaN for the learned one.
+    """
+
+    name: str
+    alpha: RealArray
+    beta: RealArray
+    kappa: RealArray
+    log_likelihood: float
+    n_parameters: int
+    bic: float
+    p_value: float = math.nan
+
+
+def count_parameters(n_components: int, d: int, members: Members, share: str) -> int:
+    """Free parameters of a mixture: weights, centres, and what is learned of the densities.
+
+    Examples
+    --------
+    >>> count_parameters(2, 3, get_members("learn"), "all")  # 1 + 2 * 6 + 3
+    16
+    """
+    n_points = n_components if share == "none" else 1
+    n_concentrations = 1 if share == "all" else n_components
+    centers = n_components * d * (d + 1) // 2
+    return n_components - 1 + centers + members.n_free * n_points + n_concentrations
+
+
+def compare_members(
+    samples: Samples, mixture: Mixture, settings: EMSettings
+) -> dict[str, MemberFit]:
+    """Fit the named members, and all at once, from the responsibilities of a mixture.
+
+    Parameters
+    ----------
+    samples : Samples
+    mixture : Mixture
+    settings : EMSettings
+        Of the mixture, but for its members.
+
+    Returns
+    -------
+    dict of MemberFit, the learned one first.
+    """
+    # Likelihoods are compared in units of one, for all matrices together.
+    exact = replace(settings, tol=min(settings.tol, _EXACT / samples.total_weight))
+    fits = {
+        name: _fit(samples, mixture, replace(exact, members=members), name)
+        for name, members in {"learned": get_members("learn"), **NAMED_MEMBERS}.items()
+    }
+    learned = fits["learned"]
+    for name in NAMED_MEMBERS:
+        fit = fits[name]
+        gain = max(learned.log_likelihood - fit.log_likelihood, 0.0)
+        more = learned.n_parameters - fit.n_parameters
+        fits[name] = replace(fit, p_value=float(chi2.sf(2 * gain, more)))
+    return fits
+
+
+def _fit(samples: Samples, mixture: Mixture, settings: EMSettings, name: str) -> MemberFit:
+    run = run_em(samples, refit(samples, mixture, settings), settings)
+    family, d = run.mixture.parameters, samples.d
+    n_parameters = count_parameters(len(mixture.weights), d, settings.members, settings.share)
+    log_likelihood = run.lower_bound * samples.total_weight
+    bic = n_parameters * math.log(samples.total_weight) - 2 * log_likelihood
+    return MemberFit(
+        name, family.alpha, family.beta, family.kappa, log_likelihood, n_parameters, bic
+    )
+
+
+def describe(fits: Mapping[str, MemberFit]) -> str:
+    """Say which member the data chose, and how sure that is."""
+    learned = fits["learned"]
+    best, second = sorted((fits[name] for name in NAMED_MEMBERS), key=lambda fit: fit.bic)[:2]
+    gain, more = learned.log_likelihood - best.log_likelihood, best.bic - learned.bic
+    chosen = (
+        f"The likelihood of {len(learned.alpha)} component{'s' * (len(learned.alpha) > 1)} is "
+        f"largest at alpha = {_span(learned.alpha)}, beta = {_span(learned.beta)}, kappa = "
+        f"{_span(learned.kappa)}. "
+    )
+    versus = (
+        f"with {learned.n_parameters - best.n_parameters} parameters more the log-likelihood rises "
+        f"by {gain:.3g} (likelihood-ratio p = {best.p_value:.2g}, BIC {more:+.1f})"
+    )
+    if more > 0:
+        return (
+            f"{chosen}That beats every named member: of these {best.name} comes next, but {versus}."
+        )
+    return (
+        f"{chosen}That is {best.name}{_explain(best)} up to noise: {versus}. The next named "
+        f"member, {second.name}, has a BIC {second.bic - best.bic:.1f} higher."
+    )
+
+
+def _span(values: RealArray) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"
+
+
+def _explain(fit: MemberFit) -> str:
+    if fit.name.endswith("wishart"):
+        return f" with {_span(2 * fit.kappa)} degrees of freedom"
+    if fit.name == "riemannian-gaussian":
+        return f" with the standard deviation {_span(fit.kappa**-0.5)}"
+    return ""

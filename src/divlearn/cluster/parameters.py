@@ -1,0 +1,221 @@
+r"""How alpha and beta are chosen while matrices are clustered.
+
+All rules see the same: the log-eigenvalues of each matrix relative to its own centroid, weights,
+and where the parameters stand.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from divlearn.arrays import RealArray
+from divlearn.likelihood.members import Members, get_members
+from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
+from divlearn.likelihood.parameters import fit_parameters
+from divlearn.likelihood.spectra import Spectra
+from divlearn.optim.problem import Trial
+from divlearn.optim.projected_gradient import minimize_projected_gradient
+
+__all__ = ["LearnedRule", "Likelihood", "Penalized", "Point", "Rule", "Update"]
+
+_STEPS = 10  # per update; the next one goes on from there
+_TOLERANCE = 1e-5  # of the objective per unit of weight that a change of the parameters gains
+_LARGEST = 1e3  # from which a parameter is taken to grow without end
+_LARGEST_KAPPA = 1e15  # from which matrices equal their centroids up to rounding
+_SETTLED = 1e-2  # change of a parameter that is none
+
+
+class Point(NamedTuple):
+    """Parameters of the divergence, and its concentration where there is one."""
+
+    alpha: float
+    beta: float
+    kappa: float = math.nan
+
+
+class Update(NamedTuple):
+    """What a rule found: parameters, and the objective per unit of weight.
+
+    The shift is the logarithm of a factor by which all centroids are to be multiplied.
+    """
+
+    point: Point
+    objective: float
+    shift: float = 0.0
+
+
+class Rule:
+    """What all rules have, and all there is to one for parameters that are given.
+
+    Parameters
+    ----------
+    start : Point
+    """
+
+    def __init__(self, start: Point) -> None:
+        self.start = start
+
+    def begin(self, mean: float, d: int) -> Point:
+        """Where the parameters start, given the mean divergence to the first centroids."""
+        return self.start
+
+    def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
+        """Compute what is minimised, per unit of weight, given the mean divergence."""
+        return mean
+
+    def settled(self, before: Point, after: Point) -> bool:
+        """Whether the parameters may stay where they are once the clusters do."""
+        return True
+
+    def trouble(self, point: Point) -> str | None:
+        """Say what is wrong with parameters that mean nothing any more."""
+        return None
+
+
+class LearnedRule(Rule, ABC):
+    """Parameters that are learned, from (1, 1).
+
+    Parameters
+    ----------
+    tied : bool
+        Whether alpha = beta.
+    """
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__(Point(1.0, 1.0))
+        self.tied = tied
+
+    @abstractmethod
+    def update(self, point: Point, spectra: Spectra) -> Update:
+        """Better parameters for the same clusters."""
+
+
+class Penalized(LearnedRule):
+    r"""The paper's rule, :math:`\sum_i w_i D_i + \mu (\alpha^2 + \beta^2)`.
+
+    Parameters
+    ----------
+    mu : float > 0
+    tied : bool
+    """
+
+    def __init__(self, mu: float, tied: bool) -> None:
+        super().__init__(tied)
+        self.mu = mu
+
+    def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
+        """Add the penalty."""
+        return mean + self.mu / weight * (point.alpha**2 + point.beta**2)
+
+    def update(self, point: Point, spectra: Spectra) -> Update:
+        """Take steps of spectral projected gradients."""
+        scale = max(point.alpha, point.beta, 1.0)
+        problem = _PenalizedProblem(self, spectra, scale)
+        start = problem.trial(_pack(point, self.tied))
+        # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
+        tol = _TOLERANCE * start.value / scale**2
+        found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol)
+        return Update(Point(*_expand(found.trial.point, self.tied)), found.trial.value)
+
+    def trouble(self, point: Point) -> str | None:
+        """Parameters that leave every bound."""
+        if max(point[:2]) <= _LARGEST:
+            return None
+        return (
+            f"alpha={point.alpha:.3g} and beta={point.beta:.3g} grow without end: divergences fall "
+            f"to zero along every ray of (alpha, beta), and mu={self.mu:g} is too small to hold "
+            "them; raise mu, or fix the divergence"
+        )
+
+
+class Likelihood(LearnedRule):
+    r"""Maximum likelihood, :math:`\kappa \sum_i w_i D_i + W \log Z(\alpha, \beta, \kappa)`.
+
+    The density around a centroid is :math:`e^{-\kappa D} / Z`, with W the sum of the weights; see
+    `divlearn.likelihood`. A member that leans to the other side needs larger or smaller centroids;
+    as matrices spread alike in all clusters these change by one factor, which is found along with
+    the parameters. Without it taking turns with centroids would be slow.
+
+    Parameters
+    ----------
+    tied : bool
+    """
+
+    def begin(self, mean: float, d: int) -> Point:
+        """Start with the concentration that would be right if it were large."""
+        least = smallest_kappa(self.start.alpha, self.start.beta, d)
+        spread = max(mean, 1 / _LARGEST_KAPPA)
+        return self.start._replace(kappa=least + 0.25 * d * (d + 1) / spread)
+
+    def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
+        """Compute the mean negative log-likelihood."""
+        return point.kappa * mean + log_normalizer(*point, d)
+
+    def update(self, point: Point, spectra: Spectra) -> Update:
+        """Find better parameters, with the concentration and the factor that are best there."""
+        members = Members("tied", 1, tied=True) if self.tied else get_members("learn")
+        fit = fit_parameters(
+            spectra, members, point[:2], kappa=np.array([point.kappa]),
+            largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
+        )  # fmt: skip
+        found = fit.parameters
+        values = (float(value[0]) for value in (found.alpha, found.beta, found.kappa))
+        return Update(Point(*values), fit.loss, float(fit.shift[0]))
+
+    def settled(self, before: Point, after: Point) -> bool:
+        """Whether neither parameter has moved much."""
+        return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)
+
+    def trouble(self, point: Point) -> str | None:
+        """Report matrices that are all equal to their centroids."""
+        if point.kappa < _LARGEST_KAPPA:
+            return None
+        return (
+            f"kappa={point.kappa:.2g} grows without end: matrices equal their centroids, so that "
+            "the likelihood is unbounded; lower n_clusters, or fix the divergence"
+        )
+
+
+def _pack(point: Point, tied: bool) -> RealArray:
+    return np.array([0.5 * (point.alpha + point.beta)] if tied else point[:2])
+
+
+def _expand(variables: RealArray, tied: bool) -> tuple[float, float]:
+    return float(variables[0]), float(variables[0 if tied else 1])
+
+
+def _pull(slopes: RealArray, tied: bool) -> RealArray:
+    """Turn derivatives in alpha and beta into those in the variables."""
+    return slopes.sum(keepdims=True) if tied else slopes
+
+
+class _PenalizedProblem:
+    """The paper's objective per unit of weight, in alpha and beta; see `Problem`."""
+
+    def __init__(self, rule: Penalized, spectra: Spectra, scale: float) -> None:
+        self._tied, self._spectra, self._scale = rule.tied, spectra, scale
+        self._penalty = rule.mu / float(spectra.totals.sum())
+
+    def trial(self, variables: RealArray) -> Trial:
+        both = np.array(_expand(variables, self._tied))
+        sums = self._spectra.sums(both[0], both[1], np.zeros(1))[:, 0]
+        gradient = sums[1:3] + 2 * self._penalty * both
+        value = float(sums[0] + self._penalty * (both @ both))
+        return Trial(variables, value, _pull(gradient, self._tied))
+
+    def gradient(self, trial: Trial) -> RealArray:
+        gradient: RealArray = trial.memo
+        return gradient
+
+    def move(self, variables: RealArray, step: RealArray) -> RealArray:
+        return np.maximum(variables + step, 0)
+
+    def size(self, step: RealArray) -> float:
+        return float(np.abs(step).max()) / self._scale
+
+    def limits(self, variables: RealArray) -> RealArray:
+        return -variables

@@ -1,0 +1,154 @@
+"""Where clusters start."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.samples import Samples
+from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.means import arithmetic_mean
+from divlearn.spd import check_spd
+
+__all__ = ["INITS", "Starts", "check_centers", "check_init"]
+
+INITS = ("tangent", "log-euclidean", "k-means++", "random")
+
+
+def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
+    """Name of a start, or checked centroids.
+
+    Examples
+    --------
+    >>> check_init("nearest", 3, 2)
+    Traceback (most recent call last):
+    ValueError: init='nearest' must be one of tangent, log-euclidean, k-means++, random, or an array
+    of centroids, shape (n_clusters, d, d)
+    """
+    if isinstance(init, str):
+        if init not in INITS:
+            raise ValueError(
+                f"init={init!r} must be one of {', '.join(INITS)}, or an array of centroids, shape "
+                "(n_clusters, d, d)"
+            )
+        return init
+    return check_centers(init, n_clusters, d)
+
+
+def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
+    """Check centroids to start from.
+
+    Examples
+    --------
+    >>> check_centers([np.eye(2)], 3, 2)
+    Traceback (most recent call last):
+    ValueError: init has shape (1, 2, 2), but must have (3, 2, 2): n_clusters centroids of the
+    size of the data
+    """
+    centers = check_spd(init, ndim=3, name="init", dtype=np.float64)
+    if centers.shape != (n_clusters, d, d):
+        raise ValueError(
+            f"init has shape {centers.shape}, but must have {(n_clusters, d, d)}: n_clusters "
+            "centroids of the size of the data"
+        )
+    return centers
+
+
+class Starts:
+    """Starts of one data set; what they share is computed once.
+
+    Parameters
+    ----------
+    samples : Samples
+    n_clusters : int
+    """
+
+    def __init__(self, samples: Samples, n_clusters: int) -> None:
+        self._samples = samples
+        self._n_clusters = n_clusters
+
+    def draw(
+        self, init: str | RealArray, alpha: float, beta: float, random_state: np.random.RandomState
+    ) -> RealArray:
+        """Centroids to start from.
+
+        Parameters
+        ----------
+        init : {"tangent", "log-euclidean", "k-means++", "random"} or ndarray of centroids
+            Centres of log-Euclidean k-means, in the frame of the mean matrix or as it stands;
+            matrices drawn one after the other with probabilities in proportion to their divergences
+            from those before, the best of a few each time; matrices drawn at random; or what is
+            given.
+        alpha, beta : float
+            The divergence for "k-means++".
+        random_state : RandomState
+
+        Returns
+        -------
+        ndarray, shape (n_clusters, d, d)
+        """
+        if not isinstance(init, str):
+            return init.copy()
+        if init == "log-euclidean":
+            return self._log_euclidean(self._vectors, random_state)
+        if init == "tangent":
+            frame, vectors = self._whitened_vectors
+            centers = frame @ self._log_euclidean(vectors, random_state) @ frame.T
+            return 0.5 * (centers + centers.mT)
+        if init == "k-means++":
+            return self._plus_plus(alpha, beta, random_state)
+        weights = self._samples.weights
+        chosen = random_state.choice(
+            len(weights), self._n_clusters, replace=False, p=weights / weights.sum()
+        )
+        return self._samples.matrices[chosen]
+
+    @cached_property
+    def _vectors(self) -> RealArray:
+        return log_vectors(self._samples.matrices)
+
+    @cached_property
+    def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
+        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T.
+
+        A congruence of the data rotates these, of which k-means knows nothing.
+        """
+        matrices, weights = self._samples.matrices, self._samples.weights
+        frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
+        whitener = np.linalg.inv(frame)
+        return frame, log_vectors(matrices, whitener)
+
+    def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
+        with warnings.catch_warnings():
+            # Too few different matrices are dealt with, and spoken of, after the last step.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = KMeans(self._n_clusters, n_init=1, random_state=random_state).fit(
+                vectors, sample_weight=self._samples.weights
+            )
+        return from_log_vectors(found.cluster_centers_)
+
+    def _plus_plus(
+        self, alpha: float, beta: float, random_state: np.random.RandomState
+    ) -> RealArray:
+        """Greedy k-means++ (Arthur and Vassilvitskii, 2007), with divergences for squares."""
+        samples = self._samples
+        weights, n_trials = samples.weights, 2 + int(np.log(self._n_clusters))
+        chosen = [random_state.choice(len(weights), p=weights / weights.sum())]
+        nearest = samples.encode(samples.matrices[chosen], alpha, beta)[:, 0]
+        while len(chosen) < self._n_clusters:
+            cumulative = np.cumsum(weights * nearest)
+            drawn = random_state.uniform(size=n_trials) * cumulative[-1]
+            trials = np.minimum(np.searchsorted(cumulative, drawn), len(weights) - 1)
+            table = samples.encode(samples.matrices[trials], alpha, beta)
+            np.minimum(table, nearest[:, None], out=table)
+            best = int((weights @ table).argmin())
+            chosen.append(trials[best])
+            nearest = table[:, best]
+        return samples.matrices[chosen]

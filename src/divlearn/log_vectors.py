@@ -1,0 +1,69 @@
+"""Logarithms of SPD matrices as vectors, whose Euclidean distances are log-Euclidean ones."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from divlearn.arrays import RealArray
+from divlearn.engines.blas import limit_blas
+from divlearn.geometry import expm, logm, vectorize
+
+__all__ = ["from_log_vectors", "log_vectors"]
+
+_BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
+
+
+def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
+    r"""Upper triangles of :math:`\log X`, off-diagonal entries times :math:`\sqrt 2`.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (n_matrices, d, d)
+        SPD matrices.
+    whitener : ndarray, shape (d, d), optional
+        W, to take the logarithms of :math:`W X W^T` instead.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices, d (d + 1) / 2)
+
+    Examples
+    --------
+    >>> log_vectors(np.array([np.diag([1.0, np.e])]))
+    array([[0., 0., 1.]])
+    """
+    d = matrices.shape[-1]
+    vectors = np.empty((len(matrices), d * (d + 1) // 2))
+
+    def fill(part: slice) -> None:
+        some = matrices[part]
+        if whitener is not None:
+            some = whitener @ some @ whitener.T
+        vectors[part] = vectorize(logm(some))
+
+    step = max(1, _BLOCK_ENTRIES // d**2)
+    parts = [slice(start, start + step) for start in range(0, len(matrices), step)]
+    # LAPACK lets other threads run; more threads inside it gain nothing.
+    with limit_blas(1), ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+        list(pool.map(fill, parts))
+    return vectors
+
+
+def from_log_vectors(vectors: RealArray) -> RealArray:
+    """SPD matrices, shape (n, d, d), of which `log_vectors` are given.
+
+    Examples
+    --------
+    >>> from_log_vectors(np.array([[0.0, 0.0, 1.0]])).round(4)
+    array([[[1.    , 0.    ],
+            [0.    , 2.7183]]])
+    """
+    d = int(np.sqrt(2 * vectors.shape[1]))
+    rows, columns = np.triu_indices(d)
+    logarithms = np.empty((len(vectors), d, d))
+    logarithms[:, rows, columns] = vectors * np.where(rows == columns, 1, np.sqrt(0.5))
+    logarithms[:, columns, rows] = logarithms[:, rows, columns]
+    return expm(logarithms)

@@ -1,0 +1,248 @@
+"""ABMixture as an estimator: scikit-learn's rules, hard data, interrupts and messages."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.cluster import ABMixture
+from divlearn.cluster.mixture import em, moves
+from divlearn.datasets import make_wishart_clusters
+
+X, y = make_wishart_clusters(3, 20, 3, separation=8, random_state=0)
+
+
+def quick(n_components=3, divergence="wishart", **options):
+    return ABMixture(n_components, divergence, random_state=0, **options)
+
+
+@parametrize_with_checks(
+    [lifted(quick(2), lift_spd)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "starts are drawn at random, differently from weighted and from repeated matrices"
+        )
+    },
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_probabilities():
+    mixture = quick().fit(X)
+    probabilities = mixture.predict_proba(X)
+    assert probabilities.shape == (60, 3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), mixture.predict(X))
+    np.testing.assert_array_equal(quick().fit_predict(X), mixture.predict(X))
+    np.testing.assert_allclose(mixture.weights_.sum(), 1)
+
+
+def test_repetition_and_copies():
+    first = quick(divergence="learn").fit(X)
+    copy, other = pickle.loads(pickle.dumps(first)), clone(first).fit(X)
+    for model in (copy, other):
+        np.testing.assert_array_equal(model.score_samples(X), first.score_samples(X))
+    np.testing.assert_array_equal(first.sample(5)[0], first.sample(5)[0])
+
+
+def test_more_starts_are_never_worse():
+    one, five = (quick(4, init="random", n_init=n_init, relocate=False).fit(X) for n_init in (1, 5))
+    assert five.lower_bound_ >= one.lower_bound_
+
+
+@pytest.mark.parametrize("init", ["k-means++", "random", X[:3]])
+def test_starts(init):
+    mixture = quick(init=init).fit(X)
+    assert mixture.lower_bound_ == pytest.approx(quick().fit(X).lower_bound_, abs=1e-3)
+
+
+def test_weights_of_matrices():
+    """A weight is a number of repetitions, but for its unit."""
+    mixture = quick(init=X[:3], relocate=False)
+    weights = np.arange(60) % 3
+    weighted = clone(mixture).fit(X, sample_weight=weights)
+    repeated = clone(mixture).fit(np.repeat(X, weights, axis=0))
+    scaled = clone(mixture).fit(X, sample_weight=1e-3 * weights)
+    for other in (repeated, scaled):
+        np.testing.assert_allclose(weighted.means_, other.means_, rtol=1e-6)
+        np.testing.assert_allclose(weighted.kappa_, other.kappa_, rtol=1e-6)
+        assert weighted.lower_bound_ == pytest.approx(other.lower_bound_, abs=1e-8)
+
+
+def test_in_company():
+    search = GridSearchCV(
+        quick(), {"n_components": [1, 3], "divergence": ["wishart", "airm"]}, cv=2
+    )
+    search.fit(X)
+    assert search.best_params_ == {"n_components": 3, "divergence": "wishart"}
+    pipeline = make_pipeline(FunctionTransformer(), quick())
+    assert pipeline.fit(X).predict(X).shape == (60,)
+    assert pipeline.score(X) == quick().fit(X).score(X)
+
+
+# ------------------------------------------------------------------ hard data
+
+
+def test_fewer_matrices_than_rows():
+    few, _ = make_wishart_clusters(2, 3, 8, random_state=0)
+    mixture = quick(2).fit(few)
+    assert np.isfinite(mixture.score_samples(few)).all()
+    assert "fewer than 5 matrices" in mixture.message_
+
+
+@pytest.mark.parametrize("share", ["all", "divergence", "none"])
+@pytest.mark.parametrize("divergence", ["learn", "wishart"])
+def test_equal_matrices(share, divergence):
+    """The likelihood is unbounded: kappa ends at its limit, which is said."""
+    mixture = quick(2, divergence, share=share).fit(np.repeat(X[:1], 12, axis=0))
+    assert mixture.kappa_.max() == 1e8
+    assert "kappa at its limit 1e+08" in mixture.message_
+    np.testing.assert_allclose(mixture.means_[mixture.weights_.argmax()], X[0], rtol=1e-6)
+    assert np.isfinite(mixture.score_samples(X[:2])).all()
+
+
+def test_lonely_matrices_get_no_kappa_of_their_own():
+    far = np.concatenate([X[y == 0], 1e4 * X[:1]])
+    mixture = quick(2, share="none", init=far[[0, -1]], relocate=False).fit(far)
+    assert mixture.weights_.min() == pytest.approx(1 / 21, rel=1e-6)
+    assert mixture.kappa_.max() < 100
+    assert "component 1 with fewer than 5 matrices and the kappa of the start" in mixture.message_
+
+
+def test_more_components_than_different_matrices():
+    mixture = quick(3).fit(np.repeat(X[:2], 6, axis=0))
+    assert np.isfinite(mixture.lower_bound_)
+    assert set(mixture.predict(X[:2])) <= {0, 1, 2}
+
+
+def test_every_matrix_its_own_component():
+    mixture = quick(6).fit(X[:6])
+    assert sorted(mixture.predict(X[:6])) == list(range(6))
+
+
+def test_numbers():
+    numbers = np.concatenate([np.full(9, 1.0), np.full(9, 50.0)])
+    numbers *= np.random.default_rng(0).uniform(0.8, 1.2, 18)
+    labels = quick(2, "learn").fit_predict(numbers[:, None, None])
+    assert len(set(labels[:9])) == len(set(labels[9:])) == 1
+    assert labels[0] != labels[-1]
+
+
+def test_wide_and_graded_matrices():
+    """Units that differ by 1e6, and one matrix that is far from all."""
+    units = np.diag([1e6, 1.0, 1e-6])
+    data = units @ np.concatenate([X, 1e12 * X[:1]]) @ units
+    mixture = quick().fit(data)
+    assert np.isfinite(mixture.lower_bound_)
+    assert np.isfinite(mixture.predict_proba(data)).all()
+
+
+def test_single_precision():
+    narrow, wide = quick().fit(X.astype(np.float32)), quick().fit(X)
+    np.testing.assert_array_equal(narrow.predict(X), wide.predict(X))
+    np.testing.assert_allclose(narrow.kappa_, wide.kappa_, rtol=1e-3)
+
+
+# ------------------------------------------------------------------ what it says
+
+
+def interrupt_after(monkeypatch, module, name, n_calls):
+    """Press Ctrl-C when a function is called for the n-th time."""
+    function, calls = getattr(module, name), []
+
+    def interrupted(*arguments):
+        calls.append(None)
+        if len(calls) > n_calls:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    monkeypatch.setattr(module, name, interrupted)
+
+
+def test_interrupts_keep_the_best_so_far(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, em, "_maximize", 1)
+        mixture = quick(3, init="random", n_init=4, tol=0).fit(X)
+    assert mixture.message_.startswith("interrupted by the user in iteration 2")
+    assert mixture.n_iter_ == 1
+    assert not mixture.converged_
+    assert mixture.predict(X).shape == (60,)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, moves, "run_em", 0)
+        between = quick(3, init=np.stack([X[0], X[0], X[1]])).fit(X)
+        assert "interrupted" in between.message_ or between.converged_
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, em, "_expect", 12)
+        several = quick([1, 2, 3, 4, 5, 6]).fit(X)
+    assert 1 <= len(several.bics_) < 6
+    assert f"interrupted after {len(several.bics_)} of 6 n_components" in several.message_
+    interrupt_after(monkeypatch, em, "_expect", 0)
+    with pytest.raises(KeyboardInterrupt):
+        quick().fit(X)
+
+
+def test_progress(capsys):
+    quick(verbose=2, n_init=2).fit(X)
+    told = capsys.readouterr().out
+    assert "[ABMixture] iteration 1: log-likelihood" in told
+    assert "3 components, start 2 of 2: log-likelihood" in told
+    quick().fit(X)
+    assert capsys.readouterr().out == ""
+
+
+def test_too_few_iterations():
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 reached"):
+        mixture = quick(4, max_iter=1, tol=0, init="random", relocate=False).fit(X)
+    assert not mixture.converged_
+
+
+def test_summaries():
+    told = quick(init=X[:3]).fit(X).summary(X)
+    assert told.startswith("The likelihood of 3 components is largest at alpha = ")
+    assert "likelihood-ratio p = " in told
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 61}, "n_components=61 must be <= n_matrices=60; lower n_components"),
+        ({"n_components": 0}, "n_components=0 must be >= 1"),
+        ({"n_components": []}, r"n_components=\[\] must hold a number"),
+        ({"divergence": "gauss"}, "divergence='gauss' must be one of"),
+        ({"divergence": (1, -1)}, "must not have opposite signs"),
+        ({"share": "some"}, "share='some' must be one of all, divergence, none"),
+        ({"init": "best"}, "init='best' must be one of"),
+        ({"init": X[:2]}, r"init has shape \(2, 3, 3\), but must have \(3, 3, 3\)"),
+        ({"n_init": 0}, "n_init=0 must be >= 1"),
+        ({"max_iter": 0}, "max_iter=0 must be >= 1"),
+        ({"tol": -1.0}, "tol=-1.0 must be a finite number >= 0"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        ABMixture(**{"n_components": 3, **options}).fit(X)
+
+
+def test_errors_of_data():
+    with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0, but must be >= 2"):
+        quick(1).fit(X[:1])
+    with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0"):
+        quick(1).fit(X, sample_weight=np.eye(60)[0])
+    with pytest.raises(NotFittedError):
+        quick().predict(X)
+    mixture = quick().fit(X)
+    for method in (mixture.predict, mixture.compare, mixture.bic):
+        with pytest.raises(ValueError, match="size 2, but ABMixture is expecting 3"):
+            method(X[:, :2, :2])
+    with pytest.raises(ValueError, match="n_samples=0 must be >= 1"):
+        mixture.sample(0)
