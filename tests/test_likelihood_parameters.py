@@ -22,6 +22,7 @@ from divlearn.likelihood.normalizer import smallest_kappa
 from divlearn.spectral import abld_scalar
 
 PLANE = get_members("learn")
+DIAGONAL = Members("tied", 1, tied=True)
 
 
 def spectra_of(*clouds, engine="auto"):
@@ -49,6 +50,23 @@ def test_coordinates(members, difference):
             ends = [members.place(coordinates + sign * step) for sign in (1, -1)]
             above, below = (np.sin(a) * b for a, b in ends)
             assert slope == pytest.approx((above - below) / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("product", [0.0, 0.3, 4.0])
+def test_coordinates_of_the_diagonal(product):
+    alpha, beta = DIAGONAL.place(np.array([product]))
+    assert alpha == beta == pytest.approx(product**0.5)
+    assert DIAGONAL.locate(alpha, beta) == pytest.approx(product)
+    point = DIAGONAL.place_nearby(np.array([product]))
+    values = abld_scalar(np.array([1.3]), *point, derivatives=("f_alpha", "f_beta"))
+    slope = DIAGONAL.pull(point, values.f_alpha, values.f_beta)[0, 0]
+    above, below = (
+        float(abld_scalar(1.3, *DIAGONAL.place(np.array([product + step]))).f)
+        for step in (2e-5, 1e-5)
+    )
+    assert slope == pytest.approx((above - below) / 1e-5, rel=1e-3)
+    assert (0.5, 0.5) in DIAGONAL.starts
+    assert (0.0, 1.0) not in DIAGONAL.starts
 
 
 def test_the_plane_is_analytic_in_its_coordinates():

@@ -99,7 +99,7 @@ class Members:
         known = self.n_free == 2 or self.tied
         product = float(coordinates[-1]) if known else 0.25 * (1 - difference**2)
         larger = 0.5 * (math.sqrt(difference**2 + 4 * product) + abs(difference))
-        smaller = product / larger if larger else 0.0
+        smaller = product / larger if difference else larger
         return (smaller, larger) if difference >= 0 else (larger, smaller)
 
     def place_nearby(self, coordinates: RealArray) -> Point:
