@@ -21,7 +21,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays"},
+    {"arrays", "atomic"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},
@@ -31,6 +31,7 @@ LAYERS = [
     {"means"},
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood"},
     {"committee"},
+    {"models"},
     {"experiments", "demo", "maps", "report", "which"},
     {"cli", "__main__"},
 ]

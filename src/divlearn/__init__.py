@@ -31,6 +31,8 @@ _LATE = {
     "LogEuclideanKMeans": "divlearn.cluster",
     "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
+    "load": "divlearn.models",
+    "save": "divlearn.models",
     "which_divergence": "divlearn.which",
 }
 
@@ -39,7 +41,7 @@ __all__ = [
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
     "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
     "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
-    "get_engine", "mean_abld", "pairwise_abld", "which_divergence",
+    "get_engine", "load", "mean_abld", "pairwise_abld", "save", "which_divergence",
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ _IDDL = {
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
-class _Given:
+class GivenFolds:
     """Folds that are given, in the form of a splitter."""
 
     def __init__(self, folds: Folds) -> None:
@@ -172,7 +172,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         family = IDDLClassifier(
             loss="auto" if len(losses) > 1 else losses.pop(),
             head="auto" if any(_IDDL[name].startswith("rbf") for name in wanted) else "linear",
-            learn_atoms=learns, learn_parameters=learns, ensemble=_Given(folds),
+            learn_atoms=learns, learn_parameters=learns, ensemble=GivenFolds(folds),
             random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
         )  # fmt: skip
         members = family.fit_members(data)

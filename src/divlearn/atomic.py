@@ -1,0 +1,68 @@
+"""Files that are either old or new, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["open_atomic"]
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its place only once it is complete and on the disk.
+
+    A full disk, an error or a kill leaves what was there. A kill may also leave a file of which the
+    name starts with a dot and ends in .part.
+
+    Parameters
+    ----------
+    path : Path
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "notes"
+    ...     with open_atomic(path) as file:
+    ...         _ = file.write(b"whole")
+    ...     print(path.read_bytes(), len(os.listdir(folder)))
+    b'whole' 1
+    """
+    path = path.resolve()  # so that a link stays one
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(handle)
+        os.chmod(name, _mode(path))
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    _sync_folder(path.parent)
+
+
+def _mode(path: Path) -> int:
+    """Permissions of the old file, or those a new one would get."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name reach the disk too, where folders can be opened."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,295 @@
+"""Models in files: every estimator comes back the same, and files of the first format stay good."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import io
+import os
+import warnings
+import zipfile
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import divlearn
+from divlearn import load, save
+from divlearn.datasets import make_wishart_clusters
+from divlearn.descriptors import (
+    BlockDiagonal,
+    CovarianceKernel,
+    GaussianEmbedding,
+    RBFKernelDescriptor,
+    RegionCovariance,
+)
+from divlearn.models import classes
+
+FIRST_FORMAT = Path(__file__).with_name("models")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 10, 3, separation=4, random_state=0)
+
+
+FITTED = {
+    "softmax": divlearn.IDDLClassifier(loss="softmax", max_iter=4, random_state=0),
+    "ridge": divlearn.IDDLClassifier(loss="ridge", max_iter=4, random_state=0),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", max_iter=2, random_state=0),
+    "machine": divlearn.IDDLClassifier(head="rbf", max_iter=4, random_state=0),
+    "paper": divlearn.IDDLClassifier.paper().set_params(max_iter=3, random_state=0),
+    "regressor": divlearn.IDDLRegressor(max_iter=4, random_state=0),
+    "transformer": divlearn.IDDLTransformer(max_iter=4, random_state=0),
+    "kernel": divlearn.DivergenceKernel("stein"),
+    "kernel machine": divlearn.DivergenceKernelClassifier(random_state=0),
+    "committee": divlearn.SPDClassifier(random_state=0),
+    "k-means": divlearn.ABKMeans(3, "likelihood", random_state=0),
+    "mini-batches": divlearn.MiniBatchABKMeans(3, batch_size=10, random_state=0),
+    "mixture": divlearn.ABMixture([2, 3], share="none", random_state=0),
+    "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
+    "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
+    "pipeline": make_pipeline(
+        divlearn.IDDLTransformer(max_iter=3, random_state=0), StandardScaler(), SVC()
+    ),
+}
+
+
+def there_and_back(model, folder):
+    save(model, folder / "model.divlearn")
+    return load(folder / "model.divlearn")
+
+
+def answers(model, X):
+    methods = ("predict", "predict_proba", "transform", "score_samples", "decision_function")
+    return {name: getattr(model, name)(X) for name in methods if hasattr(model, name)}
+
+
+def assert_same(first, second):
+    """Compare all attributes of all objects inside, and types."""
+    assert type(first) is type(second)
+    if isinstance(first, np.ndarray):
+        assert first.dtype == second.dtype
+        np.testing.assert_array_equal(first, second)
+    elif isinstance(first, np.random.RandomState):
+        assert_same(first.get_state(), second.get_state())
+    elif isinstance(first, dict):
+        assert list(first) == list(second)
+        for key in first:
+            assert_same(first[key], second[key])
+    elif isinstance(first, list | tuple):
+        assert len(first) == len(second)
+        for one, other in zip(first, second, strict=True):
+            assert_same(one, other)
+    elif hasattr(first, "__dict__"):
+        lazy = {
+            key for key in vars(first) if isinstance(getattr(type(first), key, 0), cached_property)
+        }
+        kept = {key: value for key, value in vars(first).items() if key not in lazy}
+        assert_same(kept, vars(second))
+    else:
+        np.testing.assert_equal(first, second)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_there_and_back(data, tmp_path, name):
+    X, y = data
+    model = clone(FITTED[name]).fit(X, y)
+    again = there_and_back(model, tmp_path)
+    assert_same(model, again)
+    expected, found = answers(model, X), answers(again, X)
+    assert expected.keys() == found.keys()
+    assert expected
+    for method, values in expected.items():
+        np.testing.assert_array_equal(found[method], values)
+    assert clone(again).get_params().keys() == model.get_params().keys()
+
+
+def test_every_estimator_has_a_name():
+    """Those of all packages; a new one must be added to the classes that files may name."""
+    packages = ("cluster", "committee", "descriptors", "iddl", "kernels")
+    for package in packages:
+        module = import_module(f"divlearn.{package}")
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if isinstance(kind, type) and issubclass(kind, BaseEstimator):
+                assert classes.get_name(kind) == name
+
+
+def test_every_name_has_a_class():
+    for module, names in classes._MODULES.items():
+        for name in names:
+            assert classes.get_name(getattr(import_module(module), name)) == name
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BlockDiagonal(), CovarianceKernel(), GaussianEmbedding(noise=0.01), RBFKernelDescriptor(),
+        RegionCovariance("virus", patch=64), divlearn.ABKMeans(4, (0.25, np.float64(0.5))),
+        divlearn.IDDLClassifier(ensemble=GroupKFold(3), engine=divlearn.get_engine("reference", 1)),
+    ],
+    ids=lambda model: type(model).__name__,
+)  # fmt: skip
+def test_models_that_are_not_fitted(tmp_path, model):
+    again = there_and_back(model, tmp_path)
+    assert repr(again) == repr(model)
+
+
+def test_a_stream_goes_on(data, tmp_path):
+    X, y = data
+    model = divlearn.IDDLClassifier(n_atoms=4, random_state=0)
+    model.partial_fit(X[:15], y[:15], classes=[0, 1, 2])
+    again = there_and_back(model, tmp_path)
+    for one in (model, again):
+        one.partial_fit(X[15:], y[15:])
+    np.testing.assert_array_equal(model.decision_function(X), again.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array(["a", "bb", "c"]), np.array(["a", "bb", "c"], dtype=object), [2, 5, 7]]
+)
+def test_labels(data, tmp_path, labels):
+    X, y = data
+    model = divlearn.DivergenceKernelClassifier().fit(X, np.asarray(labels)[y])
+    np.testing.assert_array_equal(there_and_back(model, tmp_path).predict(X), model.predict(X))
+
+
+def test_numbers_that_are_none(tmp_path):
+    model = divlearn.ABKMeans(3, tol=np.inf, mu=float("nan"), n_init=10**30, verbose=True)
+    again = there_and_back(model, tmp_path)
+    assert (again.tol, again.n_init, again.verbose) == (np.inf, 10**30, True)
+    assert np.isnan(again.mu)
+
+
+def test_what_has_no_place_in_a_file(tmp_path):
+    path = tmp_path / "model"
+    with pytest.raises(TypeError, match=r"model.divergence is builtins.function|function, must be"):
+        save(divlearn.ABKMeans(3, lambda: None), path)
+    with pytest.raises(TypeError, match="model is dict, must be an estimator"):
+        save({}, path)
+    with pytest.raises(TypeError, match="array of objects"):
+        save(divlearn.ABKMeans(3, init=np.array([None])), path)
+    circle = []
+    circle.append(circle)
+    with pytest.raises(TypeError, match="circle"):
+        save(divlearn.ABKMeans(3, init=circle), path)
+    assert not path.exists()
+
+
+# ------------------------------------------------------------------ the file
+
+
+def test_a_file_is_an_archive_of_plain_arrays(data, tmp_path):
+    X, _ = data
+    model = divlearn.ABKMeans(3, random_state=0).fit(X)
+    save(model, tmp_path / "model")
+    with np.load(tmp_path / "model", allow_pickle=False) as arrays:
+        assert any(
+            np.array_equal(arrays[name], model.cluster_centers_)
+            for name in arrays.files
+            if name.isdigit()
+        )
+
+
+def test_shared_arrays_are_kept_once(tmp_path):
+    big = np.zeros(10_000)
+    twice = make_pipeline(divlearn.ABKMeans(3, init=big), divlearn.ABKMeans(3, init=big))
+    save(twice, tmp_path / "model")
+    assert os.path.getsize(tmp_path / "model") < 1.5 * big.nbytes
+
+
+def test_an_old_file_outlives_a_full_disk(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    save(divlearn.ABKMeans(3), path)
+    old = path.read_bytes()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(divlearn.ABKMeans(4), path)
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_an_old_file_outlives_an_interrupt(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    save(divlearn.ABKMeans(3), path)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np.lib.format, "write_array", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(divlearn.ABKMeans(3, init=np.zeros(3)), path)
+    assert load(path).n_clusters == 3
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_permissions_and_links_stay(tmp_path):
+    path, link = tmp_path / "model", tmp_path / "link"
+    save(divlearn.ABKMeans(3), path)
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+    path.chmod(0o640)
+    link.symlink_to(path)
+    save(divlearn.ABKMeans(5), link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert load(path).n_clusters == 5
+
+
+def test_the_same_model_gives_the_same_page(data, tmp_path):
+    X, _ = data
+    model = divlearn.ABKMeans(3, random_state=0).fit(X)
+    pages = []
+    for name in ("one", "two"):
+        save(model, tmp_path / name)
+        with zipfile.ZipFile(io.BytesIO((tmp_path / name).read_bytes())) as archive:
+            pages.append(archive.read("model.json"))
+    assert pages[0] == pages[1]
+
+
+# ------------------------------------------------------------------ later versions
+
+
+@pytest.mark.parametrize("name", ["committee", "iddl", "mixture"])
+def test_files_of_the_first_format_are_read_for_ever(name):
+    """Written by version 0.1.0, beside matrices and what the model said of them then."""
+    path = FIRST_FORMAT / f"{name}.divlearn"
+    with np.load(path.with_suffix(".npz")) as stored:
+        X, said = stored["X"], stored["said"]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*saved with scikit-learn")
+        model = load(path)
+    np.testing.assert_array_equal(model.predict(X), said)
+    assert clone(model).get_params().keys() == model.get_params().keys()
+
+
+def test_parameters_that_were_added_later_get_their_defaults(data, tmp_path):
+    X, _ = data
+    model = divlearn.ABKMeans(3, random_state=0).fit(X)
+    del model.solver
+    again = there_and_back(model, tmp_path)
+    assert again.solver == "fixed-point"
+    np.testing.assert_array_equal(again.fit(X).labels_, model.labels_)
+
+
+def test_another_scikit_learn_is_told_of(tmp_path, monkeypatch):
+    save(divlearn.ABKMeans(3), tmp_path / "model")
+    known = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "9.9" if "-learn" in name else known(name)
+    )
+    with pytest.warns(UserWarning, match=r"and 9.9 is installed"):
+        load(tmp_path / "model")

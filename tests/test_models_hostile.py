@@ -1,0 +1,204 @@
+"""Files of models that are damaged, of other makers or of ill will: refused, with a sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile_files import npy_bytes, npy_claim, npz_bytes
+from test_files_hostile import damaged
+
+import divlearn
+from divlearn import load, save
+from divlearn.datasets import make_wishart_clusters
+
+COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, _ = make_wishart_clusters(2, 6, 2, separation=4, random_state=0)
+    return divlearn.ABKMeans(2, random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module")
+def content(model, tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("models") / "model"
+    save(model, path)
+    return path.read_bytes()
+
+
+def load_or_refuse(path: Path, content: bytes):
+    """The model, or None; anything but a ValueError that names the file is raised."""
+    path.write_bytes(content)
+    try:
+        return load(path, limit=2**20)
+    except ValueError as error:
+        if str(error).startswith(f"{path}: "):
+            return None
+        raise
+
+
+def members_of(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(content: bytes, change) -> bytes:
+    """The same file with another page, and the checksum of that."""
+    members = members_of(content)
+    page = json.loads(members["model.json"])
+    change(page)
+    members["model.json"] = json.dumps(page).encode()
+    members["checksum"] = hashlib.sha256(members["model.json"]).hexdigest().encode()
+    return npz_bytes(members, zipfile.ZIP_STORED)
+
+
+def same(first, second) -> bool:
+    return first.get_params() == second.get_params() and np.array_equal(
+        first.cluster_centers_, second.cluster_centers_
+    )
+
+
+def test_damage_is_refused_or_harmless(model, content, tmp_path):
+    generator, outcomes = random.Random(0), []
+    for _ in range(COUNT):
+        found = load_or_refuse(tmp_path / "model", damaged(content, generator))
+        assert found is None or same(found, model)
+        outcomes.append(found is not None)
+    assert sum(outcomes) < 0.5 * COUNT
+
+
+def test_every_truncated_file_is_refused(content, tmp_path):
+    for length in {0, 1, 3, 4, 30, len(content) - 1, *range(0, len(content), 97)}:
+        assert load_or_refuse(tmp_path / "model", content[:length]) is None
+
+
+def put(**values):
+    return lambda page: page.update(values)
+
+
+def set_state(**values):
+    return lambda page: page["model"]["state"].update(values)
+
+
+def make(name, **state):
+    return {"object": name, "state": state}
+
+
+HOSTILE = {
+    "a later format": (put(version=2), "version 2, must be 1"),
+    "another format": (put(format="x"), "not a model of divlearn"),
+    "no model": (lambda page: page.pop("model"), "damaged"),
+    "a number": (put(model=3), "holds int, must hold an estimator"),
+    "a list": (put(model=[]), "holds list, must hold an estimator"),
+    "an unknown class": (put(model=make("os.system")), "class 'os.system'"),
+    "a class that is no text": (put(model=make([1])), "class"),
+    "a class of a module": (put(model=make("__init__")), "class '__init__'"),
+    "a record in place of a model": (put(model=make("Head", weights=1, bias=2)), "holds Head"),
+    "a record that lacks a field": (set_state(init=make("Head")), "Head lacks weights"),
+    "a record with one more": (set_state(init=make("Head", weights=1, bias=2, x=3)), "has x"),
+    "an array that is not there": (set_state(init={"array": 99}), "array 99 of"),
+    "an array from behind": (set_state(init={"array": -1}), "array -1 of"),
+    "an array by truth": (set_state(init={"array": True}), "array True of"),
+    "a node of no kind": (set_state(init={"call": "os.system"}), "means nothing"),
+    "a node of two kinds": (set_state(init={"array": 0, "tuple": []}), "means nothing"),
+    "a state of the wrong type": (
+        put(model={"object": "ABKMeans", "state": []}), "place of a dict",
+    ),
+    "a number that is none": (set_state(init={"float": "1e5"}), "number '1e5'"),
+    "a generator of nothing": (set_state(init={"random state": [1]}), "place of a tuple"),
+    "an engine of nothing": (set_state(init={"engine": {"name": "x"}}), "damaged"),
+    "a key that cannot be one": (set_state(init={"dict": [[[], 1]]}), "damaged"),
+    "too few checksums": (lambda page: page["arrays"].pop(), "array"),
+    "too many checksums": (lambda page: page["arrays"].append("x"), "missing"),
+    "another checksum": (lambda page: page["arrays"].__setitem__(0, "x"), "checksum of array 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_trees_of_ill_will(content, tmp_path, name):
+    change, message = HOSTILE[name]
+    (tmp_path / "model").write_bytes(rewritten(content, change))
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+def test_deep_trees(content, tmp_path):
+    path, deep = tmp_path / "model", []
+    for _ in range(500):
+        deep = [deep]
+    path.write_bytes(rewritten(content, set_state(init=deep)))
+    with pytest.raises(ValueError, match="deeper than"):
+        load(path)
+    page = b'{"format": "divlearn model", "model": ' + 100_000 * b"[" + 100_000 * b"]" + b"}"
+    members = {"model.json": page, "checksum": hashlib.sha256(page).hexdigest().encode()}
+    path.write_bytes(npz_bytes(members, zipfile.ZIP_STORED))
+    with pytest.raises(ValueError, match="damaged"):
+        load(path)
+
+
+def test_archives_of_ill_will(content, tmp_path):
+    path, members = tmp_path / "model", members_of(content)
+    path.write_bytes(npz_bytes(members | {"model.json": b" " * 2**24}))
+    with pytest.raises(ValueError, match="compressed"):
+        load(path)
+    path.write_bytes(npz_bytes(members | {"0.npy": npy_claim("(2**40,)")}, zipfile.ZIP_STORED))
+    with pytest.raises(ValueError, match="damaged"):
+        load(path)
+    members = {name: members[name] for name in ("model.json", "checksum")}
+    big, objects = (npy_bytes(array) for array in (np.zeros(10**6), np.array([None])))
+    path.write_bytes(npz_bytes(members | {"0.npy": big}, zipfile.ZIP_STORED))
+    with pytest.raises(ValueError, match=r"must be <= 1000; raise limit"):
+        load(path, limit=1000)
+    path.write_bytes(npz_bytes(members | {"0.npy": objects}, zipfile.ZIP_STORED))
+    with pytest.raises(ValueError, match="array 0 is missing or damaged"):
+        load(path)
+    path.write_bytes(npz_bytes({"X.npy": npy_bytes(np.zeros(3))}))
+    with pytest.raises(ValueError, match="not a model of divlearn"):
+        load(path)
+
+
+def test_two_members_of_one_name(content, tmp_path):
+    path, members = tmp_path / "model", members_of(content)
+    content = npz_bytes({"model.json": members["model.json"], "model_json": b"", "checksum": b""})
+    path.write_bytes(content.replace(b"model_json", b"model.json"))
+    with pytest.raises(ValueError, match="two members of one name"):
+        load(path)
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match="device, pipe or socket"):
+        load("/dev/zero")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="not a model of divlearn"):
+        load(tmp_path / "text")
+
+
+def test_nothing_runs(content, tmp_path):
+    """Not even a constructor or a hook of the classes that files may name."""
+    (tmp_path / "model").write_bytes(content)
+    code = (
+        "import sys, divlearn, divlearn.cluster as c\n"
+        "def never(*a, **k): raise SystemExit('called')\n"
+        "c.ABKMeans.__setstate__ = c.ABKMeans.__setattr__ = c.ABKMeans.__new__ = never\n"
+        "print(type(divlearn.load(sys.argv[1])).__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "ABKMeans"
