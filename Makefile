@@ -7,7 +7,7 @@ NATIVE := $(wildcard native/*)
 .PHONY: demo test venv lint benchmark clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m divlearn.demo
+	$(BIN)/divlearn demo
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto

@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
@@ -16,8 +15,7 @@ from accuracy_data import Problem
 from joblib import Memory
 from pyriemann.classification import MDM
 from pyriemann.tangentspace import TangentSpace
-from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -26,7 +24,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from divlearn import pairwise_abld
+from divlearn.baselines import LEML, RSPDL, DivergenceKNN, KernelLLC, KernelSparseCoding
 from divlearn.committee import SPDClassifier
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
@@ -39,24 +37,6 @@ GAUSSIAN = {"model__C": PENALTIES[1:5], "model__gamma": (0.03, 0.1, 0.3, 1.0, 3.
 LINEAR = {"model__C": PENALTIES}
 _folder = TemporaryDirectory()
 CACHE = Memory(_folder.name, verbose=0)  # vectors of a fold, for all parameters tried on them
-
-
-class Nearest(ClassifierMixin, BaseEstimator):
-    """The label of the nearest training matrix, by a function that makes tables of distances."""
-
-    def __init__(self, distances: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
-        self.distances = distances
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        self.X_, self.y_ = X, y
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.y_[self.distances(X, self.X_).argmin(axis=1)]
-
-
-def log_euclidean_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    return cdist(log_vectors(X), log_vectors(Y))
 
 
 class UnitVariance(TransformerMixin, BaseEstimator):
@@ -97,13 +77,9 @@ def _lda() -> LinearDiscriminantAnalysis:
 
 
 METHODS = {
-    "nn-le": Method("1-NN, log-Euclidean", lambda _: Nearest(log_euclidean_distances)),
-    "nn-airm": Method(
-        "1-NN, AIRM", lambda _: Nearest(partial(pairwise_abld, alpha=0.0, beta=0.0))
-    ),
-    "nn-stein": Method(
-        "1-NN, Stein", lambda _: Nearest(partial(pairwise_abld, alpha=0.5, beta=0.5))
-    ),
+    "nn-le": Method("1-NN, log-Euclidean", lambda _: DivergenceKNN(1, "log-euclidean")),
+    "nn-airm": Method("1-NN, AIRM", lambda _: DivergenceKNN(1, "airm")),
+    "nn-stein": Method("1-NN, Stein", lambda _: DivergenceKNN(1, "stein")),
     "mdm": Method("MDM, AIRM (pyRiemann)", lambda _: MDM(metric="riemann")),
     "svm-le": Method(
         "linear SVM, log-Euclidean vectors",
@@ -123,6 +99,17 @@ METHODS = {
     "ts-lda": Method(
         "shrinkage LDA, tangent vectors", lambda _: make_pipeline(TangentSpace(), _lda())
     ),
+    "leml": Method("LEML", lambda seed: LEML(random_state=seed)),
+    "ksp-le": Method(
+        "kernel sparse coding, log-Euclidean",
+        lambda seed: KernelSparseCoding(kernel="log-euclidean", random_state=seed),
+    ),
+    "ksp-stein": Method(
+        "kernel sparse coding, Stein",
+        lambda seed: KernelSparseCoding(kernel="stein", random_state=seed),
+    ),
+    "kllc": Method("kernel LLC", lambda seed: KernelLLC(random_state=seed)),
+    "rspdl": Method("RSPDL", lambda seed: RSPDL(random_state=seed)),
     "iddl-paper": Method(
         "IDDL, the paper's set-up",
         # The joint solver reaches the objective of block-coordinate descent many times faster.

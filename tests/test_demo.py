@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from divlearn.demo import main
+from divlearn.cli import main
 from divlearn.maps import NAMED
 
 pytest.importorskip("skimage", reason="scikit-image is not installed")
@@ -19,13 +19,17 @@ SMALL = ("--patch", "64")
 
 def test_as_a_command_with_its_defaults(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "divlearn.demo", *SMALL],
+        [sys.executable, "-m", "divlearn", "demo", *SMALL],
         cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):
         assert part in done.stdout
     assert "Picture: demo/plane.png" in done.stdout
+    assert "Report: demo/report.html" in done.stdout
+    page = (tmp_path / "demo" / "report.html").read_text()
+    for part in ("Classifiers of new patches", "Learned divergences", "Atoms", "divlearn demo"):
+        assert part in page
     said = " ".join(done.stdout.split())
     for part in ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned"):
         assert part in done.stdout
@@ -39,13 +43,16 @@ def test_as_a_command_with_its_defaults(tmp_path):
 
 def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
     path = tmp_path / "new" / "folder" / "map.png"
+    page = tmp_path / "report.html"
     options = ["--output", str(path), "--patch", "128", "--engine", "reference", "--threads", "1"]
-    assert main(options) == 0
+    options += ["--report", str(page)]
+    assert main(["demo", *options]) == 0
     printed = capsys.readouterr().out
     assert "reference engine, 1 thread." in " ".join(printed.split())
     assert "2,256 pairs x 25 points" in " ".join(printed.split())
     assert "The grid is coarse" in printed
     assert path.is_file()
+    assert "Map of the plane" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +70,8 @@ def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
 def test_one_sentence_and_exit_code_one(options, message, tmp_path, capsys):
     (tmp_path / "file").touch()
     (tmp_path / "folder.png").mkdir()
-    assert main([option.format(tmp_path) for option in options]) == 1
+    page = str(tmp_path / "report.html")
+    assert main(["demo", "--report", page, *(o.format(tmp_path) for o in options)]) == 1
     problem = capsys.readouterr().err
     assert len(problem.splitlines()) == 1
     assert re.search(message, problem)

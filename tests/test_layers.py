@@ -21,7 +21,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic"},
+    {"arrays", "atomic", "paired"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},
@@ -32,7 +32,7 @@ LAYERS = [
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood"},
     {"committee"},
     {"models"},
-    {"experiments", "demo", "maps", "report", "which"},
+    {"experiments", "demo", "doctor", "evaluation", "maps", "report", "which"},
     {"cli", "__main__"},
 ]
 ABOVE_THE_CORE = set().union(*LAYERS[8:])

@@ -22,6 +22,15 @@ from sklearn.svm import SVC
 
 import divlearn
 from divlearn import load, save
+from divlearn.baselines import (
+    LEML,
+    RSPDL,
+    DivergenceKNN,
+    DivergenceMDM,
+    KernelLLC,
+    KernelSparseCoding,
+    LogEuclideanSVM,
+)
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import (
     BlockDiagonal,
@@ -56,6 +65,13 @@ FITTED = {
     "mixture": divlearn.ABMixture([2, 3], share="none", random_state=0),
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
+    "k-NN": DivergenceKNN(3, "jeffreys"),
+    "nearest mean": DivergenceMDM("burg"),
+    "log-euclidean machine": LogEuclideanSVM("rbf", random_state=0),
+    "metric learning": LEML(random_state=0),
+    "sparse codes": KernelSparseCoding(4, kernel="stein", random_state=0),
+    "local codes": KernelLLC(6, random_state=0),
+    "conic codes": RSPDL(4, max_iter=2, random_state=0),
     "pipeline": make_pipeline(
         divlearn.IDDLTransformer(max_iter=3, random_state=0), StandardScaler(), SVC()
     ),
@@ -114,7 +130,7 @@ def test_there_and_back(data, tmp_path, name):
 
 def test_every_estimator_has_a_name():
     """Those of all packages; a new one must be added to the classes that files may name."""
-    packages = ("cluster", "committee", "descriptors", "iddl", "kernels")
+    packages = ("baselines", "cluster", "committee", "descriptors", "iddl", "kernels")
     for package in packages:
         module = import_module(f"divlearn.{package}")
         for name in module.__all__:

@@ -1,16 +1,15 @@
 """Which divergence should I use? Answered for real images in one command.
 
-``python -m divlearn.demo`` maps the (alpha, beta) plane for the texture images that ship inside
+``divlearn demo`` maps the (alpha, beta) plane for the texture images that ship inside
 scikit-image, saves a picture of it, and lets IDDL learn divergences beside the usual baselines.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from divlearn.iddl import IDDLClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.maps import NAMED, PlaneMap, plane_map
 
-__all__ = ["main"]
+__all__ = ["run_demo"]
 
 _FINE, _COARSE = 0.125, 0.5  # steps of the grid; every named point lies on both
 _LARGEST = 2.0
@@ -45,86 +44,108 @@ Rule = Callable[[RealArray, NDArray[Any], RealArray], NDArray[Any]]  # data, lab
 _PLAIN: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration.
+def run_demo(
+    output: Path, report: Path | None, *, patch: int, engine: str, threads: int | None
+) -> None:
+    """Map the plane for patches of images, learn divergences beside baselines, and show all.
 
     Parameters
     ----------
-    argv : sequence of str, optional
-        Command line options; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code: 0, or 1 if an option does not fit or the picture could not be written.
+    output : Path
+        Picture of the plane.
+    report : Path or None
+        Page with everything.
+    patch : int
+        Side of a patch in pixels.
+    engine : str
+    threads : int or None
+        All by default.
     """
-    options = _parser().parse_args(argv)
-    try:
-        _run(options, Console(highlight=False))
-    except (ImportError, ValueError) as error:
-        print(f"divlearn.demo: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m divlearn.demo",
-        description="Map of the (alpha, beta) plane for scikit-image's texture images.",
-    )
-    parser.add_argument(
-        "--output", type=Path, default=Path("demo/plane.png"), help="picture (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--patch", type=int, default=32, help="side of a patch in pixels (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--engine", default="auto", help="auto, native or reference (default: %(default)s)"
-    )
-    parser.add_argument("--threads", type=int, help="threads (default: all)")
-    return parser
-
-
-def _run(options: argparse.Namespace, console: Console) -> None:
-    engine = get_engine(options.engine, options.threads)
-    if not options.output.suffix:
-        raise ValueError(f"--output {options.output} must name a picture; add an ending: .png")
-    textures = load_textures(options.patch)
+    console = Console(highlight=False)
+    running = get_engine(engine, threads)
+    if not output.suffix:
+        raise ValueError(f"--output {output} must name a picture; add an ending: .png")
+    textures = load_textures(patch)
     # Before the work, so that most paths that cannot be written cost no waiting.
-    with _writing(options.output):
-        options.output.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
     n, d = textures.matrices.shape[:2]
     console.print(
-        f"Data: {n} covariance matrices, {d} x {d}, of {options.patch} x {options.patch} pixel "
+        f"Data: {n} covariance matrices, {d} x {d}, of {patch} x {patch} pixel "
         f"patches of {len(textures.classes)} images ({', '.join(textures.classes)}).\n"
         "Question: by which divergence is the nearest other patch most often of the same image?"
     )
     # NumPy alone would take minutes for the fine grid.
-    step = _COARSE if engine.name == "reference" else _FINE
+    step = _COARSE if running.name == "reference" else _FINE
     grid = np.arange(0, _LARGEST + step, step)
     started = time.perf_counter()
     with console.status("Computing the map ..."):
-        plane = plane_map(textures.matrices, textures.labels, grid, grid, engine=engine)
+        plane = plane_map(textures.matrices, textures.labels, grid, grid, engine=running)
     seconds = time.perf_counter() - started
     console.print(
         f"Computed {n * (n - 1) * grid.size**2:,} divergences ({n * (n - 1):,} pairs x "
-        f"{grid.size**2} points) in {seconds:.1f} s: {engine.name} engine, "
-        f"{engine.n_threads} thread{'s' * (engine.n_threads > 1)}.\n"
+        f"{grid.size**2} points) in {seconds:.1f} s: {running.name} engine, "
+        f"{running.n_threads} thread{'s' * (running.n_threads > 1)}.\n"
     )
     if step == _COARSE:
         console.print("The grid is coarse, for the reference engine is slow.\n")
     console.print(_named_table(plane))
     console.print(_plane_table(plane))
     console.print(plane.summary() + "\n")
-    if step == _FINE:
-        _learn(textures, engine, console)
+    compared = _learn(textures, running, console) if step == _FINE else None
     names = ", ".join(textures.classes[:-1]) + f" and {textures.classes[-1]}"
-    with _writing(options.output):
-        plane.plot(options.output, title=f"Which divergence? Patches of {names}")
-    console.print(f"Picture: {escape(str(options.output))}", soft_wrap=True)
+    with _writing(output):
+        plane.plot(output, title=f"Which divergence? Patches of {names}")
+    console.print(f"Picture: {escape(str(output))}", soft_wrap=True)
+    if report is not None:
+        try:
+            with _writing(report, "--report"):
+                _write_report(report, textures, plane, compared, seconds)
+            console.print(f"Report: {escape(str(report))}", soft_wrap=True)
+        except ImportError as error:  # the rest was worth it without
+            console.print(f"No report: {error}", soft_wrap=True)
 
 
-def _learn(textures: Dataset, engine: Engine, console: Console) -> None:
+def _write_report(
+    path: Path, textures: Dataset, plane: PlaneMap, compared: Compared | None, seconds: float
+) -> None:
+    from divlearn.report.answers import plane_page
+    from divlearn.report.fitted import iddl_sections
+    from divlearn.report.tables import TableSection
+    from divlearn.report.writing import write_report
+
+    page, stages = plane_page(plane), {"map of the plane": seconds}
+    sections = list(page.sections)
+    if compared is not None:
+        accuracies, learned = compared.accuracies, compared.learned[-1]
+        rows = [
+            [name, values.mean(), _error(values), compared.seconds[name]]
+            for name, values in accuracies.items()
+        ]
+        best = max(accuracies, key=lambda name: float(accuracies[name].mean()))
+        sections.append(
+            TableSection(
+                "Classifiers of new patches", ["classifier", "accuracy", "±", "seconds"], rows,
+                bold=[list(accuracies).index(best)],
+                formats={"accuracy": ".1%", "±": ".1%", "seconds": ".1f"},
+                note=f"Mean of {len(accuracies[best])} splits. {_say_learned(compared)}",
+            )
+        )  # fmt: skip
+        sections += iddl_sections(learned, textures.matrices)
+        stages |= compared.seconds
+    write_report(path, replace(page, sections=sections), textures.digest(), stages)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Classifiers on the same splits, and the models that IDDL learned on them."""
+
+    accuracies: dict[str, RealArray]
+    learned: list[IDDLClassifier]
+    seconds: dict[str, float]
+
+
+def _learn(textures: Dataset, engine: Engine, console: Console) -> Compared:
     """Baselines and IDDL on the same splits."""
     splits = textures.splits(n=_SPLITS, train=_TRAIN)
     rules = {
@@ -138,12 +159,16 @@ def _learn(textures: Dataset, engine: Engine, console: Console) -> None:
     rules["linear SVM, log-Euclidean vectors"] = _linear_svm
     learned: list[IDDLClassifier] = []
     rules["IDDL, learned divergences"] = partial(_iddl, engine, learned)
-    accuracies = {}
+    accuracies, seconds = {}, {}
     for name, rule in rules.items():
+        started = time.perf_counter()
         with console.status(f"{name} ..."):
             accuracies[name] = np.array([_score(rule, textures, *split) for split in splits])
+        seconds[name] = time.perf_counter() - started
+    compared = Compared(accuracies, learned, seconds)
     console.print(_accuracy_table(accuracies, textures, len(splits)))
-    console.print(_say_learned(accuracies, learned) + "\n")
+    console.print(_say_learned(compared) + "\n")
+    return compared
 
 
 def _score(rule: Rule, textures: Dataset, train: Indices, test: Indices) -> float:
@@ -181,17 +206,22 @@ def _accuracy_table(accuracies: dict[str, RealArray], textures: Dataset, n_split
     table.add_column("accuracy", justify="right", no_wrap=True)
     highest = max(values.mean() for values in accuracies.values())
     for name, values in accuracies.items():
-        error = values.std(ddof=1) / np.sqrt(len(values))
+        error = _error(values)
         best = values.mean() == highest
         table.add_row(name, f"{values.mean():.1%} +- {error:.1%}", style="bold" if best else None)
     return table
 
 
-def _say_learned(accuracies: dict[str, RealArray], learned: list[IDDLClassifier]) -> str:
+def _error(values: RealArray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def _say_learned(compared: Compared) -> str:
+    accuracies, learned = compared.accuracies, compared.learned
     *baselines, iddl = accuracies
     best = max(baselines, key=lambda name: float(accuracies[name].mean()))
     gain = accuracies[iddl] - accuracies[best]
-    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    error = _error(gain)
     sure = "more than noise" if abs(gain.mean()) > 2 * error else "not more than noise"
     alpha, beta = (np.concatenate([getattr(one, name) for one in learned]) for name in _BOTH)
     iterations = [one.n_iter_ for one in learned]
@@ -204,12 +234,12 @@ def _say_learned(accuracies: dict[str, RealArray], learned: list[IDDLClassifier]
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path, option: str = "--output") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise ValueError(
-            f"cannot write {path} ({error.strerror}); choose another --output"
+            f"cannot write {path} ({error.strerror}); choose another {option}"
         ) from error
 
 
@@ -249,7 +279,3 @@ def _plane_table(plane: PlaneMap) -> Table:
             *(f"[bold]{100 * x:.1f}[/]" if x == highest else f"{100 * x:.1f}" for x in cells),
         )
     return table
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
+from divlearn.paired import PairedComparison, compare_paired
 from divlearn.spd import check_spd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "NAMED", "PairedComparison", "PlaneMap", "check_axis", "check_labels", "plane_map",
+    "NAMED", "PlaneMap", "check_axis", "check_labels", "plane_map",
 ]  # fmt: skip
 
 NAMED: dict[str, Divergence] = {
@@ -34,26 +34,6 @@ _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies
 _BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _SIGNIFICANT = 0.05  # of the paired test in the summary
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
-
-
-@dataclass(frozen=True)
-class PairedComparison:
-    r"""Two points of the plane on the same matrices.
-
-    Attributes
-    ----------
-    first_only, second_only : int, matrices that only the first (the second) point gets right.
-    difference : float, accuracy of the first minus accuracy of the second.
-    standard_error : float, of the difference; it knows that the matrices are the same.
-    p_value : float, exact two-sided McNemar test: of the matrices on which the two points
-        disagree, half would go to either side by chance.
-    """
-
-    first_only: int
-    second_only: int
-    difference: float
-    standard_error: float
-    p_value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,16 +117,7 @@ class PlaneMap:
     def compare(self, first: Point, second: Point) -> PairedComparison:
         """Paired comparison of two points (alpha, beta) of the grid."""
         one, other = (self.correct[self.index(*point)] for point in (first, second))
-        only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
-        disagree, n = only_one + only_other, self.n_matrices
-        difference = (only_one - only_other) / n
-        return PairedComparison(
-            first_only=only_one,
-            second_only=only_other,
-            difference=difference,
-            standard_error=float(np.sqrt((disagree / n - difference**2) / n)),
-            p_value=min(1.0, 2 * float(bdtr(min(only_one, only_other), disagree, 0.5))),
-        )
+        return compare_paired(one, other)
 
     def summary(self) -> str:
         """Answer to "which metric should I use?", with the evidence and its limits."""
@@ -192,6 +163,11 @@ class PlaneMap:
         from divlearn.report.plane import plot_plane
 
         return plot_plane(self, path, **options)
+
+    def _repr_html_(self) -> str | None:
+        from divlearn.report.answers import plane_page
+
+        return plane_page(self)._repr_html_()
 
 
 def plane_map(

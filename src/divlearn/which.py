@@ -17,6 +17,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
 from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
+from divlearn.paired import compare_paired
 from divlearn.spd import check_spd
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ class WhichDivergence:
         if path is not None:
             figure.savefig(path)
         return figure
+
+    def _repr_html_(self) -> str | None:
+        from divlearn.report.answers import which_page
+
+        return which_page(self)._repr_html_()
 
 
 def which_divergence(
@@ -242,8 +248,7 @@ def _by_accuracy(
 
 
 def _compare(alpha: float, beta: float, learned: Flags, known: Flags) -> NamedScore:
-    pair = PlaneMap(np.array([0.0, 1.0]), np.zeros(1), np.stack([learned, known])[:, None])
-    paired = pair.compare((0, 0), (1, 0))
+    paired = compare_paired(learned, known)
     return NamedScore(
         alpha, beta, float(known.mean()), paired.difference, paired.standard_error, paired.p_value
     )

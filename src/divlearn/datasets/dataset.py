@@ -102,6 +102,13 @@ class Dataset:
             self.groups = np.asarray(self.groups)
             self._check_groups(self.groups.shape)
 
+    def digest(self) -> str:
+        """Compute a SHA-256 of matrices and labels, which tells whether data is the same."""
+        content = sha256(np.ascontiguousarray(self.matrices).tobytes())
+        if self.labels is not None:
+            content.update("\n".join(map(str, self.labels.tolist())).encode())
+        return content.hexdigest()
+
     def _check_groups(self, shape: tuple[int, ...]) -> None:
         known = self._n_stored if self.labels is None else len(self.labels)
         # None: only the descriptor will tell how many matrices there are.

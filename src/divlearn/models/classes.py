@@ -13,6 +13,14 @@ from typing import Any
 __all__ = ["get_class", "get_name"]
 
 _MODULES: dict[str, tuple[str, ...]] = {
+    "divlearn.baselines": (
+        "LEML", "RSPDL", "DivergenceKNN", "DivergenceMDM", "KernelLLC", "KernelSparseCoding",
+        "LogEuclideanSVM",
+    ),
+    "divlearn.baselines.kernel_coders": ("LocalCoder", "SparseCoder"),
+    "divlearn.baselines.rspdl": ("ConicCoder",),
+    "divlearn.baselines.spd_kernels": ("LogEuclideanKernel", "SteinKernel"),
+    "divlearn.baselines.tuning": ("Choice", "QuietSVC", "VectorMachine"),
     "divlearn.cluster": (
         "ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans",
     ),
@@ -43,6 +51,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut", "ShuffleSplit",
         "StratifiedGroupKFold", "StratifiedKFold", "StratifiedShuffleSplit",
     ),
+    "sklearn.neighbors": ("KNeighborsClassifier", "NearestNeighbors"),
     "sklearn.pipeline": ("Pipeline",),
     "sklearn.preprocessing": ("MinMaxScaler", "Normalizer", "RobustScaler", "StandardScaler"),
     "sklearn.svm": ("SVC", "LinearSVC"),

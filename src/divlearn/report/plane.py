@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["edges", "plot_plane"]
+__all__ = ["TITLES", "edges", "plot_plane"]
 
-_TITLES = {
+TITLES = {
     "airm": "AIRM",
     "stein": "Stein",
     "burg": "Burg",
@@ -105,7 +105,7 @@ def _mark(ax: Axes, plane: PlaneMap) -> None:
         below = place[1] > 0.85 or (-0.06 < reach < 0.35 and 0 < star[1] - place[1] < 0.12)
         ax.plot(*point, "o", color="white", markeredgecolor=_INK, markersize=8)
         ax.annotate(
-            f"{_TITLES[name]}  {accuracy:.1%}",
+            f"{TITLES[name]}  {accuracy:.1%}",
             point,
             (-4 if leftward else 4, -12 if below else 12),
             textcoords="offset points",

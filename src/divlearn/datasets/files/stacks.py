@@ -23,7 +23,7 @@ from divlearn.datasets.files.regular import open_regular
 from divlearn.datasets.files.variables import Refusal, Variable, quote, text_array
 from divlearn.spd import check_spd
 
-__all__ = ["SPDFile", "explaining", "read_spd"]
+__all__ = ["SPDFile", "Stacks", "explaining", "read_spd", "read_stacks"]
 
 _Opener = Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]
 
@@ -47,6 +47,20 @@ class SPDFile:
     matrices: RealArray
     labels: NDArray[Any] | None
     splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Stacks:
+    """What a file claims to be matrices, not checked; see `read_stacks`.
+
+    Attributes
+    ----------
+    parts : dict of ndarray, shape (n_matrices, d, d), by name: one, or a training and a test part.
+    labels : ndarray, shape (n_matrices,), of all parts together, or None
+    """
+
+    parts: dict[str, NDArray[Any]]
+    labels: NDArray[Any] | None
 
 
 def read_spd(
@@ -117,6 +131,31 @@ def read_spd(
     >>> data.matrices.shape, data.labels
     ((2, 3, 3), array([1, 2]))
     """
+    found, file_name = read_stacks(path, matrices, labels, limit), Path(path).name
+    checked = [
+        check_spd(stack, regularize=regularize, ndim=3, name=f"{file_name}: {quote(name)}")
+        for name, stack in found.parts.items()
+    ]
+    if len(checked) == 1:
+        return SPDFile(checked[0], found.labels, None)
+    sizes = [len(stack) for stack in checked]
+    train, test = np.split(np.arange(sum(sizes)), sizes[:1])
+    return SPDFile(np.concatenate(checked), found.labels, (train, test))
+
+
+def read_stacks(
+    path: str | os.PathLike[str], matrices: str | None, labels: str | None, limit: int = 2**32
+) -> Stacks:
+    """Read what `read_spd` reads, but for the check whether the matrices are SPD.
+
+    Parameters
+    ----------
+    path, matrices, labels, limit : as in `read_spd`
+
+    Returns
+    -------
+    Stacks
+    """
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer):
         raise TypeError(f"limit={limit!r} must be an integer, a number of bytes")
     if limit < 1:
@@ -127,17 +166,10 @@ def read_spd(
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
             choice = choose(variables, matrices, labels)
-            sizes = _check_choice(choice, limit)
-            stacks = [_read_stack(variable, limit) for variable in choice.matrices]
-            found = _read_labels(choice.labels, limit - sum(stack.nbytes for stack in stacks))
-    checked = [
-        check_spd(stack, regularize=regularize, ndim=3, name=f"{path.name}: {quote(variable.name)}")
-        for stack, variable in zip(stacks, choice.matrices, strict=True)
-    ]
-    if len(checked) == 1:
-        return SPDFile(checked[0], found, None)
-    train, test = np.split(np.arange(sum(sizes)), sizes[:1])
-    return SPDFile(np.concatenate(checked), found, (train, test))
+            _check_choice(choice, limit)
+            parts = {variable.name: _read_stack(variable, limit) for variable in choice.matrices}
+            taken = sum(stack.nbytes for stack in parts.values())
+            return Stacks(parts, _read_labels(choice.labels, limit - taken))
 
 
 @contextmanager
@@ -180,8 +212,8 @@ def _opener(file: BinaryIO, size: int) -> _Opener:
     )
 
 
-def _check_choice(choice: Choice, limit: int) -> list[int]:
-    """Refuse what need not be read to be refused; return how many matrices each part has."""
+def _check_choice(choice: Choice, limit: int) -> None:
+    """Refuse what need not be read to be refused."""
     chosen = (*choice.matrices, *choice.labels)
     for variable in chosen:
         if variable.refusal:
@@ -203,7 +235,6 @@ def _check_choice(choice: Choice, limit: int) -> list[int]:
         expected = sizes if len(choice.labels) == len(sizes) else [sum(sizes)]
         for variable, n_matrices in zip(choice.labels, expected, strict=True):
             _check_labels(variable, n_matrices)
-    return sizes
 
 
 def _layout(variable: Variable) -> tuple[int, int]:

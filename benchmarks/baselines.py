@@ -1,0 +1,130 @@
+"""Nearest neighbours and minimum distance to mean beside pyRiemann: how fast.
+
+Both fit and predict, on the same matrices, taking turns in one process. Ratios are medians over
+rounds of the seconds of one over those of the other in the same round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from pyriemann.classification import MDM, KNearestNeighbor
+from rich.console import Console
+from tables import machine, machine_line, plain_table
+from timing import Array, wishart
+
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+
+TRAIN, TEST, CLASSES = 10_000, 2_500, 10
+SIZES = (5, 18)  # of matrices
+GOALS = {"neighbours": 10.0, "means": 5.0}
+# Ours, and theirs; pyRiemann has no mean of its Kullback divergence, which is the arithmetic one.
+NEIGHBORS = {"airm": "riemann", "stein": "logdet", "kullback": "kullback"}
+MEANS: dict[str, Any] = {
+    "airm": "riemann",
+    "stein": "logdet",
+    "jeffreys": "kullback_sym",
+    "kullback": {"mean": "euclid", "distance": "kullback"},
+    "log-euclidean": "logeuclid",
+}
+
+
+@dataclass(frozen=True)
+class Race:
+    """Seconds to fit and predict, and how many predictions agree."""
+
+    part: str
+    divergence: str
+    d: int
+    seconds: float
+    peer_seconds: float
+    ratio: float
+    agreement: float
+    rounds: int
+
+    def row(self) -> list[str]:
+        return [
+            self.divergence, str(self.d), f"{self.seconds:.3f}", f"{self.peer_seconds:.2f}",
+            f"{self.ratio:.1f}x", f"{GOALS[self.part]:.0f}x", f"{self.agreement:.4f}",
+        ]  # fmt: skip
+
+
+def problem(d: int) -> tuple[Array, np.ndarray, Array]:
+    """Matrices to train on, spread about the centres of classes, with labels; those to test on."""
+    X = wishart(TRAIN + TEST, d, 0)
+    centers = wishart(CLASSES, d, 1)
+    y = np.arange(len(X)) % CLASSES
+    roots = np.linalg.cholesky(centers)[y]
+    X = roots @ X @ roots.mT
+    X = (X + X.mT) / 2
+    return X[:TRAIN], y[:TRAIN], X[TRAIN:]
+
+
+def race(
+    part: str, divergence: str, d: int, ours: Callable[[], Any], theirs: Callable[[], Any],
+    rounds: int,
+) -> Race:  # fmt: skip
+    X, y, queries = problem(d)
+    ours().fit(X[:100], y[:100]).predict(X[:10])  # loads what is loaded once
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        found = ours().fit(X, y).predict(queries)
+        middle = time.perf_counter()
+        expected = theirs().fit(X, y).predict(queries)
+        times.append((middle - start, time.perf_counter() - middle))
+    own, other = zip(*times, strict=True)
+    ratio = median(b / a for a, b in times)
+    agreement = float(np.mean(found == expected))
+    return Race(part, divergence, d, median(own), median(other), ratio, agreement, rounds)
+
+
+def races(part: str, sizes: Sequence[int], rounds: int) -> list[Race]:
+    """All races of one part; neighbours of large matrices take pyRiemann very long."""
+    if part == "means":
+        return [
+            race(part, mine, d, lambda m=mine: DivergenceMDM(m), lambda t=their: MDM(t), rounds)
+            for d in sizes for mine, their in MEANS.items()
+        ]  # fmt: skip
+    return [
+        race(
+            part, mine, sizes[0], lambda m=mine: DivergenceKNN(1, m),
+            lambda t=their: KNearestNeighbor(1, metric=t), 1,
+        )
+        for mine, their in NEIGHBORS.items()
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write everything here")
+    parser.add_argument("--only", choices=tuple(GOALS), help="one part alone")
+    parser.add_argument("--rounds", type=int, default=5, help="of means; neighbours have one")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")  # of means that do not converge, by peers
+    console = Console(width=120)
+    about = machine()
+    found = []
+    for part in GOALS if given.only is None else (given.only,):
+        rows = races(part, SIZES, given.rounds)
+        headings = ["divergence", "d", "seconds", "pyRiemann", "ratio", "goal", "agreement"]
+        title = f"{part}: {TRAIN:,} matrices to train on, {TEST:,} to predict, fit and predict"
+        console.print(plain_table(title, headings, [row.row() for row in rows]))
+        found += rows
+    console.print(f"Measured on: {machine_line(about)}.")
+    if given.json:
+        results = {"machine": about, "races": [asdict(row) for row in found]}
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

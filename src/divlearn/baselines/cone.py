@@ -1,0 +1,250 @@
+r"""Conic combinations of atoms in the affine-invariant metric: codes, and gradients of atoms.
+
+A matrix X is approximated by :math:`M = \sum_j a_j B_j`, :math:`a \ge 0`, so that
+
+.. math:: f(a) = \tfrac12 d^2(X, M) + \lambda \sum_j a_j
+          = \tfrac12 \sum_i t_i^2 + \lambda \sum_j a_j
+
+is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradients are
+:math:`\partial f / \partial a_j = \langle G, B_j \rangle + \lambda` and
+:math:`\partial f / \partial B_j = a_j G`, :math:`G = L^{-T} Q\, t e^{-t} Q^T L^{-1}`. It is convex
+where :math:`M \preceq X` [1]_; elsewhere a stationary point is all that is promised.
+
+References
+----------
+.. [1] A. Cherian and S. Sra, "Riemannian dictionary learning and sparse coding for positive
+   definite matrices", IEEE Trans. Neural Networks and Learning Systems 28 (2017).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.engines.pencil import whiteners
+
+__all__ = ["Cone", "conic_codes"]
+
+_BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
+_MAX_ITER = 50
+_INNER = 100  # iterations for each model
+_RELAXATION = 1.6
+_WEIGHT = 1.0  # of the quadratic term, relative to the mean eigenvalue of H
+_ARMIJO = 1e-4
+_HALVINGS = 30
+_MEMORY = 5  # iterations, the worst of which a step must improve on
+_SHORTEST, _LONGEST = 1e-2, 1e2
+
+
+@dataclass(frozen=True, eq=False)
+class Cone:
+    """Matrices to code, and the atoms that span the cone.
+
+    Attributes
+    ----------
+    whiteners : ndarray, shape (n_matrices, d, d)
+        Inverses of Cholesky factors of the matrices.
+    atoms : ndarray, shape (n_atoms, d, d)
+    gram : ndarray, shape (n_atoms, n_atoms)
+        Inner products of the atoms at a point amid the matrices: about the Hessian of every f, if
+        its combination is close to X.
+    """
+
+    whiteners: RealArray
+    atoms: RealArray
+    gram: RealArray
+
+    @classmethod
+    def of(cls, matrices: RealArray, atoms: RealArray, amid: RealArray) -> Cone:
+        """Factor the matrices.
+
+        Parameters
+        ----------
+        matrices : ndarray, shape (n_matrices, d, d)
+        atoms : ndarray, shape (n_atoms, d, d)
+        amid : ndarray, shape (d, d)
+            Inverse of the Cholesky factor of a matrix amid the others, such as their mean.
+        """
+        return cls(whiteners(np.linalg.cholesky(matrices)), *_atoms_and_gram(atoms, amid))
+
+    def span(self, atoms: RealArray, amid: RealArray) -> Cone:
+        """Make the cone of other atoms, for the same matrices."""
+        return Cone(self.whiteners, *_atoms_and_gram(atoms, amid))
+
+    def look(
+        self, codes: RealArray, rows: NDArray[np.intp] | None = None
+    ) -> tuple[RealArray, RealArray]:
+        """Half the squared distances, and G.
+
+        Parameters
+        ----------
+        codes : ndarray, shape (n_rows, n_atoms)
+        rows : ndarray of int, shape (n_rows,), optional
+            The matrices they belong to; all by default.
+
+        Returns
+        -------
+        values : ndarray, shape (n_rows,)
+            Infinite where the combination is not positive definite.
+        slopes : ndarray, shape (n_rows, d, d)
+        """
+        d = self.atoms.shape[-1]
+        values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
+        flat = self.atoms.reshape(len(self.atoms), -1)
+        which = np.arange(len(codes)) if rows is None else rows
+
+        def fill(part: slice) -> None:
+            roots = self.whiteners[which[part]]
+            sums = (codes[part] @ flat).reshape(-1, d, d)
+            inner, vectors = np.linalg.eigh(roots @ sums @ roots.mT)
+            lost = inner[:, 0] <= 0
+            inner[lost] = 1
+            t = np.log(inner)
+            values[part] = np.where(lost, np.inf, 0.5 * (t**2).sum(axis=1))
+            back = roots.mT @ vectors
+            slopes[part] = (back * (t / inner)[:, None, :]) @ back.mT
+
+        step = max(1, _BLOCK_ENTRIES // d**2)
+        parts = [slice(start, start + step) for start in range(0, len(codes), step)]
+        with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:  # LAPACK lets other threads run
+            list(pool.map(fill, parts))
+        return values, slopes
+
+    def evaluate(
+        self, codes: RealArray, penalty: float, rows: NDArray[np.intp] | None = None
+    ) -> tuple[RealArray, RealArray]:
+        """Objectives, shape (n_rows,), and their gradients in the codes, (n_rows, n_atoms)."""
+        values, slopes = self.look(codes, rows)
+        flat = self.atoms.reshape(len(self.atoms), -1)
+        gradients = slopes.reshape(len(codes), -1) @ flat.T + penalty
+        return values + penalty * codes.sum(axis=1), gradients
+
+    def start(self) -> RealArray:
+        """Equal codes, of the size that is best for their sum."""
+        n = len(self.atoms)
+        equal = np.full((len(self.whiteners), n), 1 / n)
+        mean = self.whiteners @ self.atoms.mean(axis=0) @ self.whiteners.mT
+        heights = np.linalg.slogdet(mean)[1] / mean.shape[-1]
+        scaled: RealArray = equal * np.exp(-heights)[:, None]
+        return scaled
+
+
+def _atoms_and_gram(atoms: RealArray, amid: RealArray) -> tuple[RealArray, RealArray]:
+    whitened = (amid @ atoms @ amid.T).reshape(len(atoms), -1)
+    return atoms, whitened @ whitened.T
+
+
+def conic_codes(
+    cone: Cone, penalty: float, *, start: RealArray | None = None, tol: float = 1e-2,
+    max_iter: int = _MAX_ITER,
+) -> RealArray:  # fmt: skip
+    r"""Code all matrices by spectral projected gradients.
+
+    Steps minimise :math:`\langle g, s \rangle + s^T H s / (2 \eta)` over :math:`a + s \ge 0`, H the
+    Gram matrix of the cone, the same for all, and :math:`\eta` the Barzilai-Borwein length of each.
+    With H the identity, as in the plain method, it takes more than ten times as many. Line searches
+    are those of Grippo, Lampariello and Lucidi: a step improves on the worst of the last five.
+
+    A code is done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+`,
+    which bounds what is left to gain where f is convex, is at most ``tol`` times its objective.
+
+    Parameters
+    ----------
+    cone : Cone
+    penalty : float
+        :math:`\lambda \ge 0`.
+    start : ndarray, shape (n_matrices, n_atoms), optional
+        Codes to begin with. No code gets worse than these.
+    tol : float, default=1e-2
+    max_iter : int, default=50
+
+    Returns
+    -------
+    ndarray, shape (n_matrices, n_atoms)
+    """
+    first = cone.start() if start is None else start
+    codes = first.copy()
+    values, gradients = cone.evaluate(codes, penalty)
+    at_start = values.copy()
+    recent = np.repeat(values[:, None], _MEMORY, axis=1)
+    rows, lengths = np.arange(len(codes)), np.ones(len(codes))
+    model = _Model(cone.gram)
+    for iteration in range(max_iter):
+        rows = rows[_gaps(codes[rows], gradients[rows]) > tol * np.abs(values[rows])]
+        if not len(rows):
+            break
+        ways = model.steps(codes[rows], gradients[rows], lengths[rows])
+        rows, *moved = _search(
+            cone, penalty, rows, codes[rows], recent[rows].max(axis=1), gradients[rows], ways
+        )
+        lengths[rows] = model.lengths(moved[0] - codes[rows], moved[2] - gradients[rows])
+        codes[rows], values[rows], gradients[rows] = moved
+        recent[rows, iteration % _MEMORY] = moved[1]
+    return np.where((values <= at_start)[:, None], codes, first)
+
+
+class _Model:
+    """Quadratic models of many functions with one Hessian H, up to a factor each."""
+
+    def __init__(self, gram: RealArray) -> None:
+        self.gram = gram
+        self._weight = _WEIGHT * np.trace(gram) / len(gram)
+        self._inverse = np.linalg.inv(gram + self._weight * np.eye(len(gram)))
+
+    def steps(self, codes: RealArray, gradients: RealArray, lengths: RealArray) -> RealArray:
+        """Minimise the models over non-negative codes, by alternating directions."""
+        slopes = lengths[:, None] * gradients
+        targets = codes @ self.gram - slopes
+        found, dual = codes, np.zeros_like(codes)
+        for _ in range(_INNER):
+            moved = (targets + self._weight * (found - dual)) @ self._inverse
+            moved = _RELAXATION * moved + (1 - _RELAXATION) * found + dual
+            found = np.maximum(moved, 0)
+            dual = moved - found
+        steps = found - codes
+        # The trace exceeds every eigenvalue of H: a projected gradient so short always descends.
+        short = np.maximum(codes - slopes / np.trace(self.gram), 0) - codes
+        descends = (steps * gradients).sum(axis=1) < (short * gradients).sum(axis=1)
+        return np.where(descends[:, None], steps, short)
+
+    def lengths(self, changes: RealArray, turns: RealArray) -> RealArray:
+        """Barzilai-Borwein lengths of steps, in the metric of H."""
+        squares = (changes @ self.gram * changes).sum(axis=1)
+        curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
+        lengths: RealArray = np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
+        return lengths
+
+
+def _gaps(codes: RealArray, gradients: RealArray) -> RealArray:
+    along = (codes * gradients).sum(axis=1)
+    gaps: RealArray = along + codes.sum(axis=1) * np.maximum(-gradients, 0).max(axis=1)
+    return gaps
+
+
+def _search(
+    cone: Cone, penalty: float, rows: NDArray[np.intp], codes: RealArray, values: RealArray,
+    gradients: RealArray, ways: RealArray,
+) -> tuple[NDArray[np.intp], RealArray, RealArray, RealArray]:  # fmt: skip
+    """Go along the ways until every objective is lower by enough; drop rows for which none is."""
+    slopes = (gradients * ways).sum(axis=1)
+    lengths = np.ones(len(rows))
+    moved, new_values, new_gradients = codes.copy(), values.copy(), gradients.copy()
+    left = np.arange(len(rows))
+    for _ in range(_HALVINGS):
+        moved[left] = codes[left] + lengths[left, None] * ways[left]
+        new_values[left], new_gradients[left] = cone.evaluate(moved[left], penalty, rows[left])
+        rises = new_values[left] > values[left] + _ARMIJO * lengths[left] * slopes[left]
+        left = left[rises]
+        if not len(left):
+            break
+        rise = new_values[left] - values[left] - lengths[left] * slopes[left]
+        ratios = -slopes[left] * lengths[left] / (2 * np.maximum(rise, np.finfo(float).tiny))
+        lengths[left] *= np.clip(np.nan_to_num(ratios, nan=0.1), 0.1, 0.5)
+    good = np.ones(len(rows), dtype=bool)
+    good[left] = False
+    return rows[good], moved[good], new_values[good], new_gradients[good]

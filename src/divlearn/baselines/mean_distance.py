@@ -1,0 +1,239 @@
+"""Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.baselines.neighbors import is_log_euclidean
+from divlearn.cluster.kmeans import given_point
+from divlearn.cluster.samples import Samples, as_checked, checked_blocks
+from divlearn.divergence import Divergence, get_divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.geometry import geodesic
+from divlearn.kernels.checks import check_size
+from divlearn.labelled import Labelled, MatricesMixin, check_labelled
+from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.means import mean_abld
+
+__all__ = ["DivergenceMDM"]
+
+_TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
+
+Means = Callable[[Labelled], RealArray]
+
+
+class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Classify SPD matrices by the nearest of the means of the classes.
+
+    The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
+    belongs to the class whose mean is nearest:
+
+    .. math:: C_k = \arg\min_C \sum_{y_i = k} w_i D(X_i \,\|\, C) , \qquad
+              \hat y(X) = \arg\min_k D(X \,\|\, C_k) .
+
+    Parameters
+    ----------
+    divergence : str, pair (alpha, beta) or Divergence, default="airm"
+        "log-euclidean"; a name that `divlearn.get_divergence` knows; or a pair of one sign, such
+        as the ``(alpha_, beta_)`` that an estimator has learned. The mean in "burg" and "kullback"
+        is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean
+        of these two.
+    engine : str or Engine, default="auto"
+        See `divlearn.get_engine`.
+
+    Attributes
+    ----------
+    means_ : ndarray, shape (n_classes, d, d)
+    classes_ : ndarray, shape (n_classes,)
+    n_features_in_ : int
+        d, the size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = DivergenceMDM("kullback").fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    >>> model.transform(X[:5]).shape
+    (5, 3)
+    """
+
+    means_: RealArray
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        divergence: str | Sequence[float] | Divergence = "airm",
+        engine: str | Engine = "auto",
+    ) -> None:
+        self.divergence = divergence
+        self.engine = engine
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the means.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+        y : array-like, shape (n_matrices,)
+            Labels of two classes at least.
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights.
+
+        Returns
+        -------
+        self
+        """
+        logarithms = is_log_euclidean(self.divergence)
+        self._divergence = None if logarithms else get_divergence(self.divergence)
+        find = _choose_means(self._divergence, get_engine(self.engine))
+        data = check_labelled(X, y, sample_weight, None)
+        self.means_ = find(data)
+        self.classes_ = data.classes
+        self.n_features_in_ = data.matrices.shape[-1]
+        return self
+
+    def transform(self, X: ArrayLike) -> RealArray:
+        """Compute the distances of matrices to the means.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_classes)
+            The distance where the divergence is the square of one in its usual form, as that of
+            "airm" and "stein"; else the divergence.
+        """
+        return self._distances(X, squared=False)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict labels, the first class where several means are nearest.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        nearest = self._distances(X, squared=None).argmin(axis=1)
+        labels: NDArray[Any] = self.classes_[nearest]
+        return labels
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        r"""Probabilities :math:`e^{-D(X \| C_k)} / \sum_j e^{-D(X \| C_j)}`.
+
+        D is the divergence in its usual form, so that for "airm", "stein" and "log-euclidean" it is
+        the squared distance.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_classes)
+        """
+        probabilities: RealArray = softmax(-self._distances(X, squared=None), axis=1)
+        return probabilities
+
+    def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
+        check_is_fitted(self)
+        tables = []
+        for _, matrices in checked_blocks(X, len(self.means_)):
+            check_size(self, matrices)
+            tables.append(self._table(matrices, squared))
+        return np.concatenate(tables)
+
+    def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
+        if self._divergence is None:
+            gaps = log_vectors(matrices)[:, None] - log_vectors(self.means_)
+            lengths: RealArray = np.linalg.norm(gaps, axis=2)
+            return lengths if squared is False else lengths**2
+        engine = get_engine(self.engine)
+        prepared: Any = engine.prepare(as_checked(matrices))
+        return self._divergence.pairwise(prepared, self.means_, squared=squared, engine=engine)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.means_)
+
+
+def _choose_means(divergence: Divergence | None, engine: Engine) -> Means:
+    """Return what computes the means of classes; None is the log-Euclidean metric."""
+    if divergence is None:
+        return lambda data: from_log_vectors(_average(data, log_vectors(data.matrices)))
+    if divergence.symmetrized:
+        if {divergence.alpha, divergence.beta} in ({0.0, 1.0}, {0.0, -1.0}):
+            return _middle_means
+        raise ValueError(
+            f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
+            "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
+            "single direction (alpha, beta)"
+        )
+    point = given_point(divergence)
+    closed = {(0.0, 1.0): _arithmetic_means, (1.0, 0.0): _harmonic_means}.get(point)
+    return closed or partial(_iterated_means, point=point, engine=engine)
+
+
+def _average(data: Labelled, values: RealArray) -> RealArray:
+    """Weighted means over each class of something that each matrix has."""
+    n, n_classes = len(data.codes), len(data.classes)
+    largest = np.zeros(n_classes)
+    np.maximum.at(largest, data.codes, data.weights)
+    weights = data.weights / largest[data.codes]  # tiny ones must not underflow in the sum
+    shares = weights / np.bincount(data.codes, weights)[data.codes]
+    classes = sparse.csr_array((shares, (data.codes, np.arange(n))), shape=(n_classes, n))
+    means: RealArray = classes @ values.reshape(n, -1)
+    return means.reshape(n_classes, *values.shape[1:])
+
+
+def _arithmetic_means(data: Labelled) -> RealArray:
+    return _average(data, data.matrices)
+
+
+def _harmonic_means(data: Labelled) -> RealArray:
+    inverses = np.linalg.inv(_average(data, np.linalg.inv(data.matrices)))
+    return 0.5 * (inverses + inverses.mT)
+
+
+def _middle_means(data: Labelled) -> RealArray:
+    """Geometric means of arithmetic and harmonic means."""
+    return geodesic(_arithmetic_means(data), _harmonic_means(data), 0.5)
+
+
+def _iterated_means(data: Labelled, point: tuple[float, float], engine: Engine) -> RealArray:
+    samples = Samples(engine, data.matrices, data.weights, blocks=[])
+    means = []
+    for code, start in enumerate(_middle_means(data)):
+        rows = np.flatnonzero(data.codes == code)
+        found = mean_abld(
+            samples.take(rows), *point, data.weights[rows], start, tol=_TOLERANCE,
+            engine=samples.engine_for(len(rows)),
+        )  # fmt: skip
+        if not found.converged:
+            warnings.warn(
+                f"the mean of class {data.classes[code]!s} is not exact: {found.message}",
+                ConvergenceWarning, stacklevel=3,
+            )  # fmt: skip
+        means.append(found.mean)
+    return np.stack(means)

@@ -1,0 +1,268 @@
+"""Nearest neighbours in any divergence of SPD matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.cluster.base import check_count
+from divlearn.cluster.samples import as_checked, checked_blocks
+from divlearn.divergence import Divergence, get_divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.kernels.checks import check_size
+from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.log_vectors import log_vectors
+
+__all__ = ["DivergenceKNN", "is_log_euclidean"]
+
+Indices = NDArray[np.intp]
+
+_COLUMNS = 1024  # training matrices whose divergences are held at a time
+_WEIGHTS = ("uniform", "distance")
+_LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
+
+
+class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Classify SPD matrices by the nearest training matrices in a divergence.
+
+    Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
+    :math:`D(X \,\|\, X_i)`: X comes first, which matters where a divergence is not symmetric.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=1
+    divergence : str, pair (alpha, beta) or Divergence, default="airm"
+        "log-euclidean", the Frobenius distance of logarithms; a name that `divlearn.get_divergence`
+        knows, such as "airm", "stein" or "jeffreys"; or a pair, such as the ``(alpha_, beta_)``
+        that an estimator has learned.
+    weights : {"uniform", "distance"}, default="uniform"
+        Votes of neighbours: one each, or inversely proportional to their distance, where those at
+        zero outvote all others.
+    engine : str or Engine, default="auto"
+        See `divlearn.get_engine`.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    n_features_in_ : int
+        d, the size of the matrices.
+
+    Notes
+    -----
+    Where classes have equally many votes, the one whose nearest member is nearest is predicted, and
+    the first of ``classes_`` where this does not decide either. Divergences are computed block by
+    block, so that memory does not grow with the number of pairs.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = DivergenceKNN(5, "stein").fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    >>> distances, neighbors = model.kneighbors(X[:1], 2)
+    >>> neighbors[0, 0], round(distances[0, 0], 6)  # itself
+    (np.int64(0), np.float64(0.0))
+    """
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_neighbors: int = 1,
+        divergence: str | Sequence[float] | Divergence = "airm",
+        weights: str = "uniform",
+        engine: str | Engine = "auto",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.divergence = divergence
+        self.weights = weights
+        self.engine = engine
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the training matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+        y : array-like, shape (n_matrices,)
+            Labels of two classes at least.
+
+        Returns
+        -------
+        self
+        """
+        if self.weights not in _WEIGHTS:
+            raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
+        get_engine(self.engine)
+        logarithms = is_log_euclidean(self.divergence)
+        self._divergence = None if logarithms else get_divergence(self.divergence)
+        data = check_labelled(X, y, None, None)
+        check_neighbors(self.n_neighbors, len(data.matrices))
+        self.classes_, self._codes = data.classes, data.codes
+        self.n_features_in_ = data.matrices.shape[-1]
+        self._matrices = data.matrices
+        if logarithms:
+            self._vectors = log_vectors(data.matrices)
+            self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
+        return self
+
+    def kneighbors(
+        self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[RealArray, Indices] | Indices:
+        """Find the nearest training matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        n_neighbors : int, optional
+            That of the estimator by default.
+        return_distance : bool, default=True
+
+        Returns
+        -------
+        distances : ndarray, shape (n_matrices, n_neighbors)
+            Ascending; only if ``return_distance``. The distance where the divergence is the square
+            of one in its usual form, as that of "airm" and "stein"; else the divergence.
+        neighbors : ndarray of int, shape (n_matrices, n_neighbors)
+            Indices of training matrices.
+        """
+        distances, neighbors = self._search(X, n_neighbors)
+        return (distances, neighbors) if return_distance else neighbors
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        distances, neighbors = self._search(X)
+        votes, nearest = self._vote(distances, neighbors)
+        # The last key counts most; what ties in all of them stays in the order of classes.
+        first = np.lexsort((nearest, -votes), axis=1)[:, 0]
+        labels: NDArray[Any] = self.classes_[first]
+        return labels
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        """Share of each class in the votes of the neighbours.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_classes)
+        """
+        votes, _ = self._vote(*self._search(X))
+        shares: RealArray = votes / votes.sum(axis=1, keepdims=True)
+        return shares
+
+    def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
+        check_is_fitted(self)
+        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        check_neighbors(k, len(self._codes))
+        found = []
+        for _, queries in checked_blocks(X, _COLUMNS):
+            check_size(self, queries)
+            found.append(self._search_block(queries, k))
+        distances, neighbors = map(np.concatenate, zip(*found, strict=True))
+        return distances, neighbors
+
+    def _search_block(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
+        if self._divergence is None:
+            vectors = log_vectors(queries)
+            neighbors = self._index.kneighbors(vectors, k, return_distance=False)
+            # Not those that come with them, whose squares lose digits by subtraction.
+            gaps = vectors[:, None] - self._vectors[neighbors]
+            return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
+        return _nearest(queries, self._matrices, self._divergence, k, get_engine(self.engine))
+
+    def _vote(self, distances: RealArray, neighbors: Indices) -> tuple[RealArray, RealArray]:
+        """Votes for every class, and the distance to its nearest member among the neighbours."""
+        rows, codes = np.arange(len(distances))[:, None], self._codes[neighbors]
+        votes = np.zeros((len(distances), len(self.classes_)))
+        nearest = np.full(votes.shape, np.inf)
+        np.add.at(votes, (rows, codes), self._weigh(distances))
+        np.minimum.at(nearest, (rows, codes), distances)
+        return votes, nearest
+
+    def _weigh(self, distances: RealArray) -> RealArray:
+        if self.weights == "uniform":
+            return np.ones(distances.shape)
+        nearest = distances[:, :1]
+        usual = (nearest > 0) & (nearest < np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights: RealArray = np.where(usual, nearest / distances, distances == nearest)
+        return weights
+
+
+def is_log_euclidean(divergence: Any) -> bool:
+    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives.
+
+    Examples
+    --------
+    >>> is_log_euclidean("log-euclidean"), is_log_euclidean("logeuclid"), is_log_euclidean("airm")
+    (True, True, False)
+    """
+    return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
+
+
+def check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
+    """Raise unless there are as many training matrices as neighbours, and one at least.
+
+    Examples
+    --------
+    >>> check_neighbors(5, 3)
+    Traceback (most recent call last):
+    ValueError: n_neighbors=5 must be <= n_matrices=3; lower n_neighbors or pass more data
+    """
+    check_count(n_neighbors, "n_neighbors")
+    if n_neighbors > n_matrices:
+        raise ValueError(
+            f"n_neighbors={n_neighbors} must be <= n_matrices={n_matrices}; lower n_neighbors or "
+            "pass more data"
+        )
+
+
+def _nearest(
+    queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
+) -> tuple[RealArray, Indices]:
+    """Distances to the k nearest matrices and their indices, the nearest first."""
+    prepared: Any = engine.prepare(as_checked(queries))
+    distances: RealArray = np.empty((len(queries), 0))
+    neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
+    for start in range(0, len(matrices), _COLUMNS):
+        block = matrices[start : start + _COLUMNS]
+        table = divergence.pairwise(prepared, block, squared=False, engine=engine)
+        columns = np.broadcast_to(np.arange(start, start + len(block)), table.shape)
+        if k < len(block):
+            some = np.argpartition(table, k - 1, axis=1)[:, :k]
+            table, columns = np.take_along_axis(table, some, axis=1), start + some
+        distances, neighbors = _take_nearest(
+            np.hstack([distances, table]), np.hstack([neighbors, columns]), k
+        )
+    return distances, neighbors
+
+
+def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
+    """Return the k nearest of some neighbours, in the order of distances, then of indices."""
+    order = np.lexsort((neighbors, distances), axis=1)[:, :k]
+    return (
+        np.take_along_axis(distances, order, axis=1),
+        np.take_along_axis(neighbors, order, axis=1),
+    )

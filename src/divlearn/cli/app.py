@@ -1,0 +1,117 @@
+"""All commands together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from divlearn.cli.cluster import cluster
+from divlearn.cli.demo import demo
+from divlearn.cli.describe import describe
+from divlearn.cli.doctor import doctor
+from divlearn.cli.evaluate import evaluate
+from divlearn.cli.fit import fit
+from divlearn.cli.predict import predict
+from divlearn.cli.which import which
+
+__all__ = ["main"]
+
+_HELP = """Which divergence should I use on my SPD matrices? Answers from your own data.
+
+From a folder of images, one sub-folder for each class, to a model and a report:
+
+    divlearn describe IMAGES -o matrices.npz
+
+    divlearn fit matrices.npz -o model.divlearn --report report.html
+
+    divlearn predict model.divlearn new.npz
+
+DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, and their labels if there
+are any. Exit codes: 0 done, 1 something is wrong and one sentence says what, 2 wrong options, 130
+interrupted before there was anything to keep.
+"""
+_COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
+_INTERRUPTED = 130
+
+
+def _make_app() -> typer.Typer:
+    app = typer.Typer(
+        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False, rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )  # fmt: skip
+    app.callback()(_version_option)
+    for command in _COMMANDS:
+        app.command()(_with_errors_told(command))
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import divlearn
+
+        print(f"divlearn {divlearn.__version__}")
+        raise typer.Exit
+
+
+def _version_option(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version.", is_eager=True, callback=_show_version
+    ),
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    try:
+        _make_app()(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what goes wrong into one sentence and an exit code."""
+
+    @functools.wraps(command)
+    def told(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            raise typer.Exit(_INTERRUPTED) from None
+        except BrokenPipeError:
+            # Whoever reads the output has seen enough; what is left must not be flushed to it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            _complain(_say(error))
+            raise typer.Exit(1) from None
+
+    return told
+
+
+def _say(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _complain(text: str) -> None:
+    print(f"divlearn: {text}", file=sys.stderr)

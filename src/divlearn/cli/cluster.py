@@ -1,0 +1,139 @@
+"""``divlearn cluster``: groups of matrices."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divlearn.cli.options import (
+    AsJson,
+    Data,
+    EngineName,
+    LabelsKey,
+    MatricesKey,
+    Repair,
+    ReportFile,
+    Seed,
+)
+
+__all__ = ["cluster"]
+
+
+def cluster(
+    data: Data,
+    n_clusters: Annotated[int, typer.Option("--clusters", "-k", help="How many.")],
+    method: Annotated[
+        str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
+    ] = "k-means",
+    divergence: Annotated[
+        str | None,
+        typer.Option(help='Name, "alpha,beta", "likelihood" or "learn", for k-means and mixture.'),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File of the model.")
+    ] = None,
+    matrices: MatricesKey = None,
+    labels: LabelsKey = None,
+    repair: Repair = "raise",
+    seed: Seed = 0,
+    engine: EngineName = "auto",
+    report: ReportFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find groups of matrices; if there are labels, say how well the groups agree with them.
+
+    Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
+    """
+    import numpy as np
+
+    from divlearn.cli.data import read_data
+    from divlearn.cli.output import Output
+    from divlearn.models import save
+
+    out = Output(as_json)
+    model = _make(method, n_clusters, divergence, seed, engine)
+    dataset = read_data(data, matrices, labels, repair)
+    started = time.perf_counter()
+    with out.working(f"Clustering {len(dataset.matrices)} matrices ..."):
+        model.fit(dataset.matrices)
+        found = model.predict(dataset.matrices)
+    seconds = time.perf_counter() - started
+    sizes = np.bincount(found, minlength=n_clusters)
+    out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
+    text = _say(model)
+    out.say(text)
+    scores = {} if dataset.labels is None else _agreement(dataset.labels, found)
+    if scores:
+        told = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        out.say(f"Agreement with the labels: {told}.")
+    if output is not None:
+        save(model, output)
+        out.say(f"Model: {output}")
+    if report is not None:
+        from divlearn.report.clusterings import cluster_page
+        from divlearn.report.writing import write_report
+
+        page = cluster_page(model, found, dataset.labels, scores, text)
+        write_report(report, page, dataset.digest(), {"clustering": seconds})
+        out.say(f"Report: {report}")
+    out.finish(
+        labels=found, sizes=sizes, summary=text, agreement=scores, data=dataset.digest(),
+    )  # fmt: skip
+
+
+def _make(method: str, count: int, divergence: str | None, seed: int, engine: str) -> Any:
+    from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
+
+    given: dict[str, Any] = {} if divergence is None else {"divergence": _parse(divergence)}
+    if method == "k-means":
+        return ABKMeans(count, random_state=seed, engine=engine, **given)
+    if method == "mixture":
+        return ABMixture(count, random_state=seed, engine=engine, **given)
+    if given:
+        raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
+    if method == "karcher":
+        return KarcherKMeans(count, random_state=seed, engine=engine)
+    if method == "log-euclidean":
+        return LogEuclideanKMeans(count, random_state=seed)
+    raise ValueError(f"--method {method} must be one of k-means, mixture, karcher, log-euclidean")
+
+
+def _parse(divergence: str) -> str | tuple[float, ...]:
+    if "," not in divergence:
+        return divergence
+    try:
+        return tuple(float(part) for part in divergence.split(","))
+    except ValueError:
+        raise ValueError(
+            f"--divergence {divergence} must be a name or two numbers: 0.5,1.5"
+        ) from None
+
+
+def _say(model: Any) -> str:
+    import numpy as np
+
+    from divlearn.cluster import LogEuclideanKMeans
+
+    if isinstance(model, LogEuclideanKMeans):
+        return f"Log-Euclidean k-means, {model.n_iter_} iterations: {model.message_}."
+    alpha, beta = (float(np.mean(value)) for value in (model.alpha_, model.beta_))
+    return (
+        f"Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {model.n_iter_} iterations: "
+        f"{model.message_}."
+    )
+
+
+def _agreement(labels: Any, found: Any) -> dict[str, float]:
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    from divlearn.cluster import matched_f1_score, pairwise_f1_score
+
+    return {
+        "pairwise F1": pairwise_f1_score(labels, found),
+        "matched F1": matched_f1_score(labels, found),
+        "ARI": float(adjusted_rand_score(labels, found)),
+        "NMI": float(normalized_mutual_info_score(labels, found)),
+    }

@@ -1,0 +1,36 @@
+"""Data of a command: read, checked, and known by a digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from divlearn.datasets import Dataset
+
+__all__ = ["read_data", "require_labels"]
+
+
+def read_data(path: Path, matrices: str | None, labels: str | None, repair: str) -> Dataset:
+    """Read matrices and labels from a file; messages name the options of the program."""
+    from divlearn.datasets import load_spd
+
+    try:
+        return load_spd(path, matrices=matrices, labels=labels, regularize=repair)
+    except ValueError as error:
+        text = str(error)
+        for keyword, option in (
+            ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --repair shrink"),
+            ("matrices=", "--matrices "), ("labels=", "--labels "), ("regularize=", "--repair "),
+        ):  # fmt: skip
+            text = text.replace(keyword, option)
+        raise ValueError(text) from error
+
+
+def require_labels(dataset: Dataset, path: Path) -> Dataset:
+    """Refuse data without labels."""
+    if dataset.labels is None:
+        raise ValueError(
+            f"{path.name} has no labels, must have them here; name their array with --labels NAME"
+        )
+    return dataset

@@ -1,0 +1,57 @@
+"""``divlearn describe``: images to matrices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divlearn.cli.options import AsJson
+
+__all__ = ["describe"]
+
+
+def describe(
+    images: Annotated[Path, typer.Argument(metavar="IMAGES", help="One sub-folder per class.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write, .npz.")],
+    preset: Annotated[
+        str, typer.Option(help="Features: texture, brodatz, virus, kth-tips2 or cancer.")
+    ] = "texture",
+    patch: Annotated[
+        int | None, typer.Option(help="Side of square patches; whole images without it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a folder of images, one sub-folder for each class, into covariance matrices.
+
+    Example: divlearn describe photographs -o matrices.npz --preset virus --patch 64
+    """
+    import numpy as np
+
+    from divlearn.atomic import open_atomic
+    from divlearn.cli.output import Output
+    from divlearn.datasets import load_image_folder
+    from divlearn.descriptors import RegionCovariance
+
+    out = Output(as_json)
+    data = load_image_folder(images, RegionCovariance(preset, patch=patch))
+    assert data.images is not None
+    with out.working(f"Describing {len(data.images)} images ..."):
+        made = data.descriptor.fit_transform(data.images)
+    n_images, d = len(made), made.shape[-1]
+    matrices = made.reshape(-1, d, d)
+    each = len(matrices) // n_images
+    arrays = {"X": matrices, "y": np.repeat(data.labels, each)}
+    if patch is not None:
+        arrays["image"] = np.repeat(np.arange(n_images), each)
+    with open_atomic(output) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    out.say(
+        f"{len(matrices)} matrices of size {d} from {n_images} images of "
+        f"{len(np.unique(data.labels))} classes, in {output}."
+    )
+    out.finish(
+        output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,
+        classes=np.unique(data.labels),
+    )  # fmt: skip

@@ -1,0 +1,42 @@
+"""``divlearn doctor``: what is wrong with matrices."""
+
+from __future__ import annotations
+
+import typer
+
+from divlearn.cli.options import AsJson, Data, LabelsKey, MatricesKey
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    data: Data, matrices: MatricesKey = None, labels: LabelsKey = None, as_json: AsJson = False
+) -> None:
+    """Say what is wrong with matrices and labels, all of it, and what to do.
+
+    Example: divlearn doctor matrices.npz
+
+    The exit code is 1 if nothing can be computed until something is dealt with.
+    """
+    import numpy as np
+
+    from divlearn.cli.output import Output
+    from divlearn.datasets.files.stacks import read_stacks
+    from divlearn.doctor import examine
+
+    out = Output(as_json)
+    found = read_stacks(data, matrices, labels)
+    diagnosis = examine(np.concatenate(list(found.parts.values())), found.labels)
+    out.say(f"{data.name}: {diagnosis.summary()}")
+    for finding in diagnosis.findings:
+        out.say(f"\n{finding.kind}: {finding.text}.\n    What to do: {finding.advice}.")
+    if diagnosis.classes:
+        out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])
+    out.finish(
+        healthy=diagnosis.healthy, n_matrices=diagnosis.n_matrices, size=diagnosis.size,
+        classes=diagnosis.classes,
+        condition=np.nanquantile(diagnosis.condition, [0, 0.5, 1]) if diagnosis.healthy else None,
+        findings=[vars(finding) for finding in diagnosis.findings],
+    )  # fmt: skip
+    if not diagnosis.healthy:
+        raise typer.Exit(1)

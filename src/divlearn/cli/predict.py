@@ -1,0 +1,73 @@
+"""``divlearn predict``: what a model says of matrices."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divlearn.cli.options import AsJson, LabelsKey, MatricesKey, Repair
+
+__all__ = ["predict"]
+
+_SHOWN = 20
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that fit has written.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Matrices of the same kind.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
+    ] = None,
+    matrices: MatricesKey = None,
+    labels: LabelsKey = None,
+    repair: Repair = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """Predict the classes of matrices, with probabilities where the model has them.
+
+    Example: divlearn predict model.divlearn new.npz -o predictions.csv
+
+    If the data has labels, the share of right predictions is told too.
+    """
+    from divlearn.atomic import open_atomic
+    from divlearn.cli.data import read_data
+    from divlearn.cli.output import Output
+    from divlearn.models import load
+
+    out = Output(as_json)
+    classifier = load(model)
+    if not hasattr(classifier, "predict"):
+        raise ValueError(f"{model} is a {type(classifier).__name__}, which predicts nothing")
+    dataset = read_data(data, matrices, labels, repair)
+    predicted = classifier.predict(dataset.matrices)
+    headings, rows = ["matrix", "predicted"], [[str(i), str(p)] for i, p in enumerate(predicted)]
+    proba = _probabilities(classifier, dataset.matrices)
+    if proba is not None:
+        headings += [f"p({name})" for name in classifier.classes_]
+        for row, values in zip(rows, proba, strict=True):
+            row += [f"{value:.4f}" for value in values]
+    out.table(headings, rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        out.say(f"... and {len(rows) - _SHOWN} more")
+    accuracy = None
+    if dataset.labels is not None:
+        accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
+        out.say(f"{accuracy:.1%} of {len(rows)} predictions agree with the labels.")
+    if output is not None:
+        text = io.StringIO()
+        csv.writer(text).writerows([headings, *rows])
+        with open_atomic(output) as file:
+            file.write(text.getvalue().encode())
+        out.say(f"Predictions: {output}")
+    out.finish(predicted=predicted, probabilities=proba, accuracy=accuracy)
+
+
+def _probabilities(classifier: Any, X: Any) -> Any:
+    """Probabilities of the classes, None where the model has none."""
+    if not hasattr(classifier, "predict_proba") or not hasattr(classifier, "classes_"):
+        return None
+    return classifier.predict_proba(X)

@@ -1,0 +1,72 @@
+"""``divlearn which``: the divergence that matrices want."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from divlearn.cli.options import (
+    AsJson,
+    Data,
+    EngineName,
+    LabelsKey,
+    MatricesKey,
+    Repair,
+    ReportFile,
+    Seed,
+)
+
+__all__ = ["which"]
+
+
+def which(
+    data: Data,
+    matrices: MatricesKey = None,
+    labels: LabelsKey = None,
+    without_labels: Annotated[
+        bool, typer.Option("--without-labels", help="Choose by likelihood, though there are some.")
+    ] = False,
+    folds: Annotated[int, typer.Option(help="Of cross-validation.")] = 5,
+    repair: Repair = "raise",
+    seed: Seed = 0,
+    engine: EngineName = "auto",
+    report: ReportFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which divergence these matrices want, and how sure that is.
+
+    With labels it is the one under which nearest neighbours are most often of the same class,
+    without them the most likely one.
+
+    Example: divlearn which matrices.npz --report which.html
+    """
+    from divlearn.cli.data import read_data
+    from divlearn.cli.output import Output
+    from divlearn.which import which_divergence
+
+    out = Output(as_json)
+    dataset = read_data(data, matrices, labels, repair)
+    y = None if without_labels else dataset.labels
+    started = time.perf_counter()
+    with out.working("Comparing divergences ..."):
+        answer = which_divergence(dataset.matrices, y, cv=folds, engine=engine, random_state=seed)
+    seconds = time.perf_counter() - started
+    out.say(answer.summary())
+    score = "accuracy" if answer.criterion == "accuracy" else "log-likelihood"
+    rows = [
+        [str(row["name"]), *(f"{float(row[key]):.4g}" for key in ("alpha", "beta", "score"))]
+        for row in answer.table()
+    ]
+    out.table(["divergence", "alpha", "beta", score], rows)
+    if report is not None:
+        from divlearn.report.answers import which_page
+        from divlearn.report.writing import write_report
+
+        write_report(report, which_page(answer), dataset.digest(), {"comparing": seconds})
+        out.say(f"Report: {report}")
+    out.finish(
+        criterion=answer.criterion, best=answer.best, score=answer.score,
+        summary=answer.summary(), table=answer.table(), data=dataset.digest(),
+    )  # fmt: skip

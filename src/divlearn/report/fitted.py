@@ -1,0 +1,173 @@
+"""Pages of fitted classifiers: what they learned, and how they do on matrices held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.divergence import pairwise_abld
+from divlearn.iddl import IDDLClassifier
+from divlearn.report.atoms import AtomsSection
+from divlearn.report.confusion import ConfusionSection
+from divlearn.report.curves import CurvesSection
+from divlearn.report.page import Page
+from divlearn.report.plane_section import PlaneSection
+from divlearn.report.section import Section
+from divlearn.report.tables import TableSection
+from divlearn.report.words import TextSection
+
+__all__ = ["classifier_page", "iddl_sections"]
+
+_MOST_POINTS = 600
+
+
+def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
+    """Page of a fitted classifier.
+
+    Parameters
+    ----------
+    model : estimator
+    X : ndarray, shape (n_matrices, d, d), what it was fitted to.
+    y : ndarray, shape (n_matrices,)
+
+    Returns
+    -------
+    Page
+
+    Examples
+    --------
+    >>> from divlearn import DivergenceKernelClassifier
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    >>> page = classifier_page(DivergenceKernelClassifier().fit(X, y), X, y)
+    >>> page.sentence
+    'DivergenceKernelClassifier tells 3 classes apart: it is right on ...% of 60 matrices held out.'
+    """
+    said = getattr(model, "oof_proba_", None)
+    known = np.zeros(len(y), bool) if said is None else np.isfinite(said).all(axis=1)
+    sentence = f"{type(model).__name__} has learned to tell {len(model.classes_)} classes apart."
+    sections: list[Section] = []
+    if said is not None and known.any():
+        predicted = said[known].argmax(axis=1)
+        codes = np.searchsorted(model.classes_, y[known])
+        sentence = (
+            f"{type(model).__name__} tells {len(model.classes_)} classes apart: it is right on "
+            f"{(predicted == codes).mean():.1%} of {known.sum()} matrices held out."
+        )
+        sections.append(_held_out(model.classes_, codes, predicted))
+    members = getattr(model, "members_", {})
+    if members:
+        sections.insert(0, _members(model))
+    learner = _find_iddl(model)
+    if learner is not None:
+        sections += iddl_sections(learner, X)
+    if hasattr(model, "message_"):
+        sections.append(TextSection("Why it stopped", f"{model.message_}."))
+    detail = f"It was learned from {len(X)} matrices of size {X.shape[-1]}."
+    return Page("What was learned", sentence, sections, detail=detail)
+
+
+def iddl_sections(model: IDDLClassifier, X: RealArray) -> list[Section]:
+    """Sections of an IDDL model: where its divergences lie, how it learned, and its atoms.
+
+    Parameters
+    ----------
+    model : IDDLClassifier, or another estimator with atoms.
+    X : ndarray, shape (n_matrices, d, d), the matrices it was fitted to.
+
+    Returns
+    -------
+    list of Section
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    >>> model = IDDLClassifier(n_atoms=3, max_iter=2, random_state=0).fit(X, y)
+    >>> [section.title for section in iddl_sections(model, X)]
+    ['Learned divergences', 'Learning', 'Atoms']
+    """
+    alpha, beta = (np.reshape(value, (len(value), -1)) for value in (model.alpha_, model.beta_))
+    points = [
+        (float(a), float(b), f"atom {k}")
+        for k in range(len(alpha))
+        for a, b in zip(alpha[k], beta[k], strict=True)
+    ]
+    nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
+    uses = np.bincount(nearest, minlength=len(alpha))
+    texts = [
+        "; ".join(f"({a:.2g}, {b:.2g})" for a, b in zip(alpha[k], beta[k], strict=True))
+        for k in range(len(alpha))
+    ]
+    return [
+        PlaneSection(
+            "Learned divergences", learned=points[:_MOST_POINTS],
+            note="Every mark is a divergence that was learned for an atom, by its parameters; "
+            "circles have a name in the literature.",
+        ),
+        _learning(model),
+        AtomsSection(
+            "Atoms", model.atoms_, uses, texts,
+            note="The SPD matrices that divergences are measured to, as correlations, with the "
+            "(alpha, beta) of each. The share is that of the matrices it is the nearest atom of.",
+        ),
+    ]  # fmt: skip
+
+
+def _find_iddl(model: Any) -> IDDLClassifier | None:
+    """Return the model itself, or the member of the highest weight that learned its atoms."""
+    if isinstance(model, IDDLClassifier):
+        return model
+    weights = getattr(model, "weights_", {})
+    learners = [
+        name for name, member in getattr(model, "members_", {}).items()
+        if isinstance(member, IDDLClassifier) and name.startswith("iddl")
+    ]  # fmt: skip
+    return model.members_[max(learners, key=weights.__getitem__)] if learners else None
+
+
+def _learning(model: IDDLClassifier) -> CurvesSection:
+    history = model.history_
+    numbers = np.unique(history["model"])
+    curves = {
+        f"model {number + 1}" if len(numbers) > 1 else "objective": history["objective"][
+            history["model"] == number
+        ]
+        for number in numbers.tolist()
+    }
+    held_out = {"held-out loss": history["held_out_loss"]} if "held_out_loss" in history else {}
+    return CurvesSection(
+        "Learning", curves, "iteration", "objective", second=held_out,
+        second_label="loss of matrices held out" if held_out else "",
+        marks={"kept": float(model.n_iter_)},
+        note="The objective falls with every iteration. What counts is the loss of matrices held "
+        "out: the models are taken from the iteration where it is lowest.",
+    )  # fmt: skip
+
+
+def _held_out(
+    classes: NDArray[Any], codes: NDArray[np.intp], predicted: NDArray[np.intp]
+) -> ConfusionSection:
+    counts = np.zeros((len(classes), len(classes)), dtype=np.intp)
+    np.add.at(counts, (codes, predicted), 1)
+    return ConfusionSection(
+        "What is taken for what", classes.tolist(), counts,
+        note="Rows are true classes, columns predicted ones, of matrices that were held out while "
+        "the model was learned.",
+    )  # fmt: skip
+
+
+def _members(model: Any) -> TableSection:
+    rows = [
+        [name, weight, model.oof_accuracy_.get(name)]
+        for name, weight in sorted(model.weights_.items(), key=lambda item: -item[1])
+    ]
+    return TableSection(
+        "Who has a say", ["member", "weight", "right on matrices held out"], rows,
+        formats={"weight": ".2f", "right on matrices held out": ".1%"},
+        note="The answer is an average of quite different classifiers; the weights make what "
+        "happened to matrices held out likely.",
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+// What all figures of the plotting library share.
+const DRAWN = { plane: planeFigure, curves: curvesFigure, confusion: confusionFigure };
+
+// Names are shown letter by letter: the library would read markup in them.
+function literal(text) {
+  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+function shorten(text, length) {
+  return text.length > length ? text.slice(0, length - 1) + "…" : text;
+}
+
+function dataBeside(element) {
+  return JSON.parse(element.parentElement.querySelector("script").textContent);
+}
+
+function axis(title, more) {
+  return {
+    title: { text: literal(title), standoff: 12 },
+    ticks: "outside",
+    tickcolor: colour("line"),
+    gridcolor: colour("line"),
+    linecolor: colour("line"),
+    zeroline: false,
+    ...more,
+  };
+}
+
+function layout(more) {
+  const ink = colour("ink");
+  return {
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: ink },
+    paper_bgcolor: "rgba(0, 0, 0, 0)",
+    plot_bgcolor: "rgba(0, 0, 0, 0)",
+    margin: { l: 50, r: 10, t: 10, b: 50 },
+    hoverlabel: {
+      bgcolor: colour("card"),
+      bordercolor: colour("line"),
+      font: { color: ink, size: 13 },
+      align: "left",
+    },
+    // A finger that drags wants to scroll the page.
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+    ...more,
+  };
+}
+
+const CONFIG = { responsive: true, displayModeBar: false };
+
+async function drawPlot(element) {
+  const figure = DRAWN[element.dataset.draw](dataBeside(element), narrow.matches);
+  await Plotly.newPlot(element, figure.traces, layout(figure.layout), CONFIG);
+}
+
+async function drawPlots() {
+  const elements = [...document.querySelectorAll(".plot")];
+  if (!elements.length) return;
+  try {
+    if (typeof Plotly === "undefined") await loadLibrary();
+    for (const element of elements) await drawPlot(element);
+  } catch (error) {
+    for (const element of elements) {
+      if (element.querySelector("svg")) continue;
+      element.className = "failed";
+      element.textContent = error.message;
+    }
+  }
+}

@@ -1,0 +1,143 @@
+"""Pages for the tests of the report, and a reader of HTML that needs no browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from html.parser import HTMLParser
+
+import numpy as np
+
+from divlearn.report import (
+    AtomsSection,
+    ConfusionSection,
+    CurvesSection,
+    DisagreementSection,
+    Page,
+    PlaneSection,
+    RepeatSection,
+    TableSection,
+    TextSection,
+)
+
+GRID = np.arange(5) / 2
+HOSTILE = '</script></style><img src=x onerror="hacked=1"><b>&amp;\'%{x}{{7*7}}<!--'
+SCORES = [0.5, 12.25, None, -3.0, float("nan"), 1e-7, float("inf"), 2.0]
+
+
+def spd(n: int, d: int, seed: int = 0) -> np.ndarray:
+    factors = np.random.default_rng(seed).standard_normal((n, d, 2 * d))
+    scales = 10.0 ** np.random.default_rng(seed + 1).uniform(-2, 2, (n, d, 1))
+    scaled = scales * factors
+    return scaled @ scaled.mT
+
+
+def plane_values() -> np.ndarray:
+    """A value for every point of `GRID` by `GRID` that tells alpha from beta."""
+    return (GRID[:, None] + GRID[None, :] ** 2) / 8
+
+
+def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Page:
+    """A page of every section; `word` stands wherever a text can."""
+    rng = np.random.default_rng(0)
+    rows = [[f"{word} {i}", SCORES[i % len(SCORES)], i] for i in range(n_rows)]
+    classes = [word, f"{word} b", "c"]
+    return Page(
+        f"title {word}",
+        f"sentence {word}",
+        [
+            PlaneSection(
+                f"plane {word}", GRID, GRID, plane_values(), f"accuracy {word}",
+                named={f"AIRM {word}": (0.0, 0.0), "Stein": (0.5, 0.5)},
+                learned=[(1.0, 1.5, f"atom {word}"), (1.5, 0.5, "atom 2")], note=f"note {word}",
+            ),
+            CurvesSection(
+                f"curves {word}", {f"objective {word}": [3.0, np.nan, 1.0]}, f"iteration {word}",
+                f"height {word}", f"note {word}", second={f"score {word}": [[0, 2], [0.8, 0.9]]},
+                second_label=f"second {word}", marks={f"kept {word}": 1},
+            ),
+            AtomsSection(
+                f"atoms {word}", spd(n_atoms, 4), rng.random(n_atoms),
+                [f"text {word} {i}" for i in range(n_atoms)], f"note {word}",
+            ),
+            ConfusionSection(f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]],
+                             f"note {word}"),
+            TableSection(f"table {word}", [f"name {word}", "score", "number"], rows, f"note {word}",
+                         bold=[1], formats={"score": ".3g"}),
+            DisagreementSection.of(
+                f"disagreement {word}", classes, {f"IDDL {word}": classes, "1-NN": [word, "c", "c"]}
+            ),
+            TextSection(f"text {word}", f"first {word}\n\nsecond {word}"),
+            RepeatSection(
+                f"divlearn {word}", f"digest {word}", {f"numpy {word}": f"2 {word}"},
+                {f"fit {word}": 3.0, "map": 75.0}, f"repeat {word}", f"note {word}",
+            ),
+        ],
+        footer=f"footer {word}",
+        detail=f"detail {word}",
+    )  # fmt: skip
+
+
+def large_page() -> Page:
+    """500 atoms of 30 rows, 100 classes, and tables of 10,000 matrices."""
+    rng = np.random.default_rng(0)
+    n, grid = 10_000, np.linspace(0, 2, 33)
+    classes = [f"class {i}" for i in range(100)]
+    codes = rng.integers(100, size=(4, n))
+    truth, *predicted = (
+        [classes[code] for code in np.where(rng.random(n) < 0.7, codes[0], row)] for row in codes
+    )
+    numbers = np.column_stack([rng.random(n), 10 ** rng.uniform(1, 5, n), rng.random(n)]).tolist()
+    points = 2 * rng.random((1500, 2))
+    return Page(
+        "large", "A page of 10,000 matrices.",
+        [
+            PlaneSection("plane", grid, grid, rng.random((33, 33)), "accuracy",
+                         learned=[(a, b, "learned") for a, b in points]),
+            CurvesSection("curves", {f"model {i}": rng.random(200) for i in range(4)}),
+            AtomsSection("atoms", spd(500, 30), rng.random(500), ["(0.51, 1.24)"] * 500),
+            ConfusionSection("confusion", classes, rng.integers(5, size=(100, 100))),
+            TableSection("table", ["matrix", "truth", "predicted", "probability", "condition", "x"],
+                         [[i, truth[i], predicted[0][i], *numbers[i]] for i in range(n)]),
+            DisagreementSection.of(
+                "disagreement", truth, dict(zip(("IDDL", "1-NN", "SVM"), predicted, strict=True))
+            ),
+        ],
+    )  # fmt: skip
+
+
+class Outline(HTMLParser):
+    """Tags in order, attributes, and the text directly inside tags of each name."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.cells: list[list[str]] = []
+        self._open = ""
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        self._open = tag
+        self.texts.setdefault(tag, []).append("")
+        if tag == "tr":
+            self.cells.append([])
+        if tag == "td":
+            self.cells[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open][-1] += data
+        if self._open == "td":
+            self.cells[-1][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+
+def unpack(packed: str) -> str:
+    return gzip.decompress(base64.b64decode(packed)).decode()

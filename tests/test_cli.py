@@ -1,0 +1,304 @@
+"""The program: every command with an example, its output, and how it fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from divlearn import load
+from divlearn.cli import main
+from divlearn.datasets import make_wishart_clusters
+
+NAMES = np.array(["bark", "moss", "sand"])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    X, y = make_wishart_clusters(3, 20, 3, separation=5, random_state=0)
+    np.savez(folder / "matrices.npz", X=X, y=NAMES[y])
+    np.save(folder / "unlabelled.npy", X)
+    X[3] = np.nan
+    X[7] = 1
+    np.savez(folder / "bad.npz", X=X, y=y)
+    return folder
+
+
+def run(capsys, *arguments):
+    """Exit code, what was printed, and what was complained about."""
+    code = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def run_json(capsys, *arguments):
+    code, printed, _ = run(capsys, *arguments, "--json")
+    return code, json.loads(printed)
+
+
+# ------------------------------------------------------------------ as a program
+
+
+def test_help_names_every_command(capsys):
+    code, printed, _ = run(capsys, "--help")
+    assert code == 0
+    for name in ("demo", "describe", "doctor", "which", "fit", "predict", "evaluate", "cluster"):
+        assert f"\n  {name} " in printed
+        code, page, _ = run(capsys, name, "--help")
+        assert code == 0
+        assert f"Example: divlearn {name}" in " ".join(page.split())
+
+
+def test_as_a_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "divlearn", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("divlearn 0.")
+
+
+def test_help_imports_little():
+    code = (
+        "import sys; from divlearn.cli import main; main(['--help']); "
+        "heavy = {'sklearn', 'matplotlib', 'plotly', 'torch', 'dask', 'skimage', 'jinja2'}; "
+        "print('loaded', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "loaded []" in done.stdout
+
+
+def test_wrong_options(capsys, data):
+    for arguments in (["fly"], ["cluster", data / "matrices.npz"], ["fit", "--fast"]):
+        code, _, complaint = run(capsys, *arguments)
+        assert code == 2
+        assert "Error" in complaint or "No such command" in complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["which", "nowhere.npz"], "nowhere.npz: No such file"),
+        (["which", "{}"], "it is a folder"),
+        (["which", "{}/bad.npz"], r"X[3] has a NaN entry"),
+        (["which", "{}/matrices.npz", "--matrices", "Z"], "Z"),
+        (["which", "{}/matrices.npz", "--labels", "Z"], "Z"),
+        (["which", "{}/matrices.npz", "--folds", "1"], "cv=1"),
+        (["which", "{}/matrices.npz", "--engine", "steam"], "engine='steam'"),
+        (["which", "{}/matrices.npz", "--repair", "hope"], "--repair 'hope' must be one of"),
+        (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels, must have them here"),
+        (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
+        (["fit", "{}/matrices.npz", "-o", "{}/no/x", "--model", "knn"], "No such file"),
+        (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic is part of no name"),
+        (["cluster", "{}/matrices.npz", "-k", "100"], "n_clusters=100 must be <= n_matrices=60"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--method", "magic"], "--method magic must be"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "1,x"], "two numbers"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--method", "karcher", "--divergence", "stein"],
+         "must be left out with --method karcher"),
+        (["predict", "{}/matrices.npz", "{}/matrices.npz"], "not a model of divlearn"),
+        (["describe", "{}", "-o", "x.npz"], "holds no images in sub-folders"),
+        (["doctor", "{}/nothing.npz"], "No such file"),
+    ],
+)  # fmt: skip
+def test_one_sentence_and_exit_code_one(capsys, data, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, printed, complaint = run(capsys, *(argument.format(data) for argument in arguments))
+    assert code == 1
+    assert not printed
+    assert len(complaint.splitlines()) == 1
+    assert complaint.startswith("divlearn: ")
+    assert message in complaint
+
+
+# ------------------------------------------------------------------ commands
+
+
+def test_doctor(capsys, data):
+    code, printed, _ = run(capsys, "doctor", data / "matrices.npz")
+    assert code == 0
+    assert "60 matrices of size 3, 3 classes: nothing is wrong" in printed
+    code, printed, _ = run(capsys, "doctor", data / "bad.npz")
+    assert code == 1
+    assert "not finite: NaN or infinite entries (matrices 3)." in printed
+    assert "rank-deficient: rank 1 of 3" in printed
+    code, found = run_json(capsys, "doctor", data / "bad.npz")
+    assert code == 1
+    assert not found["healthy"]
+    assert {one["kind"]: one["indices"] for one in found["findings"]} == {
+        "not finite": [3], "rank-deficient": [7],
+    }  # fmt: skip
+
+
+def test_which(capsys, data):
+    code, printed, _ = run(capsys, "which", data / "matrices.npz", "--folds", 3)
+    assert code == 0
+    assert "airm" in printed
+    assert "accuracy" in printed
+    code, found = run_json(capsys, "which", data / "matrices.npz", "--folds", 3)
+    assert found["criterion"] == "accuracy"
+    assert len(found["table"]) == 6
+    assert len(found["data"]) == 64
+    _, other = run_json(capsys, "which", data / "matrices.npz", "--without-labels")
+    assert other["criterion"] == "likelihood"
+    assert other["data"] == found["data"]
+    _, other = run_json(capsys, "which", data / "unlabelled.npy")
+    assert other["criterion"] == "likelihood"
+
+
+def test_fit_and_predict(capsys, data, tmp_path):
+    model = tmp_path / "model.divlearn"
+    code, printed, _ = run(
+        capsys, "fit", data / "matrices.npz", "-o", model, "--model", "iddl", "--seed", 1
+    )
+    assert code == 0
+    assert "IDDLClassifier: learned 3 classes from 60 matrices." in printed
+    assert "held out while learning" in printed
+    classifier = load(model)
+    with np.load(data / "matrices.npz") as stored:
+        expected = classifier.predict(stored["X"])
+        accuracy = classifier.score(stored["X"], stored["y"])
+    table = tmp_path / "said.csv"
+    code, printed, _ = run(capsys, "predict", model, data / "matrices.npz", "-o", table)
+    assert code == 0
+    assert f"{accuracy:.1%} of 60 predictions agree with the labels." in printed
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["predicted"] for row in rows] == expected.tolist()
+    assert sum(float(rows[0][f"p({name})"]) for name in NAMES) == pytest.approx(1, abs=2e-4)
+    code, found = run_json(capsys, "predict", model, data / "unlabelled.npy")
+    assert found["predicted"] == expected.tolist()
+    assert found["accuracy"] is None
+
+
+@pytest.mark.parametrize("model", ["kernel", "rbf", "mdm", "knn"])
+def test_other_models(capsys, data, tmp_path, model):
+    path = tmp_path / "model"
+    code, found = run_json(capsys, "fit", data / "matrices.npz", "-o", path, "--model", model)
+    assert code == 0
+    assert type(load(path)).__name__ == found["kind"]
+    code, found = run_json(capsys, "predict", path, data / "matrices.npz")
+    assert found["accuracy"] > 0.8
+
+
+def test_evaluate(capsys, data):
+    arguments = [
+        "evaluate",
+        data / "matrices.npz",
+        "--folds",
+        3,
+        "--only",
+        "1-NN",
+        "--only",
+        "mean",
+    ]
+    code, printed, _ = run(capsys, *arguments)
+    assert code == 0
+    for name in ("1-NN, AIRM", "1-NN, Stein", "1-NN, log-Euclidean", "nearest mean, AIRM"):
+        assert name in printed
+    assert "each predicted by a model that never saw it" in " ".join(printed.split())
+    _, found = run_json(capsys, *arguments)
+    assert len(found["classifiers"]) == 4
+    assert not found["interrupted"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [], ["--divergence", "stein"], ["--divergence", "0.2,0.9"], ["--method", "mixture"],
+        ["--divergence", "likelihood"], ["--method", "karcher"], ["--method", "log-euclidean"],
+    ],
+)  # fmt: skip
+def test_cluster(capsys, data, tmp_path, options):
+    path = tmp_path / "clusters"
+    arguments = ["cluster", data / "matrices.npz", "-k", 3, "-o", path, *options]
+    code, printed, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "Agreement with the labels: pairwise F1" in printed
+    code, found = run_json(capsys, *arguments)
+    assert sum(found["sizes"]) == 60
+    assert found["agreement"]["ARI"] > 0.3
+    with np.load(data / "matrices.npz") as stored:
+        assert load(path).predict(stored["X"]).tolist() == found["labels"]
+
+
+def test_describe(capsys, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    rng = np.random.default_rng(0)
+    for name, spread in (("smooth", 10), ("rough", 100)):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            pixels = 128 + spread * rng.uniform(-1, 1, (48, 48))
+            image.fromarray(pixels.astype(np.uint8)).save(tmp_path / name / f"{number}.png")
+    path = tmp_path / "matrices.npz"
+    code, printed, _ = run(capsys, "describe", tmp_path, "-o", path)
+    assert code == 0
+    assert "8 matrices of size 5 from 8 images of 2 classes" in printed
+    code, found = run_json(capsys, "describe", tmp_path, "-o", path, "--patch", 16)
+    assert found["n_matrices"] == 72
+    with np.load(path) as stored:
+        assert stored["X"].shape == (72, 5, 5)
+        assert stored["y"].tolist() == 36 * ["rough"] + 36 * ["smooth"]
+        assert stored["image"].tolist() == np.repeat(np.arange(8), 9).tolist()
+    code, found = run_json(capsys, "fit", path, "-o", tmp_path / "model", "--model", "kernel")
+    assert code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+def test_an_interrupt_has_its_exit_code(data):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "divlearn", "evaluate", data / "matrices.npz", "--folds", "20"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    printed, complaint = process.communicate(timeout=60)
+    assert "Traceback" not in complaint
+    if process.returncode == 130:
+        assert complaint == "divlearn: interrupted\n"
+    else:  # a classifier was through
+        assert process.returncode == 0
+        assert "Interrupted: " in printed
+
+
+# ------------------------------------------------------------------ reports
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["which", "{}/matrices.npz", "--folds", "3"], ["Map of the plane", "Named divergences"]),
+        (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
+        (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
+         ["IDDLClassifier tells 3 classes apart", "Learned divergences", "Learning", "Atoms"]),
+        (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"], ["DivergenceKNN has learned"]),
+        (["evaluate", "{}/matrices.npz", "--folds", "3", "--only", "stein", "--only", "mean"],
+         ["Classifiers", "takes for what", "disagree"]),
+        (["cluster", "{}/matrices.npz", "-k", "3"],
+         ["Centres", "Agreement with the classes", "Clusters and classes", "Progress"]),
+        (["cluster", "{}/unlabelled.npy", "-k", "3", "--method", "mixture"],
+         ["Centres", "Divergence", "Progress"]),
+    ],
+)  # fmt: skip
+def test_reports(capsys, data, tmp_path, monkeypatch, arguments, parts):
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    path = tmp_path / "new folder" / "report.html"
+    arguments = [argument.format(data) for argument in arguments] + ["--report", str(path)]
+    monkeypatch.setattr(sys, "argv", ["divlearn", *arguments])
+    code, printed, _ = run(capsys, *arguments)
+    assert code == 0
+    assert f"Report: {path}" in printed.replace("\n", "")
+    page = path.read_text()
+    for part in (*parts, "To repeat this", f"divlearn {arguments[0]}"):
+        assert part in page
+
+
+def test_a_report_needs_a_name(capsys, data, tmp_path):
+    code, _, complaint = run(capsys, "which", data / "matrices.npz", "--report", tmp_path / "page")
+    assert code == 1
+    assert "add an ending: .html" in complaint

@@ -1,0 +1,203 @@
+"""KernelSparseCoding, KernelLLC and RSPDL as users see them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding
+from divlearn.baselines.coding import Stage, learn_dictionary
+from divlearn.baselines.cone import Cone
+from divlearn.baselines.kernel_coders import Divergences, SparseCoder
+from divlearn.baselines.spd_kernels import get_kernel
+from divlearn.datasets import make_wishart_clusters
+
+MODELS = [
+    KernelSparseCoding(random_state=0),
+    KernelSparseCoding(kernel="stein", max_iter=3, random_state=0),
+    KernelLLC(random_state=0),
+    KernelLLC(kernel="stein", random_state=0),
+    RSPDL(random_state=0),
+]
+FAST = [
+    KernelSparseCoding(6, bandwidth=0.5, penalty=0.05, max_iter=2, random_state=0),
+    KernelLLC(6, bandwidth=0.5, n_neighbors=3, random_state=0),
+    RSPDL(6, penalty=1.0, max_iter=2, random_state=0),
+]
+
+
+def names(models):
+    return [f"{type(model).__name__} {getattr(model, 'kernel', '')}" for model in models]
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
+    y = np.array(["a", "b", "c"])[y]
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=names(MODELS))
+def test_it_learns(data, model):
+    X, y, X_test, y_test = data
+    model = clone(model).fit(X, y)
+    assert model.score(X_test, y_test) > 0.8
+    assert model.dictionary_.shape == (15, 4, 4)
+    assert model.transform(X_test).shape == (60, 15)
+    assert model.get_feature_names_out()[0] == f"{type(model).__name__.lower()}0"
+    scores = model.decision_function(X_test)
+    assert scores.shape == (60, 3)
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    objective = model.history_["objective"]
+    assert (np.diff(objective) <= 1e-12).all()
+    assert len(objective) == 1 + 2 * model.n_iter_
+    assert set(model.history_["block"]) <= {"start", "atoms", "codes"}
+    assert "C" in model.parameters_
+
+
+@pytest.mark.parametrize("model", FAST, ids=names(FAST))
+def test_copies_and_repeats_agree(data, model):
+    X, y, X_test, _ = data
+    first, second = (clone(model).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.transform(X_test), second.transform(X_test))
+    copy = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(copy.predict(X_test), first.predict(X_test))
+    # Codes of a matrix do not depend on those beside it.
+    np.testing.assert_allclose(first.transform(X_test)[:5], first.transform(X_test[:5]), atol=1e-8)
+
+
+@pytest.mark.parametrize("model", FAST, ids=names(FAST))
+def test_in_other_tools(data, model):
+    X, y, X_test, y_test = data
+    pipeline = make_pipeline(clone(model), LogisticRegression(C=100.0, max_iter=1_000)).fit(X, y)
+    assert pipeline.score(X_test, y_test) > 0.7
+    search = GridSearchCV(clone(model), {"n_atoms": [3, 9]}, cv=2, error_score="raise").fit(X, y)
+    assert set(search.best_params_) == {"n_atoms"}
+    assert search.score(X_test, y_test) > 0.7
+
+
+@pytest.mark.parametrize("name", ["log-euclidean", "stein"])
+def test_learning_lowers_what_k_means_leaves(data, name):
+    X, y, *_ = data
+    options = {"kernel": name, "bandwidth": 0.5, "penalty": 0.02, "random_state": 0}
+    start = KernelSparseCoding(9, max_iter=0, **options).fit(X, y)
+    learned = KernelSparseCoding(9, max_iter=5, **options).fit(X, y)
+    assert start.n_iter_ == 0
+    assert start.message_ == "the dictionary stays as it starts"
+    assert learned.history_["objective"][0] == pytest.approx(start.history_["objective"][0])
+    assert learned.history_["objective"][-1] < 0.97 * start.history_["objective"][0]
+
+
+def test_why_it_stopped(data):
+    X, y, *_ = data
+    model = clone(FAST[0]).set_params(tol=1.0).fit(X, y)
+    assert model.n_iter_ == 1
+    assert "lowered the objective by" in model.message_
+    assert "<= tol=1" in model.message_
+    assert clone(FAST[0]).set_params(tol=0).fit(X, y).message_ == "max_iter=2 reached"
+
+
+def test_it_can_be_interrupted_and_keeps_what_it_has(data):
+    class Impatient:
+        def learn(self, matrices, atoms):
+            yield Stage("start", atoms, np.zeros((len(matrices), len(atoms))), 3.0)
+            yield Stage("atoms", 2 * atoms, np.ones((len(matrices), len(atoms))), 2.0)
+            raise KeyboardInterrupt
+
+    X, *_ = data
+    found = learn_dictionary(Impatient(), X, X[:3], max_iter=5, tol=0.0, tell=lambda *_: None)
+    np.testing.assert_array_equal(found.stage.atoms, 2 * X[:3])
+    assert (found.n_iter, found.message) == (0, "interrupted by the user in iteration 1")
+    np.testing.assert_array_equal(found.history["objective"], [3.0, 2.0])
+
+
+def test_an_interrupted_choice_takes_the_best_so_far(data, monkeypatch):
+    X, y, *_ = data
+    calls = []
+    codes = SparseCoder.codes
+
+    def patient(self, view, start=None):
+        calls.append(self)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return codes(self, view, start)
+
+    monkeypatch.setattr(SparseCoder, "codes", patient)
+    model = KernelSparseCoding(6, max_iter=1, random_state=0).fit(X, y)
+    assert model.parameters_["penalty"] == 0.1
+    assert model.coder_ in calls[:2]
+
+
+def test_progress_is_shown_on_request(data, capsys):
+    X, y, *_ = data
+    clone(FAST[0]).fit(X, y)
+    assert capsys.readouterr().out == ""
+    KernelSparseCoding(6, bandwidth=0.5, max_iter=2, random_state=0, verbose=2).fit(X, y)
+    out = capsys.readouterr().out
+    assert "penalty=0.1: accuracy" in out
+    assert "iteration 2: objective" in out
+
+
+def test_what_is_chosen_is_among_what_was_offered(data):
+    X, y, *_ = data
+    model = KernelSparseCoding(6, kernel="stein", max_iter=0, random_state=0).fit(X, y)
+    get_kernel("stein").check_bandwidth(model.parameters_["bandwidth"], 4)
+    assert model.parameters_["penalty"] in (0.1, 0.03, 0.01)
+    local = KernelLLC(6, random_state=0).fit(X, y)
+    assert local.parameters_["n_neighbors"] in (5, 6)
+    assert ((local.transform(X) != 0).sum(axis=1) == local.parameters_["n_neighbors"]).all()
+
+
+def test_codes_of_training_data_are_those_of_transform(data):
+    X, y, *_ = data
+    sparse, local, conic = (clone(model).fit(X, y) for model in FAST)
+    kernel = get_kernel("log-euclidean")
+    for model in (sparse, local):
+        view = Divergences.measure(kernel, kernel.prepare(X), model.dictionary_)
+        np.testing.assert_array_equal(model.coder_.codes(view), model.transform(X))
+    cone = Cone.of(X, conic.dictionary_, conic.whitener_)
+    np.testing.assert_array_equal(conic.coder_.codes(cone), conic.transform(X))
+
+
+BAD = [
+    (KernelSparseCoding(61), ValueError, "n_atoms=61 must be >= 1 and <= n_matrices=60"),
+    (RSPDL(0), ValueError, "n_atoms=0 must be >= 1"),
+    (RSPDL(2.5), TypeError, 'n_atoms=2.5 must be "auto" or an integer'),
+    (KernelSparseCoding(kernel="airm"), ValueError, "kernel='airm' must be one of log-euclidean"),
+    (KernelSparseCoding(bandwidth=-1), ValueError, 'bandwidth=-1 must be "auto" or a finite'),
+    (KernelLLC(kernel="stein", bandwidth=0.7), ValueError, "bandwidth=0.7 must make the Stein"),
+    (KernelSparseCoding(penalty=0), ValueError, 'penalty=0 must be "auto" or a finite number > 0'),
+    (RSPDL(penalty="small"), ValueError, "penalty='small' must be"),
+    (RSPDL(max_iter=-1), ValueError, "max_iter=-1 must be >= 0"),
+    (RSPDL(max_iter=1.5), TypeError, "max_iter=1.5 must be an integer"),
+    (RSPDL(tol=-1), ValueError, "tol=-1 must be a finite number >= 0"),
+    (KernelLLC(4, n_neighbors=5), ValueError, "n_neighbors=5 must be <= n_atoms=4"),
+    (KernelLLC(n_neighbors=0), ValueError, "n_neighbors=0 must be >= 1"),
+]
+
+
+@pytest.mark.parametrize(("model", "error", "message"), BAD)
+def test_bad_parameters(data, model, error, message):
+    X, y, *_ = data
+    with pytest.raises(error, match=message):
+        clone(model).fit(X, y)
+
+
+@pytest.mark.parametrize("model", FAST, ids=names(FAST))
+def test_bad_data(data, model):
+    X, y, *_ = data
+    bad = X.copy()
+    bad[3] = 0
+    with pytest.raises(ValueError, match=r"X\[3\] has a diagonal entry"):
+        clone(model).fit(bad, y)
+    with pytest.raises(ValueError, match="y holds the one class a"):
+        clone(model).fit(X, ["a"] * len(X))
+    fitted = clone(model).fit(X, y)
+    with pytest.raises(ValueError, match="X has matrices of size 3, but"):
+        fitted.predict(X[:, :3, :3])

@@ -1,0 +1,219 @@
+"""Nearest neighbours in divergences, against brute force and peers."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from pyriemann.classification import KNearestNeighbor
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn import abld, get_divergence
+from divlearn.baselines import DivergenceKNN, neighbors
+from divlearn.datasets import make_wishart_clusters
+from divlearn.log_vectors import log_vectors
+
+
+@parametrize_with_checks(
+    [
+        lifted(DivergenceKNN(), lift_spd),
+        lifted(DivergenceKNN(3, "jeffreys", "distance"), lift_spd),
+        lifted(DivergenceKNN(1, "log-euclidean"), lift_spd),
+    ]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def classes(seed: int, n: int = 60, d: int = 4, separation: float = 2.0):
+    X, y = make_wishart_clusters(3, n // 3, d, separation=separation, random_state=seed)
+    order = np.random.default_rng(seed).permutation(n)
+    return X[order], y[order]
+
+
+def brute_force(X, Y, divergence):
+    """Distances of every pair, one at a time."""
+    if divergence == "log-euclidean":
+        return cdist(log_vectors(X), log_vectors(Y))
+    known = get_divergence(divergence)
+    return np.array([[float(known(x, y, squared=False)) for y in Y] for x in X])
+
+
+# --- neighbours
+
+
+@pytest.mark.parametrize(
+    "divergence",
+    ["airm", "stein", "burg", "kullback-right", "jeffreys", "log-euclidean", (0.5, 1.5), (-1, 0)],
+)
+@pytest.mark.parametrize("columns", [7, 1024])  # training matrices in one block, and in several
+def test_neighbors_are_those_of_brute_force(divergence, columns, monkeypatch):
+    monkeypatch.setattr(neighbors, "_COLUMNS", columns)
+    X, y = classes(0)
+    model = DivergenceKNN(5, divergence).fit(X[:40], y[:40])
+    distances, found = model.kneighbors(X[52:])
+    table = brute_force(X[52:], X[:40], divergence)
+    order = np.argsort(table, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(found, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(table, order, 1), rtol=1e-9)
+    more = model.kneighbors(X[52:], 40, return_distance=False)
+    np.testing.assert_array_equal(more, np.argsort(table, axis=1, kind="stable"))
+
+
+def test_the_query_comes_first():
+    X, y = classes(1)
+    distances, found = DivergenceKNN(1, (0.0, 1.0)).fit(X[:30], y[:30]).kneighbors(X[30:])
+    nearest = X[:30][found[:, 0]]
+    np.testing.assert_allclose(distances[:, 0], abld(X[30:], nearest, 0, 1), rtol=1e-10)
+    assert not np.allclose(distances[:, 0], abld(nearest, X[30:], 0, 1), rtol=1e-2)
+
+
+def test_queries_in_blocks(monkeypatch):
+    X, y = classes(2)
+    whole = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
+    monkeypatch.setattr("divlearn.cluster.samples._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.cluster.samples._LEAST_ROWS", 7)
+    parts = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
+    np.testing.assert_allclose(parts[0], whole[0], atol=1e-12)
+    np.testing.assert_array_equal(parts[1], whole[1])
+
+
+def test_copies_are_at_distance_zero_and_ordered():
+    X, y = classes(3)
+    for divergence in ("stein", "log-euclidean"):
+        doubled = DivergenceKNN(2, divergence).fit(np.r_[X, X], np.r_[y, y])
+        distances, found = doubled.kneighbors(X[:9])
+        np.testing.assert_allclose(distances, 0, atol=1e-6)
+        np.testing.assert_array_equal(np.sort(found, axis=1), np.c_[:9, 60:69])
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_engines_agree(engine):
+    X, y = classes(4)
+    model = DivergenceKNN(4, (0.3, 0.9), engine=engine).fit(X[:40], y[:40])
+    table = brute_force(X[52:], X[:40], (0.3, 0.9))
+    np.testing.assert_allclose(model.kneighbors(X[52:])[0], np.sort(table, axis=1)[:, :4])
+
+
+# --- votes
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("airm", "riemann"), ("stein", "logdet"), ("log-euclidean", "logeuclid"),
+     ("kullback", "kullback"), ("jeffreys", "kullback_sym")],
+)  # fmt: skip
+def test_one_neighbor_as_pyriemann(ours, theirs):
+    X, y = classes(5, n=120, separation=1.0)
+    model = DivergenceKNN(1, ours).fit(X[:80], y[:80])
+    peer = KNearestNeighbor(1, metric=theirs).fit(X[:80], y[:80])
+    np.testing.assert_array_equal(model.predict(X[80:]), peer.predict(X[80:]))
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_shares_as_scikit_learn(weights):
+    X, y = classes(6, n=120, separation=1.0)
+    model = DivergenceKNN(7, "log-euclidean", weights).fit(X[:80], y[:80])
+    peer = KNeighborsClassifier(7, weights=weights).fit(log_vectors(X[:80]), y[:80])
+    shares = model.predict_proba(X)  # of training matrices too, at distance zero
+    np.testing.assert_allclose(shares, peer.predict_proba(log_vectors(X)), atol=1e-9)
+    assert (shares.max(axis=1) < 1).mean() > 0.2
+
+
+def numbers(*values: float) -> np.ndarray:
+    """1 by 1 matrices whose log-Euclidean distances are those of the values."""
+    return np.exp(np.array(values))[:, None, None]
+
+
+def test_ties_go_to_the_nearest_then_to_the_first_class():
+    X, y = numbers(0, 1, 3, 4), ["b", "a", "b", "a"]
+    for divergence in ("airm", "log-euclidean"):
+        model = DivergenceKNN(2, divergence).fit(X, y)
+        # Neighbours of 0.4 are b at 0.4 and a at 0.6; those of 0.5 are equally near.
+        assert model.predict(numbers(0.4, 0.6)).tolist() == ["b", "a"]
+        np.testing.assert_allclose(model.predict_proba(numbers(0.4)), 0.5)
+    model = DivergenceKNN(2).fit(numbers(-1, 1), ["b", "a"])
+    assert model.predict(numbers(0)).tolist() == ["a"]
+
+
+def test_a_copy_outvotes_all_others_by_distance():
+    X, y = numbers(0, 0.1, 0.2, 5), [1, 0, 0, 0]
+    assert DivergenceKNN(3).fit(X, y).predict(X[:1]).tolist() == [0]
+    model = DivergenceKNN(3, weights="distance").fit(X, y)
+    assert model.predict(X[:1]).tolist() == [1]
+    np.testing.assert_allclose(model.predict_proba(X[:1]), [[0, 1]])
+
+
+def test_distances_beyond_all_range():
+    X, y = numbers(-350, 0, 350), [0, 1, 1]
+    model = DivergenceKNN(2, (0, 3), "distance").fit(X, y)
+    shares = model.predict_proba(numbers(352.0))
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert model.predict(numbers(352.0)).tolist() == [1]
+
+
+# --- among other estimators
+
+
+def test_pipeline_search_clone_and_pickle():
+    X, y = classes(7, separation=5.0)
+    labels = np.array(["one", "two", "three"])[y]
+    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), DivergenceKNN())
+    assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
+    grid = {"n_neighbors": [1, 3], "divergence": ["airm", (1, 1), "log-euclidean"]}
+    search = GridSearchCV(DivergenceKNN(), grid, cv=3).fit(X, labels)
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    assert not hasattr(clone(again), "classes_")
+
+
+def test_single_precision():
+    X, y = classes(8)
+    single = DivergenceKNN(3).fit(X[:40].astype("float32"), y[:40]).kneighbors(X[40:])
+    double = DivergenceKNN(3).fit(X[:40], y[:40]).kneighbors(X[40:])
+    np.testing.assert_allclose(single[0], double[0], rtol=1e-4)
+
+
+# --- what is wrong is said
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "message"),
+    [
+        ({"n_neighbors": 61}, ValueError, r"n_neighbors=61 must be <= n_matrices=60; lower n_n"),
+        ({"n_neighbors": 0}, ValueError, r"n_neighbors=0 must be >= 1"),
+        ({"n_neighbors": 1.5}, TypeError, r"n_neighbors=1.5 must be an integer"),
+        ({"divergence": "near"}, ValueError, r"divergence='near' must be one of airm"),
+        ({"weights": "both"}, ValueError, r"weights='both' must be one of uniform, distance"),
+        ({"engine": "fast"}, ValueError, r"engine='fast' must be"),
+    ],
+)
+def test_wrong_parameters(parameters, kind, message):
+    X, y = classes(9)
+    with pytest.raises(kind, match=message):
+        DivergenceKNN(**parameters).fit(X, y)
+
+
+def test_wrong_input():
+    X, y = classes(10)
+    model = DivergenceKNN()
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
+        model.fit(X, 0 * y)
+    with pytest.raises(ValueError, match=r"^X\[3\]"):
+        model.fit(np.where(np.arange(60)[:, None, None] == 3, -X, X), y)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=r"X is 2 by 2, but DivergenceKNN was fitted on matrices"):
+        model.predict(X[:, :2, :2])
+    with pytest.raises(ValueError, match=r"n_neighbors=99 must be <= n_matrices=60"):
+        model.kneighbors(X, 99)

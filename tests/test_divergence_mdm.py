@@ -1,0 +1,192 @@
+"""Minimum distance to mean, against pyRiemann, closed forms and optimality."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from pyriemann.classification import MDM
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn import abld, get_divergence
+from divlearn.baselines import DivergenceMDM
+from divlearn.datasets import make_wishart_clusters
+from divlearn.geometry import expm, logm
+
+KULLBACK = {"mean": "euclid", "distance": "kullback"}  # whose mean is the arithmetic one
+REVERSE = {"mean": "harmonic", "distance": "kullback_right"}
+
+
+@parametrize_with_checks(
+    [
+        lifted(DivergenceMDM(), lift_spd),
+        lifted(DivergenceMDM("jeffreys"), lift_spd),
+        lifted(DivergenceMDM("log-euclidean"), lift_spd),
+    ]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def classes(seed: int, n: int = 90, d: int = 4, separation: float = 2.0):
+    X, y = make_wishart_clusters(3, n // 3, d, separation=separation, random_state=seed)
+    order = np.random.default_rng(seed).permutation(n)
+    return X[order], y[order]
+
+
+# --- against a peer
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("airm", "riemann"), ("stein", "logdet"), ("log-euclidean", "logeuclid"),
+     ("kullback", KULLBACK), ("kullback-right", REVERSE), ("jeffreys", "kullback_sym")],
+)  # fmt: skip
+def test_as_pyriemann(ours, theirs):
+    X, y = classes(0)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    model, peer = DivergenceMDM(ours), MDM(theirs)
+    model.fit(X[:60], y[:60], weights[:60])
+    peer.fit(X[:60], y[:60], weights[:60])
+    # Its means of "logdet" stop at 1e-4.
+    np.testing.assert_allclose(model.means_, peer.covmeans_, atol=3e-4 if ours == "stein" else 1e-5)
+    np.testing.assert_allclose(model.transform(X[60:]), peer.transform(X[60:]), rtol=1e-3)
+    np.testing.assert_array_equal(model.predict(X[60:]), peer.predict(X[60:]))
+    if not isinstance(theirs, dict) and ours != "jeffreys":  # it squares these divergences
+        np.testing.assert_allclose(
+            model.predict_proba(X[60:]), peer.predict_proba(X[60:]), atol=1e-3
+        )
+
+
+# --- means are what they should be
+
+
+@pytest.mark.parametrize(
+    "divergence", ["airm", "stein", "burg", "reverse-burg", "jeffreys", (0.5, 1.5), (-0.3, -1)]
+)
+def test_no_other_matrix_is_nearer(divergence):
+    X, y = classes(1)
+    model, rng = DivergenceMDM(divergence).fit(X, y), np.random.default_rng(0)
+    known = get_divergence(divergence)
+    for code, mean in enumerate(model.means_):
+        own, middle = X[y == code], logm(mean)
+        least = known(own, mean).sum()
+        for _ in range(5):
+            step = rng.standard_normal(mean.shape)
+            for size in (1e-3, -1e-3):
+                assert known(own, expm(middle + size * (step + step.T))).sum() > least
+
+
+def test_transform_is_the_divergence_to_the_mean():
+    X, y = classes(2)
+    model = DivergenceMDM((0.0, 1.0)).fit(X[:60], y[:60])
+    expected = np.stack([abld(X[60:], mean, 0, 1) for mean in model.means_], axis=1)
+    np.testing.assert_allclose(model.transform(X[60:]), expected, rtol=1e-10)
+    shares = np.exp(-expected) / np.exp(-expected).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X[60:]), shares, rtol=1e-8)
+    squares = DivergenceMDM("log-euclidean").fit(X[:60], y[:60])
+    exponents = -(squares.transform(X[60:]) ** 2)
+    shares = np.exp(exponents) / np.exp(exponents).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(squares.predict_proba(X[60:]), shares, rtol=1e-8)
+
+
+@pytest.mark.parametrize("divergence", ["airm", "burg", "jeffreys", "log-euclidean", (0.2, 0.7)])
+def test_weights_are_repetitions(divergence):
+    X, y = classes(3, n=30)
+    weights = np.random.default_rng(1).integers(0, 4, 30)
+    weighted = DivergenceMDM(divergence).fit(X, y, 1e-200 * weights)
+    repeated = DivergenceMDM(divergence).fit(np.repeat(X, weights, 0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.means_, repeated.means_, rtol=1e-4, atol=1e-5)
+
+
+def test_invariance_under_congruence():
+    X, y = classes(4)
+    A = np.random.default_rng(2).standard_normal((4, 4))
+    for divergence in ("airm", (0.5, 1.5), "jeffreys"):
+        model = DivergenceMDM(divergence).fit(X, y)
+        moved = DivergenceMDM(divergence).fit(A @ X @ A.T, y)
+        np.testing.assert_allclose(moved.transform(A @ X @ A.T), model.transform(X), rtol=1e-3)
+
+
+def test_blocks(monkeypatch):
+    X, y = classes(5)
+    model = DivergenceMDM().fit(X, y)
+    whole = model.transform(X)
+    monkeypatch.setattr("divlearn.cluster.samples._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.cluster.samples._LEAST_ROWS", 7)
+    np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
+
+
+def test_a_mean_that_is_not_exact_is_told(monkeypatch):
+    X, y = classes(6)
+    monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-300)
+    with pytest.warns(ConvergenceWarning) as told:
+        DivergenceMDM().fit(X, y)
+    messages = [str(one.message) for one in told]
+    assert len(messages) == 3
+    assert messages[1].startswith("the mean of class 1 is not exact: no step lowers the objective")
+
+
+# --- among other estimators
+
+
+def test_pipeline_search_clone_and_pickle():
+    X, y = classes(7, separation=5.0)
+    labels = np.array(["one", "two", "three"])[y]
+    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), DivergenceMDM())
+    assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
+    grid = {"divergence": ["airm", "kullback", (1, 1), "log-euclidean"]}
+    search = GridSearchCV(DivergenceMDM(), grid, cv=3).fit(X, labels)
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
+    assert not hasattr(clone(again), "means_")
+    names = again.get_feature_names_out().tolist()
+    assert names == ["divergencemdm0", "divergencemdm1", "divergencemdm2"]
+
+
+def test_no_weight_is_no_matrix():
+    X, y = classes(8)
+    labels = np.where(np.arange(90) == 0, "unknown", y.astype(str))
+    weights = (np.arange(90) > 5).astype(float)
+    model = DivergenceMDM().fit(X, labels, weights)
+    assert model.classes_.tolist() == ["0", "1", "2"]
+    np.testing.assert_allclose(model.means_, DivergenceMDM().fit(X[6:], y[6:]).means_, rtol=1e-10)
+
+
+# --- what is wrong is said
+
+
+@pytest.mark.parametrize(
+    ("divergence", "message"),
+    [
+        (get_divergence((0.2, 0.9)).symmetrize(), r"no closed form except for 'jeffreys'; pass th"),
+        ((1.0, -0.5), r"must have alpha and beta of one sign, without which centroids"),
+        ("near", r"divergence='near' must be one of airm"),
+        ((1.0, 2.0, 3.0), r"must be a name or a pair of finite numbers"),
+    ],
+)
+def test_wrong_divergences(divergence, message):
+    X, y = classes(9)
+    with pytest.raises(ValueError, match=message):
+        DivergenceMDM(divergence).fit(X, y)
+
+
+def test_wrong_input():
+    X, y = classes(10)
+    with pytest.raises(NotFittedError):
+        DivergenceMDM().predict(X)
+    with pytest.raises(ValueError, match=r"engine='fast' must be"):
+        DivergenceMDM(engine="fast").fit(X, y)
+    with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
+        DivergenceMDM().fit(X, 0 * y)
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        DivergenceMDM().fit(X, y, -np.ones(90))
+    with pytest.raises(ValueError, match=r"X is 2 by 2, but DivergenceMDM was fitted on matrices"):
+        DivergenceMDM().fit(X, y).predict(X[:, :2, :2])

@@ -1,0 +1,97 @@
+"""What `examine` finds, against matrices made to have it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import wishart
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divlearn import check_spd
+from divlearn.doctor import examine
+
+
+@pytest.fixture
+def X():
+    return wishart(np.random.default_rng(0), 12, 3)
+
+
+def kinds(diagnosis):
+    return {finding.kind: finding.indices.tolist() for finding in diagnosis.findings}
+
+
+def test_nothing_is_wrong(X):
+    found = examine(X, np.arange(12) % 2)
+    assert found.healthy
+    assert not found.findings
+    np.testing.assert_allclose(found.condition, np.linalg.cond(X), rtol=1e-9)
+    assert found.classes == {"0": 6, "1": 6}
+    assert "12 matrices of size 3, 2 classes: nothing is wrong" in found.summary()
+
+
+def test_everything_is_wrong(X):
+    X[1, 0, 2] = X[1, 2, 0] = np.nan
+    X[3, 0, 1] += 1
+    X[5] = np.diag([1.0, 2.0, -1.0])
+    X[6] = np.ones((3, 3))
+    X[7] = np.diag([1.0, 1.0, 0.0])
+    X[8] = np.diag([1.0, 1.0, 1e-12])
+    X[9] = X[0]
+    X[11] = X[10]
+    labels = np.array(list("aaabbbabcbdd"))
+    found = examine(X, labels)
+    assert kinds(found) == {
+        "not finite": [1], "asymmetric": [3], "indefinite": [5], "rank-deficient": [6, 7],
+        "ill-conditioned": [8], "copies under different labels": [0, 9], "copies": [10, 11],
+        "classes of one": [8],
+    }  # fmt: skip
+    assert not found.healthy
+    assert [finding.severe for finding in found.findings] == 4 * [True] + 4 * [False]
+    assert "not usable" in found.summary()
+    assert np.isnan(found.condition[[1, 3, 5, 6, 7]]).all()
+    texts = {finding.kind: finding.text for finding in found.findings}
+    assert texts["rank-deficient"].startswith("rank 1 to 2 of 3")
+    assert all(finding.advice for finding in found.findings)
+
+
+@given(st.integers(0, 5), st.booleans())
+def test_what_is_healthy_passes_the_check(index, spoil):
+    """The same verdict as that of `check_spd`, which all estimators ask."""
+    X = wishart(np.random.default_rng(1), 6, 3)
+    if spoil:
+        X[index] -= np.linalg.eigvalsh(X[index])[1] * np.eye(3)
+    assert examine(X).healthy is not spoil
+    if spoil:
+        with pytest.raises(ValueError, match=rf"X\[{index}\]"):
+            check_spd(X)
+
+
+def test_units_and_classes(X):
+    X[2] *= 1e-9
+    found = examine(X, np.zeros(12))
+    assert kinds(found) == {"different units": [2], "one class": list(range(12))}
+    assert found.healthy
+    assert "usable, but look at: different units, one class" in found.summary()
+
+
+def test_blocks_change_nothing(X, monkeypatch):
+    X[7] = 1
+    whole = kinds(examine(X))
+    monkeypatch.setattr("divlearn.doctor._BLOCK_ENTRIES", 20)
+    assert kinds(examine(X)) == whole == {"rank-deficient": [7]}
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((2, 3)), None, r"shape \(2, 3\)"),
+        (np.zeros((2, 3, 4)), None, "must hold square matrices"),
+        (np.zeros((0, 3, 3)), None, "must hold square matrices"),
+        (np.array([[["a"]]]), None, "must be real numbers"),
+        (np.ones((2, 1, 1)), [1], r"y has shape \(1,\), must have \(2,\)"),
+    ],
+)
+def test_errors(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        examine(X, y)

@@ -1,0 +1,135 @@
+"""Classifiers side by side: the same folds, paired differences, and what is said of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import confusion_matrix
+
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.datasets import make_wishart_clusters
+from divlearn.evaluation import Evaluation, default_classifiers, evaluate
+from divlearn.paired import compare_paired
+
+CLASSIFIERS = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    return X, np.array(["bark", "moss", "sand"])[y]
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Remembers which matrices it was shown."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.seen.append(X[:, 0, 0])
+        return self
+
+    def predict(self, X):
+        assert not np.isin(X[:, 0, 0], self.seen[-1]).any()
+        return np.full(len(X), self.classes_[0])
+
+
+def test_every_matrix_is_predicted_by_a_model_that_never_saw_it(data):
+    X, y = data
+    Recorder.seen.clear()
+    found = evaluate(X, y, {"recorder": Recorder()}, n_folds=4)
+    assert len(Recorder.seen) == 4
+    assert all(len(seen) == 45 for seen in Recorder.seen)
+    assert found.correct("recorder").mean() == pytest.approx(1 / 3)
+
+
+def test_tables(data):
+    X, y = data
+    found = evaluate(X, y, CLASSIFIERS, n_folds=5, random_state=1)
+    rows = found.table()
+    assert [row.accuracy for row in rows] == sorted((row.accuracy for row in rows), reverse=True)
+    assert rows[0].name == found.best
+    assert rows[0].versus_best.difference == 0
+    for row in rows:
+        named = found.classes[found.predictions[row.name]]
+        assert row.accuracy == pytest.approx((named == y).mean())
+        np.testing.assert_array_equal(found.confusion(row.name), confusion_matrix(y, named))
+    apart = found.disagreements("near", "mean")
+    paired = found.compare("near", "mean")
+    assert len(apart) == paired.first_only + paired.second_only
+    again = evaluate(X, y, CLASSIFIERS, n_folds=5, random_state=1)
+    for name in CLASSIFIERS:
+        np.testing.assert_array_equal(found.predictions[name], again.predictions[name])
+
+
+def test_paired_differences_against_scipy():
+    rng = np.random.default_rng(0)
+    first, second = rng.random(200) < 0.8, rng.random(200) < 0.7
+    paired = compare_paired(first, second)
+    difference = first.astype(float) - second
+    assert paired.difference == pytest.approx(difference.mean())
+    assert paired.standard_error == pytest.approx(difference.std() / np.sqrt(200))
+    test = binomtest(paired.first_only, paired.first_only + paired.second_only)
+    assert paired.p_value == pytest.approx(test.pvalue)
+    assert compare_paired(first, first).p_value == 1
+
+
+def make(n=100, **right):
+    """An evaluation where each classifier gets the given number right."""
+    codes = np.zeros(n, dtype=np.intp)
+    predictions = {name: (np.arange(n) >= k).astype(np.intp) for name, k in right.items()}
+    return Evaluation(np.array([0, 1]), codes, predictions, dict.fromkeys(right, 1.0), 5)
+
+
+def test_summaries():
+    assert make(one=90).summary().endswith("each predicted by a model that never saw it.")
+    assert "None of the 1 others is worse" in make(one=90, two=89).summary()
+    text = make(one=90, two=70, three=40).summary()
+    assert "better than all 2 others by more than noise. Next comes two, 20.0 +- 4.0" in text
+    assert "Not worse by more than noise: two." in make(one=90, two=89, three=40).summary()
+
+
+def test_groups_stay_together(data):
+    X, y = data
+    groups = np.arange(60) // 4
+    Recorder.seen.clear()
+    evaluate(X, y, {"recorder": Recorder()}, n_folds=3, groups=groups)
+    for seen in Recorder.seen:
+        inside = np.isin(X[:, 0, 0], seen)
+        assert all(len(set(inside[groups == group])) == 1 for group in range(15))
+
+
+def test_interrupts_keep_what_is_through(data):
+    X, y = data
+
+    def stop(name, fold, n_folds):
+        if name == "mean" and fold == 2:
+            raise KeyboardInterrupt
+
+    found = evaluate(X, y, CLASSIFIERS, n_folds=3, watch=stop)
+    assert found.interrupted
+    assert list(found.predictions) == ["near"]
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(X, y, {"mean": CLASSIFIERS["mean"]}, n_folds=3, watch=stop)
+
+
+def test_defaults_are_estimators():
+    names = default_classifiers(3)
+    assert len(names) >= 9
+    assert names["SPDClassifier"].random_state == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_folds": 1}, "n_folds=1 must be an integer >= 2"),
+        ({"n_folds": 21}, "n_folds=21 must be <= 20, the size of the smallest class"),
+        ({"classifiers": {}}, "classifiers is empty"),
+    ],
+)
+def test_errors(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(*data, **{"classifiers": CLASSIFIERS, **options})

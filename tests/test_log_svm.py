@@ -1,0 +1,140 @@
+"""Support vector machines on logarithms of matrices."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from lifted import lift_spd, lifted
+from scipy.linalg import logm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from divlearn.baselines import LogEuclideanSVM
+from divlearn.baselines.tuning import GAMMAS, PENALTIES
+from divlearn.datasets import make_wishart_clusters
+
+
+@parametrize_with_checks(
+    [
+        lifted(LogEuclideanSVM(random_state=0), lift_spd),
+        lifted(LogEuclideanSVM("rbf", gamma=1.0, random_state=0), lift_spd),
+        lifted(LogEuclideanSVM("rbf", 1.0, 1.0), lift_spd),
+    ]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):
+    X, y = make_wishart_clusters(3, n // 3, d, separation=separation, random_state=seed)
+    order = np.random.default_rng(seed).permutation(n)
+    return X[order], y[order]
+
+
+@pytest.mark.parametrize("d", [3, 10])  # 6 entries, and 55, more than there are matrices to train
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_kernels_are_those_of_logarithms(kernel, d):
+    X, y = classes(0, d=d)
+    train, test = np.arange(40), np.arange(40, 60)
+    model = LogEuclideanSVM(kernel, 3.0, 0.7 if kernel == "rbf" else None).fit(X[train], y[train])
+    logarithms = np.stack([logm(matrix).ravel() for matrix in X])  # Frobenius products as they are
+    variance = logarithms[train].var(axis=0).sum()
+    products = logarithms @ logarithms.T / variance
+    lengths = np.diag(products)
+    table = products
+    if kernel == "rbf":
+        table = np.exp(-0.7 * (lengths[:, None] + lengths - 2 * products))
+    machine = SVC(kernel="precomputed", C=3.0).fit(table[np.ix_(train, train)], y[train])
+    expected = machine.decision_function(table[np.ix_(test, train)])
+    # The solver stops at a tolerance of 1e-3.
+    np.testing.assert_allclose(model.decision_function(X[test]), expected, atol=5e-3)
+    np.testing.assert_array_equal(model.predict(X[test]), expected.argmax(axis=1))
+
+
+def test_what_was_chosen_is_kept():
+    X, y = classes(1, separation=1.0)
+    model = LogEuclideanSVM("rbf", random_state=0).fit(X, y)
+    n_tried = len(PENALTIES["rbf"]) * len(GAMMAS)
+    assert len(model.history_["accuracy"]) == n_tried
+    best = int(model.history_["accuracy"].argmax())
+    assert (model.C_, model.gamma_) == (model.history_["C"][best], model.history_["gamma"][best])
+    accuracy = model.history_["accuracy"].max()
+    assert f"accuracy {accuracy:.3f} on data held out, the highest of {n_tried}" in model.message_
+    assert model.message_.startswith(f"C = {model.C_:g}, gamma = {model.gamma_:g}")
+
+
+def test_what_was_given_is_taken():
+    X, y = classes(2)
+    model = LogEuclideanSVM(C=2.5).fit(X, y)
+    assert model.C_ == 2.5
+    assert model.message_ == "C = 2.5: as given"
+    assert not hasattr(model, "gamma_")
+    assert set(LogEuclideanSVM("rbf", C=2.5, random_state=0).fit(X, y).history_["C"]) == {2.5}
+
+
+def test_lone_members():
+    X, _ = classes(3)
+    model = LogEuclideanSVM(random_state=0).fit(X[:3], ["a", "b", "c"])
+    assert PENALTIES["linear"][0] == model.C_
+    assert "no class has two matrices" in model.message_
+
+
+def test_the_unit_of_logarithms_does_not_matter():
+    # Powers of matrices scale their logarithms.
+    X, y = classes(4)
+    values, vectors = np.linalg.eigh(X)
+    powers = (vectors * values[:, None, :] ** 0.1) @ vectors.mT
+    model, other = LogEuclideanSVM("rbf", 1.0, 1.0).fit(X, y), LogEuclideanSVM("rbf", 1.0, 1.0)
+    other.fit(powers, y)
+    np.testing.assert_allclose(
+        other.decision_function(powers), model.decision_function(X), atol=5e-3
+    )
+
+
+def test_pipeline_search_clone_and_pickle():
+    X, y = classes(5, separation=5.0)
+    labels = np.array(["one", "two", "three"])[y]
+    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), LogEuclideanSVM(random_state=0))
+    assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
+    grid = {"kernel": ["linear", "rbf"], "C": [1.0, 10.0]}
+    search = GridSearchCV(LogEuclideanSVM(random_state=0), grid, cv=3).fit(X, labels)
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    assert not hasattr(clone(again), "C_")
+    wide, classes_ = classes(5, d=12)  # kernels are functions here
+    machine = LogEuclideanSVM("rbf", random_state=0).fit(wide, classes_)
+    again = pickle.loads(pickle.dumps(machine))
+    np.testing.assert_array_equal(again.decision_function(wide), machine.decision_function(wide))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "poly"}, r"kernel='poly' must be one of linear, rbf"),
+        ({"C": 0.0}, r"C=\[0.0\] must be > 0"),
+        ({"kernel": "rbf", "gamma": -1.0}, r"gamma=\[-1.0\] must be > 0"),
+        ({"gamma": 1.0}, r"gamma=1.0 has no meaning for kernel='linear'; pass kernel='rbf'"),
+    ],
+)
+def test_wrong_parameters(parameters, message):
+    X, y = classes(6)
+    with pytest.raises(ValueError, match=message):
+        LogEuclideanSVM(**parameters).fit(X, y)
+
+
+def test_wrong_input():
+    X, y = classes(7)
+    model = LogEuclideanSVM(C=1.0)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
+        model.fit(X, 0 * y)
+    with pytest.raises(ValueError, match=r"X is 2 by 2, but LogEuclideanSVM was fitted on"):
+        model.fit(X, y).predict(X[:, :2, :2])

@@ -1,0 +1,213 @@
+"""The report as a file: what is in it, what cannot break it, and how large it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_pages import HOSTILE, Outline, every_section, large_page, unpack
+
+from divlearn import maps, which_divergence
+from divlearn.datasets import make_wishart_clusters
+from divlearn.report import Page, PlaneSection, TextSection
+from divlearn.report.answers import plane_page, which_page
+from divlearn.report.plain import plain, to_json
+from divlearn.report.render import render
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+plotly_offline = pytest.importorskip("plotly.offline", reason="plotly is not installed")
+
+
+@cache
+def document(word: str = "word") -> str:
+    return every_section(word).html()
+
+
+def blocks(outline: Outline) -> list[dict]:
+    return [json.loads(text) for text in outline.texts["script"] if text.startswith("{")]
+
+
+# --- what is there
+
+
+def test_every_part_is_there_in_order():
+    outline = Outline(document())
+    assert document().startswith("<!doctype html>")
+    assert outline.texts["title"] == ["title word"]
+    assert outline.texts["h1"] == ["sentence word"]
+    assert [title.split()[0] for title in outline.texts["h2"]] == [
+        "plane", "curves", "atoms", "confusion", "table", "disagreement", "text", "repeat",
+    ]  # fmt: skip
+    for text in ("detail word", "first word", "second word", "note word"):
+        assert text in outline.texts["p"]
+    assert outline.texts["footer"] == ["footer word"]
+    links = [value for tag, name, value in outline.attributes if (tag, name) == ("a", "href")]
+    ids = {value for _, name, value in outline.attributes if name == "id"}
+    assert len(links) == 8
+    assert {link.removeprefix("#") for link in links} <= ids
+
+
+def test_nothing_comes_from_elsewhere():
+    outline = Outline(document())
+    for tag, name, value in outline.attributes:
+        if name in ("src", "href", "srcset", "action", "data", "poster"):
+            assert value.startswith(("#", "data:")), (tag, name, value)
+    style = outline.texts["style"][0]
+    assert "@import" not in style
+    assert "url(" not in style
+    assert "://" not in style + outline.texts["script"][-1]
+
+
+def test_policy_allows_the_scripts_that_are_there_and_no_other():
+    outline = Outline(document())
+    policy = next(v for t, n, v in outline.attributes if n == "content" and "default-src" in v)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    sources = outline.texts["script"][-1], plotly_offline.get_plotlyjs()
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in sources]
+    assert re.findall(r"'sha256-(\S+)'", policy) == digests
+    assert "unsafe" not in policy.split("style-src")[0]
+
+
+def test_the_library_is_whole_and_only_where_it_is_needed():
+    packed = next(text for text in Outline(document()).texts["script"] if text.startswith("H4sI"))
+    assert unpack(packed) == plotly_offline.get_plotlyjs()
+    small = Page("title", "sentence", [TextSection("text", "word")]).html()
+    assert "H4sI" not in small
+    assert len(small) < 60_000
+
+
+def test_the_same_report_has_the_same_bytes(tmp_path):
+    path = every_section().write(tmp_path / "report.html")
+    assert path.read_bytes() == every_section().html().encode()
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_that_fails_leaves_the_old_one(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with pytest.raises(TypeError, match="has no place in a report"):
+        Page("t", "s", [PlaneSection("p", named={"x": (0, 0)}, label=object())]).write(path)
+    assert path.read_text() == "old"
+
+
+def test_a_page_of_500_atoms_and_10000_matrices_is_small():
+    page = large_page()
+    assert len(page.html().encode()) < 5e6
+    assert page.sections[-1].content()["n_rows"] > 3000
+
+
+# --- what cannot break it
+
+
+@pytest.mark.parametrize("word", [HOSTILE, "\x00\u2028\U0001f600 \\u003c", "]]>--><script>"])
+def test_no_word_changes_the_structure(word):
+    harmless, hostile = Outline(document()), Outline(document(word))
+    assert hostile.tags == harmless.tags
+    assert [a[:2] for a in hostile.attributes] == [a[:2] for a in harmless.attributes]
+    assert hostile.texts["h1"] == [f"sentence {word}"]
+    assert blocks(hostile)[0]["named"][0]["name"] == f"AIRM {word}"
+    assert [row[0] for row in hostile.cells if len(row) == 3] == [f"{word} {i}" for i in range(8)]
+
+
+def test_rows_out_of_sight_are_escaped_too():
+    page = every_section(HOSTILE, n_rows=120)
+    packed = next(t for t in Outline(page.html()).texts["script"] if t.startswith("H4sI"))
+    rest = Outline(unpack(packed))
+    assert set(rest.tags) == {"tr", "td"}
+    assert [row[0] for row in rest.cells] == [f"{HOSTILE} {i}" for i in range(50, 120)]
+
+
+def test_half_letters_do_not_stop_a_report(tmp_path):
+    path = every_section("\ud800", n_rows=60).write(tmp_path / "report.html")
+    assert "sentence ?" in path.read_text(encoding="utf-8")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+)
+
+
+@given(values)
+def test_json_is_what_was_given_and_holds_no_markup(value):
+    text = to_json(value)
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == plain(value)
+
+
+def test_numbers_of_all_kinds_become_plain():
+    given_values = {
+        "array": np.array([[1.5, np.nan], [-np.inf, 2.0]]), "single": np.float32(0.1),
+        "whole": np.int8(3), "flag": np.bool_(True), "pair": (1 / 3, float("inf")),
+    }  # fmt: skip
+    assert plain(given_values) == {
+        "array": [[1.5, None], [None, 2.0]], "single": 0.1, "whole": 3, "flag": True,
+        "pair": [0.333333, None],
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="has no place in a report"):
+        plain({"x": object()})
+
+
+# --- where something is not installed
+
+
+@pytest.mark.parametrize(("module", "name"), [("jinja2", "jinja2"), ("plotly.offline", "plotly")])
+def test_the_extra_is_named(monkeypatch, module, name):
+    for part in ("_environment", "_library"):
+        sys.modules[render.__module__].__dict__[part].cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'{name}: pip install "divlearn\[report\]"'):
+        every_section().html()
+    assert every_section()._repr_html_() is None
+
+
+# --- notebooks
+
+
+def test_a_notebook_gets_a_frame():
+    frame = every_section()._repr_html_()
+    outline = Outline(frame)
+    assert outline.tags == ["iframe"]
+    source = next(value for _, name, value in outline.attributes if name == "srcdoc")
+    assert source == document()
+    assert html.unescape(frame).count("<!doctype html>") == 1
+
+
+def test_answers_show_themselves():
+    X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    grid = np.array([0.0, 0.5, 1.0])
+    labelled = which_divergence(X, y, alphas=grid, betas=grid, random_state=0)
+    unlabelled = which_divergence(X[:30], alphas=grid, betas=grid)
+    plane = maps.plane_map(X, y, grid, grid)
+    for answer, page in (
+        (labelled, which_page(labelled)),
+        (unlabelled, which_page(unlabelled)),
+        (plane, plane_page(plane)),
+    ):
+        assert answer._repr_html_() == page._repr_html_()
+        said = f"{page.sentence} {page.detail}".lower()
+        assert set(re.findall(r"\d+\.\d+", answer.summary())) <= set(re.findall(r"\d+\.\d+", said))
+        data, table = (section.content() for section in page.sections)
+        assert np.shape(data["values"]) == (3, 3)
+        assert len(data["learned"]) == 1
+        assert {"AIRM", "Burg"} <= {row[0].text for row in table["shown"]}
+    content = which_page(labelled).sections[0].content()
+    assert np.array_equal(content["values"].T, labelled.map)
+    shown = {
+        row[0].text: row[3].text for row in which_page(labelled).sections[1].content()["shown"]
+    }
+    assert shown["learned"] == f"{labelled.score:.1%}"
+    assert shown["Stein"] == f"{labelled.named['stein'].score:.1%}"
+    best = max(0, unlabelled.map.max() - unlabelled.score)
+    low, high = which_page(unlabelled).sections[0].content()["range"]
+    assert high <= best + 1e-12
+    assert low >= high - 0.5 - 1e-12

@@ -1,0 +1,304 @@
+"""The report in a real browser: it draws, answers the pointer, and reaches for nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_pages import GRID, HOSTILE, SCORES, every_section, large_page, plane_values, spd
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+pytest.importorskip("plotly", reason="plotly is not installed")
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+
+from selenium.common.exceptions import TimeoutException  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+DRIVER = shutil.which("chromedriver")
+PATIENCE = 60  # seconds, on a busy machine
+
+pytestmark = pytest.mark.skipif(
+    not BROWSER or not DRIVER, reason="no browser: apt-get install chromium chromium-driver"
+)
+
+
+class Reader:
+    """Somebody who reads a report in Chromium."""
+
+    def __init__(self, folder: Path) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = BROWSER
+        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.folder = folder
+        self.driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+        self.script = self.driver.execute_script
+        self.tell = self.driver.execute_cdp_cmd
+
+    def open(self, page, *, width: int = 1280, scheme: str = "light") -> int:
+        """Open a page and wait until all is drawn; returns the milliseconds it took."""
+        path = page.write(self.folder / "report.html")
+        self.resize(width)
+        self.prefer(scheme)
+        self.log("performance")
+        self.driver.get(path.as_uri())
+        drawn = WebDriverWait(self.driver, PATIENCE, 0.05).until(
+            lambda _: self.script("return document.documentElement.dataset.drawn")
+        )
+        return int(drawn)
+
+    def resize(self, width: int) -> None:
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.tell("Emulation.setDeviceMetricsOverride", metrics)
+
+    def prefer(self, scheme: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.tell("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def log(self, kind: str) -> list[dict]:
+        return self.driver.get_log(kind)
+
+    def find(self, selector: str):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return self.script(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)",
+            selector,
+        )
+
+    def until(self, condition):
+        return WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: condition())
+
+    def point(self, selector: str, x: float, y: float) -> None:
+        """Move the pointer to a place in an element, in pixels from its left upper corner."""
+        element = self.find(selector)
+        self.script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        box = element.rect
+        chain = ActionChains(self.driver, duration=0)
+        for nudge in (2, 0):  # the library looks at movements
+            chain.move_to_element_with_offset(
+                element, round(x - box["width"] / 2) + nudge, round(y - box["height"] / 2)
+            )
+        chain.perform()
+
+    def point_at(self, kind: str, x: float, y: float, expected: str) -> str:
+        """Text that appears at a place of a figure; it is waited for, since one may be there."""
+        left, top = self.script(
+            "const e = document.querySelector(arguments[0]), f = e._fullLayout;"
+            "return [f.xaxis.d2p(arguments[1]) + f.xaxis._offset,"
+            " f.yaxis.d2p(arguments[2]) + f.yaxis._offset]",
+            f".plot[data-draw={kind}]", x, y,
+        )  # fmt: skip
+        self.point(f".plot[data-draw={kind}]", left, top)
+        lines = f".plot[data-draw={kind}] .hoverlayer .hovertext text"
+        with suppress(TimeoutException):
+            self.until(lambda: expected in " ".join(self.texts(lines)))
+        return " ".join(self.texts(lines))
+
+    def background(self) -> list[int]:
+        colour = self.script("return getComputedStyle(document.body).backgroundColor")
+        return [int(number) for number in colour[4:-1].split(",")]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    reader = Reader(tmp_path_factory.mktemp("report"))
+    yield reader
+    reader.driver.quit()
+
+
+@pytest.fixture(autouse=True)
+def no_complaints(reader):
+    """No test may leave an error in the console or have asked the network for anything."""
+    reader.log("browser")
+    yield
+    assert [entry for entry in reader.log("browser") if entry["level"] == "SEVERE"] == []
+    events = [json.loads(entry["message"])["message"] for entry in reader.log("performance")]
+    asked = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_all_is_drawn_and_fits(reader, width, scheme):
+    reader.open(every_section("a_rather_long_word_without_a_break" * 3), width=width, scheme=scheme)
+    assert len(reader.driver.find_elements(By.CSS_SELECTOR, ".plot .main-svg")) >= 3
+    # Not innerWidth, which on a phone grows with what does not fit.
+    assert reader.script("return document.documentElement.scrollWidth") <= width
+    box = reader.find("section.table .box")
+    assert reader.script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
+    dark = sum(reader.background()) < 3 * 128
+    assert dark == (scheme == "dark")
+
+
+def test_figures_follow_the_colours_of_the_system_and_of_the_reader(reader):
+    ink = "return getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+    corner = (
+        "return [...document.querySelector('.tile canvas').getContext('2d')"
+        ".getImageData(0, 0, 1, 1).data].slice(0, 3)"
+    )
+    reader.open(every_section(), scheme="light")
+    light = reader.script(ink), reader.script(corner)
+    assert light[1] == [0xB2, 0x18, 0x2B]  # a correlation of 1
+    reader.prefer("dark")
+    reader.until(lambda: reader.script(ink) != light[0])
+    assert reader.script(corner) == [0xF2, 0x74, 0x5C]
+    reader.find("#theme").click()  # the reader wants light, whatever the system says
+    reader.until(lambda: (reader.script(ink), reader.script(corner)) == light)
+    assert sum(reader.background()) > 3 * 128
+    reader.find("#theme").click()
+    reader.until(lambda: reader.script(ink) != light[0])
+    assert sum(reader.background()) < 3 * 128
+
+
+def test_pointing_at_the_plane_shows_values_and_names(reader):
+    reader.open(every_section())
+    alpha, beta = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
+    value = plane_values()[list(GRID).index(2.0), list(GRID).index(1.0)]
+    place = f"{alpha} = 2, {beta} = 1"
+    assert reader.point_at("plane", 2.0, 1.0, place) == f"{place}accuracy word {value:.1%}"
+    place = f"{alpha} = 0, {beta} = 0"
+    assert reader.point_at("plane", 0.0, 0.0, place) == f"AIRM word{place}accuracy word 0.0%"
+    place = f"{alpha} = 1, {beta} = 1.5"
+    value = (1 + 1.5**2) / 8
+    text = reader.point_at("plane", 1.0, 1.5, place)
+    assert text == f"atom word{place}accuracy word {value:.1%}"
+
+
+def test_pointing_at_the_confusion_matrix_shows_counts(reader):
+    reader.open(every_section())
+    text = reader.point_at("confusion", 0, 1, "true")
+    assert text == "true: word bpredicted: word2 of 9 (22.2%)"
+
+
+def test_pointing_at_an_atom_shows_its_entry(reader):
+    page = every_section()
+    reader.open(page)
+    uses = np.random.default_rng(0).random(70)
+    first = int(uses.argmax())
+    atom = spd(70, 4)[first]
+    box = reader.find(".tile canvas").rect
+    reader.point(".tile canvas", 0.375 * box["width"], 0.625 * box["height"])
+    lines = reader.find("#tip").text.split("\n")
+    assert lines[0] == f"atom {first}, row 2, column 1"
+    shown = float(lines[1].removeprefix("correlation "))
+    assert shown == pytest.approx(atom[2, 1] / np.sqrt(atom[2, 2] * atom[1, 1]), abs=0.01)
+    scales = lines[2].removeprefix("standard deviations ").split(" and ")
+    assert [float(s) for s in scales] == pytest.approx(np.sqrt(np.diag(atom))[[2, 1]], rel=5e-3)
+
+
+def test_all_atoms_are_shown_when_asked_for(reader):
+    reader.open(every_section())
+    assert len(reader.texts(".tile")) == 60
+    reader.find("section.atoms .more").click()
+    assert len(reader.texts(".tile")) == 70
+    assert not reader.find("section.atoms .more").is_displayed()
+    assert len(set(reader.texts(".tile span"))) == 70
+
+
+def column(reader, number: int) -> list[str]:
+    return reader.texts(f"#section-5 td:nth-child({number})")
+
+
+def click_heading(reader, number: int) -> None:
+    reader.script(f"document.querySelectorAll('#section-5 th button')[{number}].click()")
+
+
+def test_tables_hold_and_sort_what_was_given(reader):
+    reader.open(every_section(n_rows=8))
+    missing = "\N{EN DASH}"
+    shown = ["0.5", "12.2", missing, "-3", missing, "1e-07", "∞", "2"]
+    assert column(reader, 2) == shown
+    assert column(reader, 1) == [f"word {i}" for i in range(8)]
+    click_heading(reader, 1)
+    known = sorted((s for s in SCORES if s is not None and s == s), reverse=True)
+    place = [SCORES.index(score) for score in known]
+    reader.until(lambda: column(reader, 3)[0] == "6")
+    assert column(reader, 3) == [str(i) for i in [*place, 2, 4]]
+    click_heading(reader, 1)
+    reader.until(lambda: column(reader, 3)[0] == "3")
+    assert column(reader, 3) == [str(i) for i in [*place[::-1], 2, 4]]
+    assert reader.texts("#section-5 th[aria-sort]") == ["score"]
+    click_heading(reader, 0)
+    reader.until(lambda: column(reader, 1)[0] == "word 0")
+    assert column(reader, 1) == [f"word {i}" for i in range(8)]
+
+
+def test_long_tables_show_all_rows_when_asked_for(reader):
+    reader.open(every_section(n_rows=123))
+    assert column(reader, 3) == [str(i) for i in range(50)]
+    click_heading(reader, 2)
+    reader.until(lambda: column(reader, 3)[0] == "122")
+    assert column(reader, 3) == [str(i) for i in range(122, 72, -1)]
+    more = reader.find("#section-5 .more")
+    assert more.text == "Show all 123 rows"
+    more.click()
+    reader.until(lambda: len(column(reader, 3)) == 123)
+    assert column(reader, 3) == [str(i) for i in range(122, -1, -1)]
+    assert column(reader, 1) == [f"word {i}" for i in range(122, -1, -1)]
+
+
+def test_the_command_is_copied(reader):
+    permissions = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    reader.tell("Browser.grantPermissions", permissions)
+    reader.open(every_section("--report 'my report.html'"))
+    reader.find(".copy").click()
+    reader.until(lambda: reader.find(".copy").text == "Copied")
+    copied = reader.driver.execute_async_script(
+        "navigator.clipboard.readText().then(arguments[0], arguments[0])"
+    )
+    assert copied == "divlearn --report 'my report.html'"
+
+
+def test_no_word_runs_or_becomes_markup(reader):
+    reader.open(every_section(HOSTILE, n_rows=60))
+    assert HOSTILE in reader.point_at("plane", 0.0, 0.0, HOSTILE)
+    reader.find("#section-5 .more").click()
+    reader.until(lambda: len(column(reader, 1)) == 60)
+    assert column(reader, 1)[-1] == f"{HOSTILE} 59"
+    assert reader.texts("h1") == [f"sentence {HOSTILE}"]
+    assert reader.script("return typeof hacked") == "undefined"
+    assert reader.texts("img") == []
+
+
+def test_a_browser_that_cannot_unpack_says_so_and_shows_the_rest(reader):
+    source = {"source": "delete window.DecompressionStream"}
+    added = reader.tell("Page.addScriptToEvaluateOnNewDocument", source)
+    try:
+        reader.open(every_section(n_rows=60))
+        messages = reader.texts(".failed")
+        assert len(messages) == 3
+        assert all("cannot unpack" in message for message in messages)
+        click_heading(reader, 2)
+        reader.until(lambda: column(reader, 3)[0] == "49")
+        assert "cannot unpack" in reader.find("#section-5").text
+    finally:
+        with suppress(Exception):
+            reader.tell("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_a_large_page_opens(reader, capsys):
+    page = large_page()
+    drawn = reader.open(page)
+    started = time.perf_counter()
+    click_heading(reader, 4)
+    reader.until(lambda: reader.texts("#section-5 th[aria-sort]"))
+    with capsys.disabled():
+        print(
+            f"\nlarge report: drawn in {drawn} ms, sorted in {time.perf_counter() - started:.2f} s"
+        )
+    assert drawn < 30_000  # a page that hangs; how fast it is depends on what else runs
