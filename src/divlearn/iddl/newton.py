@@ -17,6 +17,7 @@ _CG_STEPS = 100
 _BISECTIONS = 40
 _FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
 _ROUNDING = 1e-14
+_RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
 
@@ -57,30 +58,37 @@ class _State:
 
 
 class _Problem:
-    """Sum of weighted losses and penalties, and what its Hessian is about."""
+    """Sum of weighted losses and penalties, in principal components of the design.
+
+    The losses are curved alike in all directions, roughly: then the Hessian is diagonal in these,
+    which is what makes a good and cheap preconditioner. Columns often depend on each other: all
+    divergences at (0, 1), for example, are linear in the entries of a matrix. Directions without
+    variance have nothing to say, and are left out.
+    """
 
     def __init__(
         self, expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
-        penalty: RealArray, shape: tuple[int, ...],
+        penalty: RealArray, n_outputs: int,
     ) -> None:  # fmt: skip
         self.expand = expand
-        self.design = design
         self.weights = weights[:, None]
-        self.penalty = penalty
-        # The losses are curved alike in all directions, roughly: then this basis is exact.
-        self.spread, self.basis = np.linalg.eigh(design.T @ (self.weights * design))
-        self.least = np.diag(self.basis.T @ (penalty[:, None] * self.basis))
-        self.origin = self.evaluate(np.zeros(shape))
+        spread, basis = np.linalg.eigh(design.T @ (self.weights * design))
+        kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
+        self.spread, self.basis = spread[kept], basis[:, kept]
+        self.design = design @ self.basis
+        self.penalty = self.basis.T @ (penalty[:, None] * self.basis)
+        self.origin = self.evaluate(np.zeros((n_outputs, len(self.spread))))
 
     def evaluate(self, W: RealArray) -> _State:
         expansion = self.expand(self.design @ W.T)
-        value = float(self.weights[:, 0] @ expansion.losses) + float((self.penalty * W**2).sum())
-        gradient = (self.weights * expansion.slopes).T @ self.design + 2 * self.penalty * W
+        penalized = W @ self.penalty
+        value = float(self.weights[:, 0] @ expansion.losses) + float(np.vdot(penalized, W))
+        gradient = (self.weights * expansion.slopes).T @ self.design + 2 * penalized
         return _State(W, value, expansion, gradient)
 
     def hessian(self, state: _State, direction: RealArray) -> RealArray:
         scores = self.weights * state.expansion.times(self.design @ direction.T)
-        result: RealArray = scores.T @ self.design + 2 * self.penalty * direction
+        result: RealArray = scores.T @ self.design + 2 * direction @ self.penalty
         return result + self.damping(state) * direction
 
     def damping(self, state: _State) -> float:
@@ -90,9 +98,8 @@ class _Problem:
 
     def precondition(self, state: _State, residual: RealArray) -> RealArray:
         size = max(float(self.weights[:, 0] @ state.expansion.size), 1e-6)
-        scale = size * np.maximum(self.spread, 0) + 2 * self.least + self.damping(state)
-        scale = np.maximum(scale, 1e-12 * scale.max())
-        result: RealArray = residual @ self.basis / scale @ self.basis.T
+        scale = size * self.spread + 2 * np.diag(self.penalty) + self.damping(state)
+        result: RealArray = residual / np.maximum(scale, 1e-12 * scale.max())
         return result
 
 
@@ -115,9 +122,9 @@ def minimize_head(
     -------
     HeadMinimum
     """
-    problem = _Problem(expand, design, weights, penalty, start.shape)
+    problem = _Problem(expand, design, weights, penalty, len(start))
     origin = problem.origin
-    state = problem.evaluate(start) if start.any() else origin
+    state = problem.evaluate(start @ problem.basis) if start.any() else origin
     if origin.value < state.value:
         state = origin
     goal = _TOLERANCE * max(float(np.linalg.norm(origin.gradient)), _TINY)
@@ -130,7 +137,8 @@ def minimize_head(
         if following is None:
             break
         state = following
-    return HeadMinimum(state.W, state.value, problem.weights * state.expansion.slopes)
+    slopes = problem.weights * state.expansion.slopes
+    return HeadMinimum(state.W @ problem.basis.T, state.value, slopes)
 
 
 def _newton_step(problem: _Problem, state: _State, goal: float) -> RealArray:
