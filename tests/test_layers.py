@@ -21,7 +21,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic", "paired"},
+    {"arrays", "atomic", "checks", "paired"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},

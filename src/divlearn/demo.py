@@ -20,14 +20,13 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from scipy.spatial.distance import cdist
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from divlearn.arrays import RealArray
+from divlearn.baselines import DivergenceKNN
 from divlearn.datasets import Dataset, load_textures
-from divlearn.divergence import pairwise_abld
 from divlearn.engines import Engine, get_engine
 from divlearn.iddl import IDDLClassifier
 from divlearn.log_vectors import log_vectors
@@ -149,12 +148,8 @@ def _learn(textures: Dataset, engine: Engine, console: Console) -> Compared:
     """Baselines and IDDL on the same splits."""
     splits = textures.splits(n=_SPLITS, train=_TRAIN)
     rules = {
-        f"1-NN, {name}": _nearest_under(pairwise)
-        for name, pairwise in (
-            ("log-Euclidean", _log_euclidean),
-            ("AIRM", partial(pairwise_abld, alpha=0.0, beta=0.0, engine=engine)),
-            ("Stein", partial(pairwise_abld, alpha=0.5, beta=0.5, engine=engine)),
-        )
+        f"1-NN, {name}": _nearest_under(name.lower(), engine)
+        for name in ("log-Euclidean", "AIRM", "Stein")
     }
     rules["linear SVM, log-Euclidean vectors"] = _linear_svm
     learned: list[IDDLClassifier] = []
@@ -176,12 +171,9 @@ def _score(rule: Rule, textures: Dataset, train: Indices, test: Indices) -> floa
     return float((rule(X[train], y[train], X[test]) == y[test]).mean())
 
 
-def _nearest_under(pairwise: Callable[..., RealArray]) -> Rule:
-    return lambda X, y, unseen: y[pairwise(unseen, X).argmin(axis=1)]
-
-
-def _log_euclidean(X: RealArray, Y: RealArray) -> RealArray:
-    return np.asarray(cdist(log_vectors(X), log_vectors(Y)))
+def _nearest_under(divergence: str, engine: Engine) -> Rule:
+    neighbour = DivergenceKNN(1, divergence, engine=engine)
+    return lambda X, y, unseen: neighbour.fit(X, y).predict(unseen)
 
 
 def _linear_svm(X: RealArray, y: NDArray[Any], unseen: RealArray) -> NDArray[Any]:

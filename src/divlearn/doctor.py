@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.datasets.dataset import find_copies
 from divlearn.spd import find_not_definite
 
 __all__ = ["Diagnosis", "Finding", "examine"]
@@ -212,15 +211,11 @@ def _look_at_spread(matrices: NDArray[Any], condition: RealArray) -> list[Findin
 
 
 def _look_at_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list[Finding]:
-    groups: dict[bytes, list[int]] = defaultdict(list)
-    for index, matrix in enumerate(matrices):
-        groups[sha256(matrix.tobytes()).digest()].append(index)
-    clashes: list[list[int]] = []
-    plain: list[list[int]] = []
-    for rows in groups.values():
-        if len(rows) > 1:
-            clash = labels is not None and len(set(labels[rows].tolist())) > 1
-            (clashes if clash else plain).append(rows)
+    clashes: list[tuple[int, ...]] = []
+    plain: list[tuple[int, ...]] = []
+    for rows in find_copies(matrices):
+        clash = labels is not None and len(set(labels[list(rows)].tolist())) > 1
+        (clashes if clash else plain).append(rows)
     findings = []
     if clashes:
         text = f"{len(clashes)} there more than once, with different labels"

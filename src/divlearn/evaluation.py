@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.labelled import check_labelled
 from divlearn.paired import PairedComparison, compare_paired
 
-__all__ = ["Evaluation", "Row", "default_classifiers", "evaluate"]
+__all__ = [
+    "Evaluation", "Row", "count_confusions", "default_classifiers", "evaluate",
+    "held_out_predictions",
+]  # fmt: skip
 
 Folds = tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
 
@@ -83,9 +87,7 @@ class Evaluation:
 
     def confusion(self, name: str) -> NDArray[np.intp]:
         """Count matrices by true class (rows) and predicted class (columns)."""
-        counts = np.zeros((len(self.classes), len(self.classes)), dtype=np.intp)
-        np.add.at(counts, (self.codes, self.predictions[name]), 1)
-        return counts
+        return count_confusions(self.codes, self.predictions[name], len(self.classes))
 
     def disagreements(self, first: str, second: str) -> NDArray[np.intp]:
         """Find the matrices that exactly one of two classifiers gets right."""
@@ -179,6 +181,51 @@ def evaluate(
             raise
         interrupted = True
     return Evaluation(data.classes, data.codes, predictions, seconds, n_folds, interrupted)
+
+
+def count_confusions(
+    codes: NDArray[np.intp], predicted: NDArray[np.intp], n_classes: int
+) -> NDArray[np.intp]:
+    """Count matrices by true class (rows) and predicted class (columns).
+
+    Examples
+    --------
+    >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2)
+    array([[1, 0],
+           [1, 1]])
+    """
+    counts: NDArray[np.intp] = confusion_matrix(codes, predicted, labels=np.arange(n_classes))
+    return counts
+
+
+def held_out_predictions(
+    model: Any, y: NDArray[Any]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Look up what a fitted classifier predicted for matrices it held out while learning.
+
+    Parameters
+    ----------
+    model : estimator
+    y : ndarray, shape (n_matrices,), the labels it was fitted to.
+
+    Returns
+    -------
+    codes, predicted : ndarray of int, true and predicted classes; None where nothing was held out.
+
+    Examples
+    --------
+    >>> from divlearn import DivergenceKernelClassifier
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 4, separation=9, random_state=0)
+    >>> codes, predicted = held_out_predictions(DivergenceKernelClassifier().fit(X, y), y)
+    >>> bool((codes == predicted).mean() > 0.8)
+    True
+    """
+    said = getattr(model, "oof_proba_", None)
+    known = np.zeros(0, dtype=bool) if said is None else np.isfinite(said).all(axis=1)
+    if said is None or not known.any():
+        return None
+    return np.searchsorted(model.classes_, y[known]), said[known].argmax(axis=1)
 
 
 def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines.coding import Coder, learn_dictionary
 from divlearn.baselines.tuning import VectorMachine, fit_svm
+from divlearn.checks import check_number
 from divlearn.cluster import LogEuclideanKMeans
-from divlearn.cluster.base import check_number
 from divlearn.engines.blas import limit_blas
 from divlearn.labelled import MatricesMixin, check_labelled
 from divlearn.spd import check_spd

@@ -24,7 +24,7 @@ from divlearn.baselines.leml_pairs import (
 )
 from divlearn.baselines.leml_projections import Constraints, Solution, solve_logdet
 from divlearn.baselines.tuning import hold_out
-from divlearn.cluster.base import check_count, check_number
+from divlearn.checks import check_count, check_number
 from divlearn.geometry import logm, sqrtm
 from divlearn.kernels.checks import check_axis, check_size
 from divlearn.labelled import MatricesMixin, check_labelled

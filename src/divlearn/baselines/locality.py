@@ -11,7 +11,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines.coded import CodedClassifier
 from divlearn.baselines.kernel_coders import Divergences, LocalCoder, bandwidths
 from divlearn.baselines.spd_kernels import get_kernel
-from divlearn.cluster.base import check_count
+from divlearn.checks import check_count
 from divlearn.engines import Engine
 
 __all__ = ["KernelLLC"]

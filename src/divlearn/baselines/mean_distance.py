@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines.neighbors import is_log_euclidean
 from divlearn.cluster.kmeans import given_point
-from divlearn.cluster.samples import Samples, as_checked, checked_blocks
+from divlearn.cluster.samples import Samples, checked_blocks
 from divlearn.divergence import Divergence, get_divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.kernels.checks import check_size
 from divlearn.labelled import Labelled, MatricesMixin, check_labelled
@@ -170,7 +170,7 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
             lengths: RealArray = np.linalg.norm(gaps, axis=2)
             return lengths if squared is False else lengths**2
         engine = get_engine(self.engine)
-        prepared: Any = engine.prepare(as_checked(matrices))
+        prepared: Any = engine.prepare(Prepared.checked(matrices))
         return self._divergence.pairwise(prepared, self.means_, squared=squared, engine=engine)
 
     @property

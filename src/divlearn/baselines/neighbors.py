@@ -12,10 +12,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import check_count
-from divlearn.cluster.samples import as_checked, checked_blocks
+from divlearn.checks import check_count
+from divlearn.cluster.samples import checked_blocks
 from divlearn.divergence import Divergence, get_divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.kernels.checks import check_size
 from divlearn.labelled import MatricesMixin, check_labelled
 from divlearn.log_vectors import log_vectors
@@ -243,7 +243,7 @@ def _nearest(
     queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
 ) -> tuple[RealArray, Indices]:
     """Distances to the k nearest matrices and their indices, the nearest first."""
-    prepared: Any = engine.prepare(as_checked(queries))
+    prepared: Any = engine.prepare(Prepared.checked(queries))
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
     for start in range(0, len(matrices), _COLUMNS):

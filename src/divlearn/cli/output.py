@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -61,24 +59,7 @@ class Output:
     def finish(self, **result: Any) -> None:
         """Print the JSON object, if that is what was asked for."""
         if self.as_json:
-            json.dump(plain(result), sys.stdout, indent=1)
+            from divlearn.report.plain import plain
+
+            json.dump(plain(result, digits=None), sys.stdout, indent=1)
             print()
-
-
-def plain(value: Any) -> Any:
-    """Turn NumPy values into what JSON knows; numbers that are none become null.
-
-    Examples
-    --------
-    >>> plain({"a": np.float64("nan"), "b": np.arange(2)})
-    {'a': None, 'b': [0, 1]}
-    """
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
+
+from divlearn.evaluation import held_out_predictions
 
 __all__ = ["Tale", "tell_of"]
 
@@ -27,7 +28,8 @@ class Tale:
 
 def tell_of(model: Any, labels: NDArray[Any]) -> Tale:
     """Say what was learned, and how well matrices held out on the way were predicted."""
-    accuracy = _held_out(model, labels)
+    held_out = held_out_predictions(model, labels)
+    accuracy = None if held_out is None else float((held_out[0] == held_out[1]).mean())
     parts = [f"learned {len(model.classes_)} classes from {len(labels)} matrices."]
     if accuracy is not None:
         parts.append(
@@ -38,14 +40,3 @@ def tell_of(model: Any, labels: NDArray[Any]) -> Tale:
     elif hasattr(model, "message_"):
         parts.append(f"It stopped since {model.message_}.")
     return Tale(" ".join(parts), accuracy)
-
-
-def _held_out(model: Any, labels: NDArray[Any]) -> float | None:
-    said = getattr(model, "oof_proba_", None)
-    if said is None:
-        return None
-    known = np.isfinite(said).all(axis=1)
-    if not known.any():
-        return None
-    predicted = model.classes_[said[known].argmax(axis=1)]
-    return float((predicted == labels[known]).mean())

@@ -1,4 +1,4 @@
-"""What all k-means of this package share: checks, and what centroids say of matrices."""
+"""What the estimators of this package share, and what centroids say of matrices."""
 
 from __future__ import annotations
 
@@ -14,28 +14,47 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.samples import Labels, as_checked, checked_blocks
-from divlearn.engines import Engine, get_engine
+from divlearn.checks import check_count
+from divlearn.cluster.samples import Labels, checked_blocks
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.labelled import MatricesMixin
 
-__all__ = ["CentroidModel", "check_count", "check_number"]
+__all__ = ["CentroidModel", "ClusterBase"]
 
 
-class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    """What k-means and mixtures share: the size of matrices, and speech."""
+
+    verbose: int
+    n_features_in_: int
+
+    def _check_size(self, matrices: RealArray) -> None:
+        if matrices.shape[-1] != self.n_features_in_:
+            raise ValueError(
+                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_}"
+            )
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            print(f"[{type(self).__name__}] {text}")
+
+
+class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  # type: ignore[misc]
     """Clusters of matrices around centroids: all that only takes divergences to these."""
 
     n_clusters: int
     engine: str | Engine
-    verbose: int
     alpha_: float
     beta_: float
     cluster_centers_: RealArray
-    n_features_in_: int
 
     def _divergences(self, matrices: RealArray) -> RealArray:
         """Divergences of checked matrices to the centroids, shape (n_matrices, n_clusters)."""
         engine = get_engine(self.engine)
-        return engine.encode(as_checked(matrices), self.cluster_centers_, self.alpha_, self.beta_)
+        return engine.encode(
+            Prepared.checked(matrices), self.cluster_centers_, self.alpha_, self.beta_
+        )
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the nearest centroid of every matrix.
@@ -87,13 +106,6 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
             self._check_size(matrices)
             yield self._divergences(matrices)
 
-    def _check_size(self, matrices: RealArray) -> None:
-        if matrices.shape[-1] != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_}"
-            )
-
     def _check_n_clusters(self, n_matrices: int) -> None:
         check_count(self.n_clusters, "n_clusters")
         if self.n_clusters > n_matrices:
@@ -112,39 +124,6 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
                 stacklevel=3,
             )
 
-    def _say(self, text: str) -> None:
-        if self.verbose:
-            print(f"[{type(self).__name__}] {text}")
-
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
-
-
-def check_count(value: Any, name: str) -> None:
-    """Raise unless a value is an integer >= 1.
-
-    Examples
-    --------
-    >>> check_count(0, "n_init")
-    Traceback (most recent call last):
-    ValueError: n_init=0 must be >= 1
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}={value!r} must be an integer >= 1")
-    if value < 1:
-        raise ValueError(f"{name}={value} must be >= 1")
-
-
-def check_number(value: Any, name: str) -> None:
-    """Raise unless a value is a finite number >= 0.
-
-    Examples
-    --------
-    >>> check_number(-1.0, "mu")
-    Traceback (most recent call last):
-    ValueError: mu=-1.0 must be a finite number >= 0
-    """
-    number = isinstance(value, float | int | np.floating | np.integer)
-    if isinstance(value, bool) or not number or not 0 <= value < np.inf:
-        raise ValueError(f"{name}={value!r} must be a finite number >= 0")

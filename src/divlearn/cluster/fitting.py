@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import CentroidModel, check_count, check_number
+from divlearn.checks import check_count, check_number
+from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.centroids import SOLVERS
 from divlearn.cluster.lloyd import Run, Settings, run_lloyd
 from divlearn.cluster.parameters import Rule

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.cluster.base import check_number
+from divlearn.checks import check_number
 from divlearn.cluster.fitting import LloydModel
 from divlearn.cluster.parameters import Likelihood, Penalized, Point, Rule
 from divlearn.divergence import Divergence, get_divergence

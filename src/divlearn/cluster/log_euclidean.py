@@ -13,7 +13,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import CentroidModel, check_count
+from divlearn.checks import check_count
+from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.samples import Labels
 from divlearn.cluster.starts import check_centers
 from divlearn.log_vectors import from_log_vectors, log_vectors

@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import CentroidModel, check_count, check_number
+from divlearn.checks import check_count, check_number
+from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.centroids import Cluster, partial_step
 from divlearn.cluster.kmeans import DEFAULT_DIVERGENCE, given_point
 from divlearn.cluster.samples import Labels, Samples, checked_blocks

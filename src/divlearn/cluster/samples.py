@@ -15,7 +15,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.spd import check_spd
 
-__all__ = ["Assignment", "Labels", "Samples", "as_checked", "checked_blocks"]
+__all__ = ["Assignment", "Labels", "Samples", "checked_blocks"]
 
 Labels = NDArray[np.intp]
 
@@ -55,7 +55,7 @@ class Samples:
         """Prepare blocks such that a table of divergences to all centroids fits in memory."""
         step = _rows_per_block(n_clusters)
         blocks = [
-            engine.prepare(as_checked(matrices[start : start + step]))
+            engine.prepare(Prepared.checked(matrices[start : start + step]))
             for start in range(0, len(matrices), step)
         ]
         return cls(engine, matrices, weights, blocks)
@@ -72,7 +72,7 @@ class Samples:
 
     def take(self, rows: Labels) -> Prepared:
         """Prepare some of the matrices, without another check."""
-        return self.engine.prepare(as_checked(self.matrices[rows]))
+        return self.engine.prepare(Prepared.checked(self.matrices[rows]))
 
     def engine_for(self, n_matrices: int) -> Engine:
         """Return the engine, with one thread for few matrices: it is done before others wake up."""
@@ -140,11 +140,6 @@ def checked_blocks(X: ArrayLike, n_clusters: int) -> Iterator[tuple[slice, RealA
 
 def _rows_per_block(n_clusters: int) -> int:
     return max(_LEAST_ROWS, _TABLE_ENTRIES // n_clusters)
-
-
-def as_checked(matrices: RealArray) -> Prepared:
-    """Wrap matrices that were checked before, such that engines prepare them as they are."""
-    return Prepared("checked", matrices)
 
 
 def _nearest(table: RealArray) -> Assignment:

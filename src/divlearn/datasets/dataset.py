@@ -18,7 +18,9 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from divlearn.arrays import RealArray
 from divlearn.spd import check_spd
 
-__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "note_difference"]
+__all__ = [
+    "NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "find_copies", "note_difference",
+]  # fmt: skip
 
 NOT_STATED = "not stated by the source"
 
@@ -226,11 +228,7 @@ class Dataset:
         list of tuple of int
             The indices of each sample that is there more than once.
         """
-        samples = self.matrices if self.raw is None else self.raw
-        found = defaultdict(list)
-        for index in range(len(samples)):
-            found[_fingerprint(samples[index])].append(index)
-        return [tuple(indices) for indices in found.values() if len(indices) > 1]
+        return find_copies(self.matrices if self.raw is None else self.raw)
 
     def subset(self, indices: NDArray[Any]) -> Dataset:
         """Make some of the matrices a data set of their own, without samples and official splits.
@@ -317,6 +315,20 @@ def _check_share(train: Any) -> float:
     if not isinstance(train, float | np.floating) or not 0 < train < 1:
         raise ValueError(f"train={train!r} must be a number > 0 and < 1, a share of the matrices")
     return float(train)
+
+
+def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
+    """Find samples that are equal entry by entry: the indices of each that is there repeatedly.
+
+    Examples
+    --------
+    >>> find_copies(np.array([1.0, 2.0, 1.0]))
+    [(0, 2)]
+    """
+    found = defaultdict(list)
+    for index in range(len(samples)):
+        found[_fingerprint(samples[index])].append(index)
+    return [tuple(indices) for indices in found.values() if len(indices) > 1]
 
 
 def _fingerprint(sample: Any) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -23,6 +22,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from divlearn.arrays import RealArray, as_real
+from divlearn.checks import check_count
 from divlearn.divergence import pairwise_abld
 from divlearn.geometry import compose
 from divlearn.spd import check_spd
@@ -237,8 +237,8 @@ class ClusterPlan:
         condition: float, shuffle: bool, random_state: RandomState, dtype: DTypeLike,
     ) -> ClusterPlan:  # fmt: skip
         """Validate the arguments that `make_wishart_clusters` describes, and draw the labels."""
-        n_clusters = _check_count(n_clusters, "n_clusters")
-        d = _check_count(d, "d")
+        n_clusters = check_count(n_clusters, "n_clusters")
+        d = check_count(d, "d")
         for name, value, least in (("separation", separation, 0), ("condition", condition, 1)):
             if as_real(value, name).ndim or value < least:
                 raise ValueError(f"{name}={value} must be one number >= {least}")
@@ -249,7 +249,7 @@ class ClusterPlan:
         generator = check_random_state(fresh)
         counts = np.asarray(n_per_cluster, dtype=object)
         _check_shape(counts.shape, n_clusters, "n_per_cluster")
-        counts = np.vectorize(_check_count, otypes=[np.intp])(counts, "n_per_cluster")
+        counts = np.vectorize(check_count, otypes=[np.intp])(counts, "n_per_cluster")
         labels = np.repeat(np.arange(n_clusters), counts)
         if shuffle:
             generator.shuffle(labels)
@@ -346,14 +346,6 @@ def _bartlett(dof: RealArray, d: int, random_state: np.random.RandomState) -> Re
     below = np.tril_indices(d, -1)
     factor[:, *below] = random_state.standard_normal((len(dof), len(below[0])))
     return factor
-
-
-def _check_count(number: Any, name: str) -> int:
-    if isinstance(number, bool) or not isinstance(number, Integral):
-        raise TypeError(f"{name}={number!r} must be an integer >= 1")
-    if number < 1:
-        raise ValueError(f"{name}={number} must be >= 1")
-    return int(number)
 
 
 def _check_shape(shape: tuple[int, ...], n_clusters: int, name: str) -> None:

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,11 @@ class Prepared:
     engine: str
     working: RealArray
     order: IntArray | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def checked(cls, matrices: RealArray) -> Self:
+        """Wrap matrices that were checked before, such that engines prepare them as they are."""
+        return cls("checked", matrices)
 
     @property
     def matrices(self) -> RealArray:

@@ -31,9 +31,9 @@ class Spectra:
         self.clouds = clouds
         self.totals = np.array([weight.sum() for _, weight in clouds])
         self._engine = engine
-        # Checked matrices, as those of another engine: e^t is positive if it does not underflow.
+        # They need no check: e^t is positive if it does not underflow.
         self._numbers = [
-            engine.prepare(Prepared("checked", np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1)))
+            engine.prepare(Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1)))
             for t, _ in clouds
         ]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import pairwise_abld
+from divlearn.evaluation import count_confusions, held_out_predictions
 from divlearn.iddl import IDDLClassifier
 from divlearn.report.atoms import AtomsSection
 from divlearn.report.confusion import ConfusionSection
@@ -46,16 +47,14 @@ def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
     >>> page.sentence
     'DivergenceKernelClassifier tells 3 classes apart: it is right on ...% of 60 matrices held out.'
     """
-    said = getattr(model, "oof_proba_", None)
-    known = np.zeros(len(y), bool) if said is None else np.isfinite(said).all(axis=1)
     sentence = f"{type(model).__name__} has learned to tell {len(model.classes_)} classes apart."
     sections: list[Section] = []
-    if said is not None and known.any():
-        predicted = said[known].argmax(axis=1)
-        codes = np.searchsorted(model.classes_, y[known])
+    held_out = held_out_predictions(model, y)
+    if held_out is not None:
+        codes, predicted = held_out
         sentence = (
             f"{type(model).__name__} tells {len(model.classes_)} classes apart: it is right on "
-            f"{(predicted == codes).mean():.1%} of {known.sum()} matrices held out."
+            f"{(predicted == codes).mean():.1%} of {len(codes)} matrices held out."
         )
         sections.append(_held_out(model.classes_, codes, predicted))
     members = getattr(model, "members_", {})
@@ -151,8 +150,7 @@ def _learning(model: IDDLClassifier) -> CurvesSection:
 def _held_out(
     classes: NDArray[Any], codes: NDArray[np.intp], predicted: NDArray[np.intp]
 ) -> ConfusionSection:
-    counts = np.zeros((len(classes), len(classes)), dtype=np.intp)
-    np.add.at(counts, (codes, predicted), 1)
+    counts = count_confusions(codes, predicted, len(classes))
     return ConfusionSection(
         "What is taken for what", classes.tolist(), counts,
         note="Rows are true classes, columns predicted ones, of matrices that were held out while "

@@ -16,12 +16,14 @@ _DIGITS = 6  # significant ones; nobody reads more off a figure
 _UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, digits: int | None = _DIGITS) -> Any:
     """Turn arrays, numbers and containers into what JSON knows; NaN and infinity into None.
 
     Parameters
     ----------
     value : mapping, sequence, array, number, str, bool or None
+    digits : int or None, default=6
+        Significant digits of numbers; None keeps all.
 
     Returns
     -------
@@ -35,11 +37,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, digits) for item in value]
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
     if value is None or isinstance(value, str | int):
         return value
     raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")

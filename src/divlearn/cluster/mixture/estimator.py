@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import check_count, check_number
+from divlearn.checks import check_count, check_number
 from divlearn.cluster.mixture.em import EMRun, EMSettings
 from divlearn.cluster.mixture.fit import Search, fit_mixture
 from divlearn.cluster.mixture.model import MixtureModel
@@ -265,7 +265,3 @@ class ABMixture(MixtureModel):
             get_members(self.divergence), self.share, self.max_iter, self.tol,
             (lambda text: None) if silent else self._say,
         )  # fmt: skip
-
-    def _say(self, text: str) -> None:
-        if self.verbose:
-            print(f"[{type(self).__name__}] {text}")

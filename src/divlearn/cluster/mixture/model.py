@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.base import check_count
+from divlearn.checks import check_count
+from divlearn.cluster.base import ClusterBase
 from divlearn.cluster.mixture.em import EMSettings, Mixture
 from divlearn.cluster.mixture.summary import MemberFit, compare_members, count_parameters, describe
-from divlearn.cluster.samples import Labels, Samples, as_checked, checked_blocks
+from divlearn.cluster.samples import Labels, Samples, checked_blocks
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, get_engine
-from divlearn.labelled import MatricesMixin
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.parameters import FamilyParameters
@@ -30,7 +30,7 @@ from divlearn.spd import check_spd
 __all__ = ["MixtureModel"]
 
 
-class MixtureModel(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
     """All of a mixture but how it is fitted; see `divlearn.cluster.ABMixture`."""
 
     divergence: str | Sequence[float] | Divergence
@@ -44,7 +44,6 @@ class MixtureModel(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[
     beta_: RealArray
     kappa_: RealArray
     n_components_: int
-    n_features_in_: int
 
     @abstractmethod
     def _settings(self) -> EMSettings:
@@ -196,8 +195,10 @@ class MixtureModel(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[
 
     @property
     def _mixture(self) -> Mixture:
-        both = zip(self.alpha_, self.beta_, self.kappa_, strict=True)
-        log_z = np.array([log_normalizer(*one, self.n_features_in_) for one in both])
+        points = list(zip(self.alpha_, self.beta_, self.kappa_, strict=True))
+        # Components mostly share theirs.
+        known = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
+        log_z = np.array([known[point] for point in points])
         family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
         return Mixture(self.weights_, self.means_, family)
 
@@ -207,14 +208,7 @@ class MixtureModel(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[
         engine, mixture = get_engine(self.engine), self._mixture
         for _, matrices in checked_blocks(X, self.n_components_):
             self._check_size(matrices)
-            yield mixture.log_joint(engine, engine.prepare(as_checked(matrices)))
-
-    def _check_size(self, matrices: RealArray) -> None:
-        if matrices.shape[-1] != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_}"
-            )
+            yield mixture.log_joint(engine, engine.prepare(Prepared.checked(matrices)))
 
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
