@@ -12,15 +12,7 @@ from clustering_speed import GOALS, TOLERANCE
 from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from divlearn.cluster import (
-    ABKMeans,
-    ABMixture,
-    KarcherKMeans,
-    LogEuclideanKMeans,
-    MiniBatchABKMeans,
-    matched_f1_score,
-    pairwise_f1_score,
-)
+from divlearn.cluster import ABKMeans, MiniBatchABKMeans, matched_f1_score, pairwise_f1_score
 from divlearn.datasets import (
     load_brodatz,
     load_jhmdb_joints,
@@ -30,12 +22,13 @@ from divlearn.datasets import (
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
 )
+from divlearn.experiments.clustering import CLUSTER_METHODS
+from divlearn.experiments.paper import CLUSTERS
 
 # F1 scores of the paper: log-Euclidean, Karcher, alpha = beta, alpha != beta.
 PAPER = {
-    "Virus": (0.248, 0.254, 0.252, 0.257),
-    "Brodatz": (0.353, 0.366, 0.378, 0.381),
-    "KTH-TIPS2": (0.379, 0.400, 0.429, 0.419),
+    name: tuple(CLUSTERS[published].values())
+    for name, published in (("Virus", "VIRUS"), ("Brodatz", "BRODATZ"), ("KTH-TIPS2", "KTH TIPS"))
 }
 SCORES = (
     pairwise_f1_score, matched_f1_score, adjusted_rand_score, normalized_mutual_info_score,
@@ -78,15 +71,15 @@ REAL: dict[str, Callable[[], Data]] = {
 }
 
 METHODS: dict[str, Callable[[int, int], Any]] = {
-    "log-Euclidean": lambda k, seed: LogEuclideanKMeans(k, n_init=1, random_state=seed),
-    "Karcher": lambda k, seed: KarcherKMeans(k, init="log-euclidean", n_init=1, random_state=seed),
-    "paper, E": lambda k, seed: ABKMeans.paper(k, tied=True).set_params(random_state=seed),
-    "paper, NE": lambda k, seed: ABKMeans.paper(k).set_params(random_state=seed),
+    "log-Euclidean": CLUSTER_METHODS["LE"],
+    "Karcher": CLUSTER_METHODS["Karcher"],
+    "paper, E": CLUSTER_METHODS["E"],
+    "paper, NE": CLUSTER_METHODS["NE"],
     "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
-    "ABKMeans": lambda k, seed: ABKMeans(k, random_state=seed),
+    "ABKMeans": CLUSTER_METHODS["ABKMeans"],
     "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
     "mini-batches": lambda k, seed: MiniBatchABKMeans(k, random_state=seed),
-    "mixture": lambda k, seed: ABMixture(k, random_state=seed),
+    "mixture": CLUSTER_METHODS["ABMixture"],
 }
 PEERS: dict[str, Callable[[int, int], Any]] = {
     f"pyRiemann {metric}": lambda k, seed, metric=metric: Kmeans(

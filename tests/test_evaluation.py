@@ -81,7 +81,8 @@ def make(n=100, **right):
     """An evaluation where each classifier gets the given number right."""
     codes = np.zeros(n, dtype=np.intp)
     predictions = {name: (np.arange(n) >= k).astype(np.intp) for name, k in right.items()}
-    return Evaluation(np.array([0, 1]), codes, predictions, dict.fromkeys(right, 1.0), 5)
+    seconds = dict.fromkeys(right, 1.0)
+    return Evaluation(np.array([0, 1]), codes, predictions, seconds, 5, np.arange(n), "")
 
 
 def test_summaries():
@@ -100,20 +101,6 @@ def test_groups_stay_together(data):
     for seen in Recorder.seen:
         inside = np.isin(X[:, 0, 0], seen)
         assert all(len(set(inside[groups == group])) == 1 for group in range(15))
-
-
-def test_interrupts_keep_what_is_through(data):
-    X, y = data
-
-    def stop(name, fold, n_folds):
-        if name == "mean" and fold == 2:
-            raise KeyboardInterrupt
-
-    found = evaluate(X, y, CLASSIFIERS, n_folds=3, watch=stop)
-    assert found.interrupted
-    assert list(found.predictions) == ["near"]
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(X, y, {"mean": CLASSIFIERS["mean"]}, n_folds=3, watch=stop)
 
 
 def test_defaults_are_estimators():

@@ -21,7 +21,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic", "checks", "paired"},
+    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},
@@ -29,10 +29,10 @@ LAYERS = [
     {"pairs"},
     {"divergence", "log_vectors", "optim"},
     {"means"},
-    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood"},
+    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood", "torch"},
     {"committee"},
     {"models"},
-    {"experiments", "demo", "doctor", "evaluation", "maps", "report", "which"},
+    {"experiments", "demo", "doctor", "evaluation", "judging", "maps", "report", "which"},
     {"cli", "__main__"},
 ]
 ABOVE_THE_CORE = set().union(*LAYERS[8:])

@@ -12,6 +12,7 @@ from divlearn import maps
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
 from divlearn.maps import NAMED, PlaneMap, plane_map
+from divlearn.report import plot_plane
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])
 
@@ -198,13 +199,20 @@ def test_bad_engine():
 # --- the picture
 
 
-def test_picture_marks_what_there_is_to_see(tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+@pytest.fixture
+def all_figures():
+    """What pyplot knows of; forgotten in the end."""
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    yield lambda: [pyplot.figure(number) for number in pyplot.get_fignums()]
+    pyplot.close("all")
+
+
+def test_picture_marks_what_there_is_to_see(tmp_path, all_figures):
     plane = synthetic([[60, 62, 50]] + [[50] * 3] * 2)
     path = tmp_path / "plane.png"
-    figure = plane.plot(path, title="some data")
+    axes = plot_plane(plane, path, title="some data")
     assert path.read_bytes().startswith(b"\x89PNG")
-    axes = figure.axes[0]
+    assert axes.figure not in all_figures()  # it was saved, and left no trace
     labels = " ".join(text.get_text() for text in axes.texts)
     for name in ("AIRM  60.0%", "Stein", "Burg", "reverse Burg", "log-cosh", "100 matrices"):
         assert name in labels
@@ -212,15 +220,14 @@ def test_picture_marks_what_there_is_to_see(tmp_path):
     assert axes.get_legend().get_texts()[0].get_text() == "best point (0, 0.5)  62.0%"
 
 
-def test_picture_labels_do_not_overlap():
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+def test_picture_labels_do_not_overlap(all_figures):
     axis = np.arange(17) / 8
     for row, column in ((0, 0), (1, 1), (4, 5), (5, 3), (8, 9), (16, 16)):
         counts = np.full((17, 17), 50)
         counts[row, column] = 60
-        figure = synthetic(counts, axis, axis).plot()
-        figure.draw_without_rendering()
-        axes = figure.axes[0]
+        axes = synthetic(counts, axis, axis).plot()
+        axes.figure.draw_without_rendering()
+        assert axes.figure in all_figures()
         star = axes.transData.transform((axis[row], axis[column]))
         boxes = [text.get_window_extent() for text in axes.texts]
         assert len(boxes) == 6
@@ -233,12 +240,13 @@ def test_picture_into_given_axes_and_of_one_point():
     matplotlib_figure = pytest.importorskip("matplotlib.figure", reason="no matplotlib")
     figure = matplotlib_figure.Figure()
     left, right = figure.subfigures(1, 2)
-    assert synthetic(50).plot(ax=left.add_subplot()) is figure
-    assert synthetic(50, [0.0], [1.0]).plot(ax=right.add_subplot()) is figure
+    for part, plane in ((left, synthetic(50)), (right, synthetic(50, [0.0], [1.0]))):
+        axes = part.add_subplot()
+        assert plane.plot(axes) is axes
     figure.draw_without_rendering()
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r'pip install "divlearn\[plot\]"'):
         synthetic(50).plot()

@@ -45,7 +45,7 @@ class Reader:
         self.tell = self.driver.execute_cdp_cmd
 
     def open(self, page, *, width: int = 1280, scheme: str = "light") -> int:
-        """Open a page and wait until all is drawn; returns the milliseconds it took."""
+        """Open a page and wait until all in sight is drawn; returns the milliseconds it took."""
         path = page.write(self.folder / "report.html")
         self.resize(width)
         self.prefer(scheme)
@@ -55,6 +55,15 @@ class Reader:
             lambda _: self.script("return document.documentElement.dataset.drawn")
         )
         return int(drawn)
+
+    def look_at_all(self) -> None:
+        """Scroll to every figure, and wait until it is drawn."""
+        for number in range(self.script("return document.querySelectorAll('.plot').length")):
+            self.look_at(f"document.querySelectorAll('.plot')[{number}]")
+
+    def look_at(self, element: str) -> None:
+        self.script(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.until(lambda: self.script(f"return !!{element}.querySelector('.main-svg')"))
 
     def resize(self, width: int) -> None:
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -93,6 +102,7 @@ class Reader:
 
     def point_at(self, kind: str, x: float, y: float, expected: str) -> str:
         """Text that appears at a place of a figure; it is waited for, since one may be there."""
+        self.look_at(f"document.querySelector('.plot[data-draw={kind}]')")
         left, top = self.script(
             "const e = document.querySelector(arguments[0]), f = e._fullLayout;"
             "return [f.xaxis.d2p(arguments[1]) + f.xaxis._offset,"
@@ -136,6 +146,7 @@ def no_complaints(reader):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_all_is_drawn_and_fits(reader, width, scheme):
     reader.open(every_section("a_rather_long_word_without_a_break" * 3), width=width, scheme=scheme)
+    reader.look_at_all()
     assert len(reader.driver.find_elements(By.CSS_SELECTOR, ".plot .main-svg")) >= 3
     # Not innerWidth, which on a phone grows with what does not fit.
     assert reader.script("return document.documentElement.scrollWidth") <= width
@@ -302,3 +313,15 @@ def test_a_large_page_opens(reader, capsys):
             f"\nlarge report: drawn in {drawn} ms, sorted in {time.perf_counter() - started:.2f} s"
         )
     assert drawn < 30_000  # a page that hangs; how fast it is depends on what else runs
+
+
+def test_figures_are_drawn_once_they_come_near(reader):
+    reader.open(every_section())
+    drawn = "return [...document.querySelectorAll('.plot')].map((e) => !!e.querySelector('svg'))"
+    assert reader.script(drawn)[0]
+    assert not reader.script(drawn)[-1]
+    reader.look_at("document.querySelector('.plot[data-draw=confusion]')")
+    assert reader.script(drawn)[-1]
+    reader.open(every_section())
+    reader.script("dispatchEvent(new Event('beforeprint'))")
+    reader.until(lambda: all(reader.script(drawn)))

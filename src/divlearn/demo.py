@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ from divlearn.engines import Engine, get_engine
 from divlearn.iddl import IDDLClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.maps import NAMED, PlaneMap, plane_map
+from divlearn.progress import track
+from divlearn.report.plane import plot_plane
 
 __all__ = ["run_demo"]
 
@@ -39,13 +41,15 @@ _LARGEST = 2.0
 _SPLITS, _TRAIN = 5, 0.5
 _BOTH = ("alpha_", "beta_")
 Indices = NDArray[np.intp]
+Working = Callable[[str], AbstractContextManager[None]]
 Rule = Callable[[RealArray, NDArray[Any], RealArray], NDArray[Any]]  # data, labels, new data
 _PLAIN: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
 
 
 def run_demo(
-    output: Path, report: Path | None, *, patch: int, engine: str, threads: int | None
-) -> None:
+    output: Path, report: Path | None, *, patch: int, engine: str, threads: int | None,
+    working: Working = lambda text: nullcontext(),
+) -> None:  # fmt: skip
     """Map the plane for patches of images, learn divergences beside baselines, and show all.
 
     Parameters
@@ -59,6 +63,8 @@ def run_demo(
     engine : str
     threads : int or None
         All by default.
+    working : callable
+        From what is done to a context that shows how it goes on.
     """
     console = Console(highlight=False)
     running = get_engine(engine, threads)
@@ -78,7 +84,7 @@ def run_demo(
     step = _COARSE if running.name == "reference" else _FINE
     grid = np.arange(0, _LARGEST + step, step)
     started = time.perf_counter()
-    with console.status("Computing the map ..."):
+    with working("Computing the map"):
         plane = plane_map(textures.matrices, textures.labels, grid, grid, engine=running)
     seconds = time.perf_counter() - started
     console.print(
@@ -91,10 +97,10 @@ def run_demo(
     console.print(_named_table(plane))
     console.print(_plane_table(plane))
     console.print(plane.summary() + "\n")
-    compared = _learn(textures, running, console) if step == _FINE else None
+    compared = _learn(textures, running, console, working) if step == _FINE else None
     names = ", ".join(textures.classes[:-1]) + f" and {textures.classes[-1]}"
     with _writing(output):
-        plane.plot(output, title=f"Which divergence? Patches of {names}")
+        plot_plane(plane, output, title=f"Which divergence? Patches of {names}")
     console.print(f"Picture: {escape(str(output))}", soft_wrap=True)
     if report is not None:
         try:
@@ -144,7 +150,7 @@ class Compared:
     seconds: dict[str, float]
 
 
-def _learn(textures: Dataset, engine: Engine, console: Console) -> Compared:
+def _learn(textures: Dataset, engine: Engine, console: Console, working: Working) -> Compared:
     """Baselines and IDDL on the same splits."""
     splits = textures.splits(n=_SPLITS, train=_TRAIN)
     rules = {
@@ -157,8 +163,10 @@ def _learn(textures: Dataset, engine: Engine, console: Console) -> Compared:
     accuracies, seconds = {}, {}
     for name, rule in rules.items():
         started = time.perf_counter()
-        with console.status(f"{name} ..."):
-            accuracies[name] = np.array([_score(rule, textures, *split) for split in splits])
+        with working(name):
+            accuracies[name] = np.array(
+                [_score(rule, textures, *split) for split in track(splits, "splits")]
+            )
         seconds[name] = time.perf_counter() - started
     compared = Compared(accuracies, learned, seconds)
     console.print(_accuracy_table(accuracies, textures, len(splits)))

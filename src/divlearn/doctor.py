@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.datasets.dataset import find_copies
+from divlearn.showing import Shown
 from divlearn.spd import find_not_definite
 
 __all__ = ["Diagnosis", "Finding", "examine"]
@@ -70,7 +71,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Shown):
     """What `examine` found.
 
     Attributes
@@ -218,16 +219,20 @@ def _look_at_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list
         (clashes if clash else plain).append(rows)
     findings = []
     if clashes:
-        text = f"{len(clashes)} there more than once, with different labels"
+        text = f"{_count(clashes)} there more than once, with different labels"
         advice = "at most one label can be right: drop the others"
         findings.append(
             _make("copies under different labels", np.concatenate(clashes), text, advice)
         )
     if plain:
-        text = f"{len(plain)} there more than once"
+        text = f"{_count(plain)} there more than once"
         advice = "drop copies: one in training and one in test makes a test too easy"
         findings.append(_make("copies", np.concatenate(plain), text, advice))
     return findings
+
+
+def _count(copies: list[tuple[int, ...]]) -> str:
+    return "1 matrix is" if len(copies) == 1 else f"{len(copies)} matrices are"
 
 
 def _look_at_classes(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +13,14 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from divlearn.labelled import check_labelled
+from divlearn.interrupts import Interrupts
+from divlearn.labelled import Labelled, check_labelled
 from divlearn.paired import PairedComparison, compare_paired
+from divlearn.progress import tell
+from divlearn.showing import Shown
 
 __all__ = [
-    "Evaluation", "Row", "count_confusions", "default_classifiers", "evaluate",
+    "Evaluation", "HeldOut", "Row", "count_confusions", "default_classifiers", "evaluate",
     "held_out_predictions",
 ]  # fmt: skip
 
@@ -46,17 +49,19 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Shown):
     """What classifiers predict for matrices they have not seen; `summary` says it in words.
 
     Attributes
     ----------
     classes : ndarray, shape (n_classes,)
-    codes : ndarray of int, shape (n_matrices,), the true classes as indices.
+    codes : ndarray of int, shape (n_matrices,), the true classes as indices, of the matrices that
+        were predicted: all, unless the user stopped it.
     predictions : dict of ndarray of int, shape (n_matrices,), the predicted ones by classifier.
     seconds : dict of float
     n_folds : int
-    interrupted : bool, whether the user stopped it before all classifiers were through.
+    rows : ndarray of int, shape (n_matrices,), which of the given matrices these are.
+    message : str, what is through.
     """
 
     classes: NDArray[Any]
@@ -64,7 +69,8 @@ class Evaluation:
     predictions: dict[str, NDArray[np.intp]]
     seconds: dict[str, float]
     n_folds: int
-    interrupted: bool = False
+    rows: NDArray[np.intp]
+    message: str
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
@@ -90,7 +96,7 @@ class Evaluation:
         return count_confusions(self.codes, self.predictions[name], len(self.classes))
 
     def disagreements(self, first: str, second: str) -> NDArray[np.intp]:
-        """Find the matrices that exactly one of two classifiers gets right."""
+        """Find the matrices that exactly one of two classifiers gets right, as in `codes`."""
         return np.flatnonzero(self.correct(first) != self.correct(second))
 
     def summary(self) -> str:
@@ -127,9 +133,11 @@ class Evaluation:
 def evaluate(
     X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, n_folds: int = 5,
     groups: ArrayLike | None = None, random_state: int | None = 0,
-    watch: Callable[[str, int, int], None] = lambda name, fold, n_folds: None,
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
+
+    All classifiers take a fold before the next: stopped by the user, they can be compared on the
+    folds that are through.
 
     Parameters
     ----------
@@ -143,13 +151,12 @@ def evaluate(
         classifier may recognise the group in place of the class.
     random_state : int or None, default=0
         Draws the folds.
-    watch : callable, optional
-        Told the name of a classifier, the fold and the number of folds before each fit.
 
     Returns
     -------
     Evaluation
-        Stopped by the user it has the classifiers that were through; with none it raises.
+        Stopped by the user it has the folds that all classifiers were through with; in the first
+        fold, the classifiers that were through with that. With none it raises KeyboardInterrupt.
 
     Examples
     --------
@@ -165,22 +172,63 @@ def evaluate(
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
     folds = _make_folds(data.codes, data.choose(groups), n_folds, random_state)
-    predictions: dict[str, NDArray[np.intp]] = {}
-    seconds: dict[str, float] = {}
-    interrupted = False
-    try:
-        for name, classifier in known.items():
-            started, predicted = time.perf_counter(), np.empty_like(data.codes)
-            for fold, (train, test) in enumerate(folds, start=1):
-                watch(name, fold, n_folds)
-                model = clone(classifier).fit(data.matrices[train], data.codes[train])
-                predicted[test] = model.predict(data.matrices[test])
-            predictions[name], seconds[name] = predicted, time.perf_counter() - started
-    except KeyboardInterrupt:
-        if not predictions:
-            raise
-        interrupted = True
-    return Evaluation(data.classes, data.codes, predictions, seconds, n_folds, interrupted)
+    results: list[_Result] = []
+    with Interrupts() as interrupts:
+        try:
+            for number, (name, classifier) in enumerate(n_folds * list(known.items())):
+                fold = number // len(known)
+                tell("fits", number, n_folds * len(known), f"fold {fold + 1}: {name}")
+                result = _predict(classifier, data, *folds[fold])
+                if interrupts.seen:  # a model that was learned in part is no fair one
+                    raise KeyboardInterrupt
+                results.append(result)
+        except KeyboardInterrupt:
+            if not results:
+                raise
+    return _gather(list(known), data, folds, results)
+
+
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """What one classifier says of one fold."""
+
+    predicted: NDArray[np.intp]
+    seconds: float
+
+
+def _predict(
+    classifier: Any, data: Labelled, train: NDArray[np.intp], test: NDArray[np.intp]
+) -> _Result:
+    started = time.perf_counter()
+    model = clone(classifier).fit(data.matrices[train], data.codes[train])
+    predicted = model.predict(data.matrices[test])
+    return _Result(predicted, time.perf_counter() - started)
+
+
+def _gather(
+    names: Sequence[str], data: Labelled, folds: Folds, results: Sequence[_Result]
+) -> Evaluation:
+    """Join the folds that are through, all classifiers on the same matrices."""
+    message = f"all {len(folds)} folds are through"
+    if len(results) < len(folds) * len(names):
+        n_through = len(results) // len(names)
+        message = f"interrupted by the user: {n_through} of {len(folds)} folds are through"
+    if len(results) < len(names):
+        message = (
+            f"interrupted by the user: {len(results)} of {len(names)} classifiers are through with "
+            "the first fold"
+        )
+        names = names[: len(results)]
+    n_folds = len(results) // len(names)
+    rows = np.concatenate([test for _, test in folds[:n_folds]])
+    order = np.argsort(rows)
+    predictions, seconds = {}, {}
+    for place, name in enumerate(names):
+        own = results[place :: len(names)][:n_folds]
+        predictions[name] = np.concatenate([result.predicted for result in own])[order]
+        seconds[name] = sum(result.seconds for result in own)
+    rows = rows[order]
+    return Evaluation(data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message)
 
 
 def count_confusions(
@@ -198,9 +246,26 @@ def count_confusions(
     return counts
 
 
-def held_out_predictions(
-    model: Any, y: NDArray[Any]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+class HeldOut(NamedTuple):
+    """What a classifier predicted for matrices it held out.
+
+    Attributes
+    ----------
+    rows : ndarray of int, the matrices, ascending.
+    codes, predicted : ndarray of int, true and predicted classes.
+    """
+
+    rows: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    predicted: NDArray[np.intp]
+
+    @property
+    def accuracy(self) -> float:
+        """Share that is predicted right."""
+        return float((self.codes == self.predicted).mean())
+
+
+def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
     """Look up what a fitted classifier predicted for matrices it held out while learning.
 
     Parameters
@@ -210,22 +275,21 @@ def held_out_predictions(
 
     Returns
     -------
-    codes, predicted : ndarray of int, true and predicted classes; None where nothing was held out.
+    HeldOut, or None where nothing was held out.
 
     Examples
     --------
     >>> from divlearn import DivergenceKernelClassifier
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=9, random_state=0)
-    >>> codes, predicted = held_out_predictions(DivergenceKernelClassifier().fit(X, y), y)
-    >>> bool((codes == predicted).mean() > 0.8)
+    >>> held_out_predictions(DivergenceKernelClassifier().fit(X, y), y).accuracy > 0.8
     True
     """
     said = getattr(model, "oof_proba_", None)
-    known = np.zeros(0, dtype=bool) if said is None else np.isfinite(said).all(axis=1)
-    if said is None or not known.any():
+    rows = np.flatnonzero([] if said is None else np.isfinite(said).all(axis=1))
+    if said is None or not len(rows):
         return None
-    return np.searchsorted(model.classes_, y[known]), said[known].argmax(axis=1)
+    return HeldOut(rows, np.searchsorted(model.classes_, y[rows]), said[rows].argmax(axis=1))
 
 
 def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +13,9 @@ from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.paired import PairedComparison, compare_paired
+from divlearn.progress import tell
+from divlearn.showing import Shown
 from divlearn.spd import check_spd
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "NAMED", "PlaneMap", "check_axis", "check_labels", "plane_map",
@@ -37,7 +34,7 @@ _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneMap:
+class PlaneMap(Shown):
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
 
     Attributes
@@ -158,17 +155,6 @@ class PlaneMap:
             f"{span}"
         )
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Picture of the map; see `divlearn.report.plot_plane` for the options."""
-        from divlearn.report.plane import plot_plane
-
-        return plot_plane(self, path, **options)
-
-    def _repr_html_(self) -> str | None:
-        from divlearn.report.answers import plane_page
-
-        return plane_page(self)._repr_html_()
-
 
 def plane_map(
     X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
@@ -236,6 +222,7 @@ def _classify(
     n_rows = min(n, max(1, _BLOCK_ENTRIES // math.prod(shape)))
     n_columns = max(1, _BLOCK_ENTRIES // (n_rows * math.prod(shape)))
     correct = np.empty((*shape, n), dtype=np.bool_)
+    n_done = 0
     for start in range(0, n, n_rows):
         queries = np.arange(start, min(start + n_rows, n))
         data = engine.prepare(matrices[queries])
@@ -251,6 +238,8 @@ def _classify(
                 nearest = table.min(axis=1)
                 same[own] = np.minimum(same[own], nearest[own])
                 other[~own] = np.minimum(other[~own], nearest[~own])
+                n_done += len(queries) * len(references)
+                tell("pairs", n_done, n * n)
         correct[..., queries] = np.moveaxis(same < other, 0, -1)
     return correct
 

@@ -13,6 +13,7 @@ from divlearn.arrays import RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
+from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
 
@@ -28,7 +29,7 @@ _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class MeanResult:
+class MeanResult(Shown):
     """A centroid and how it was found. ``np.asarray(result)`` is the centroid.
 
     Attributes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +14,13 @@ from sklearn.model_selection import StratifiedKFold
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
+from divlearn.judging import judge_neighbors
 from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
 from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
 from divlearn.paired import compare_paired
+from divlearn.progress import track
+from divlearn.showing import Shown
 from divlearn.spd import check_spd
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["NamedScore", "WhichDivergence", "which_divergence"]
 
@@ -29,7 +28,6 @@ Point = tuple[float, float]
 Flags = NDArray[np.bool_]
 
 _LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
-_BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _SIGNIFICANT = 0.05
 
 
@@ -66,7 +64,7 @@ class NamedScore:
 
 
 @dataclass(frozen=True, eq=False)
-class WhichDivergence:
+class WhichDivergence(Shown):
     """The answer of `which_divergence`; `summary` says it in words.
 
     Attributes
@@ -80,8 +78,9 @@ class WhichDivergence:
     map : ndarray, shape (n_alphas, n_betas), out-of-fold accuracy or mean log-likelihood.
     chosen : tuple of (alpha, beta), the point chosen without each fold; empty without labels.
     chance : float, share of the largest class; NaN without labels.
-    n_matrices : int
+    n_matrices : int, that were judged.
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), or None without labels.
+    message : str, whether all was looked at: less where the user interrupted.
     """
 
     criterion: Literal["accuracy", "likelihood"]
@@ -95,6 +94,7 @@ class WhichDivergence:
     chance: float
     n_matrices: int
     correct: Flags | None = None
+    message: str = ""
 
     @property
     def best_named(self) -> str:
@@ -112,20 +112,6 @@ class WhichDivergence:
     def summary(self) -> str:
         """Say what to use and how sure that is, in a few sentences."""
         return _say_accuracy(self) if self.criterion == "accuracy" else _say_likelihood(self)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Picture of the map, with the named divergences and the best point marked."""
-        from divlearn.report.which import plot_answer
-
-        figure = plot_answer(self)
-        if path is not None:
-            figure.savefig(path)
-        return figure
-
-    def _repr_html_(self) -> str | None:
-        from divlearn.report.answers import which_page
-
-        return which_page(self)._repr_html_()
 
 
 def which_divergence(
@@ -161,6 +147,8 @@ def which_divergence(
     Returns
     -------
     WhichDivergence
+        Stopped by the user it answers from the matrices judged by then, which are drawn at random,
+        or has holes in its map; with nothing to answer from it raises KeyboardInterrupt.
 
     Examples
     --------
@@ -220,16 +208,17 @@ def _by_accuracy(
 ) -> WhichDivergence:  # fmt: skip
     grid = [(alpha, beta) for alpha in alphas for beta in betas]
     names = [(known.alpha, known.beta) for known in NAMED.values()]
-    correct = _classify(matrices, codes, folds, np.array(grid + names), engine)
-    shape = (len(alphas), len(betas), len(matrices))
+    n_given, n_folds = len(matrices), int(folds.max()) + 1
+    correct, judged_rows = judge_neighbors(matrices, codes, folds, np.array(grid + names), engine)
+    codes, folds = codes[judged_rows], folds[judged_rows]
+    shape = (len(alphas), len(betas))
 
     def plane(flags: Flags) -> PlaneMap:
-        return PlaneMap(alphas, betas, flags[: len(grid)].reshape(*shape[:2], -1))
+        return PlaneMap(alphas, betas, flags[: len(grid)].reshape(*shape, -1))
 
-    rows = np.arange(len(matrices))
-    out_of_fold = correct[folds, :, rows].T  # each judged by the other folds
-    learned, points = np.empty(len(matrices), dtype=bool), []
-    for fold in range(int(folds.max()) + 1):
+    out_of_fold = correct[folds, :, np.arange(len(folds))].T  # each judged by the other folds
+    learned, points = np.empty(len(folds), dtype=bool), []
+    for fold in range(n_folds):
         choice = plane(correct[fold][:, folds != fold])
         points.append(choice.best)
         row, column = choice.index(*choice.best)
@@ -243,7 +232,7 @@ def _by_accuracy(
     return WhichDivergence(
         "accuracy", plane(correct[-1]).best, float(learned.mean()), named, alphas, betas,
         judged.accuracy, tuple(points), float(np.bincount(codes).max() / len(codes)),
-        len(matrices), judged.correct,
+        len(codes), judged.correct, _say_how_many(len(codes), n_given, "matrices were judged"),
     )  # fmt: skip
 
 
@@ -252,43 +241,6 @@ def _compare(alpha: float, beta: float, learned: Flags, known: Flags) -> NamedSc
     return NamedScore(
         alpha, beta, float(known.mean()), paired.difference, paired.standard_error, paired.p_value
     )
-
-
-def _classify(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], points: RealArray,
-    engine: Engine,
-) -> Flags:  # fmt: skip
-    """Whether the nearest other matrix outside a fold has the same code.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_folds + 1, n_points, n_matrices); the last leaves out no fold.
-    """
-    n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
-    n_rows = min(n, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))
-    n_columns = max(1, _BLOCK_ENTRIES // (n_rows * n_points))
-    correct = np.empty((n_folds + 1, n_points, n), dtype=np.bool_)
-    for start in range(0, n, n_rows):
-        queries = np.arange(start, min(start + n_rows, n))
-        data = engine.prepare(matrices[queries])
-        # Of every fold only the nearest of the same and of any other class matters.
-        same, other = np.full((2, n_folds, len(queries), n_points), np.inf)
-        for code, fold in np.ndindex(int(codes.max()) + 1, n_folds):
-            members = np.flatnonzero((codes == code) & (folds == fold))
-            own = codes[queries] == code
-            for first in range(0, len(members), n_columns):
-                references = members[first : first + n_columns]
-                alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
-                table = engine.encode(data, matrices[references], alpha, beta)
-                table[queries[:, None] == references] = np.inf
-                nearest = table.min(axis=1)
-                same[fold, own] = np.minimum(same[fold, own], nearest[own])
-                other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])
-        for left_out in range(n_folds + 1):
-            kept = np.arange(n_folds) != left_out
-            right = same[kept].min(axis=0) < other[kept].min(axis=0)
-            correct[left_out][:, queries] = right.T
-    return correct
 
 
 def _say_accuracy(answer: WhichDivergence) -> str:
@@ -314,6 +266,11 @@ def _say_accuracy(answer: WhichDivergence) -> str:
             f"the best named divergence, by more than noise, {versus}. "
             f"Without each fold the choice was {_list(answer.chosen)}."
         )
+    if answer.map.min() == answer.map.max() == top.score:
+        return (
+            f"Use any: all divergences of the grid have the accuracy {top.score:.1%} on these {n} "
+            "matrices, which do not tell them apart."
+        )
     others = [other for other, row in answer.named.items() if row.score == top.score]
     return (
         f"Use {' or '.join(others)} ({top.score:.1%}): learning the point of the plane is not "
@@ -331,22 +288,32 @@ def _by_likelihood(
     fit = fit_likelihood(matrices, engine=engine)
     data = engine.prepare(matrices.astype(np.float64, copy=False))
     per_matrix = fit.log_density(data, engine=engine)
-    surface = np.empty((len(alphas), len(betas)))
-    center = fit.center
-    for row, column in np.ndindex(*surface.shape):
-        member = fit_member(
-            data, float(alphas[row]), float(betas[column]), init=center, engine=engine
-        )
-        surface[row, column], center = member.log_likelihood, member.center
     named = {}
     for name, known in NAMED.items():
         member = fit_member(data, known.alpha, known.beta, init=fit.center, engine=engine)
         gains = per_matrix - member.log_density(data, engine=engine)
         named[name] = _compare_likelihood(member, gains)
+    surface = np.full((len(alphas), len(betas)), np.nan)
+    center, n_known = fit.center, 0
+    try:
+        for row, column in track(list(np.ndindex(*surface.shape)), "points of the map"):
+            alpha, beta = float(alphas[row]), float(betas[column])
+            member = fit_member(data, alpha, beta, init=center, engine=engine)
+            surface[row, column], center = member.log_likelihood, member.center
+            n_known += 1
+    except KeyboardInterrupt:
+        pass  # the answer is known; the map has holes
     return WhichDivergence(
         "likelihood", (fit.alpha, fit.beta), fit.log_likelihood, named, alphas, betas, surface,
         (), math.nan, len(matrices),
+        message=_say_how_many(n_known, surface.size, "points of the map are known"),
     )  # fmt: skip
+
+
+def _say_how_many(done: int, total: int, what: str) -> str:
+    if done == total:
+        return f"all {total:,} {what}"
+    return f"interrupted by the user: {done:,} of {total:,} {what}"
 
 
 def _compare_likelihood(member: LikelihoodFit, gains: RealArray) -> NamedScore:

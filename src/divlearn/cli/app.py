@@ -17,6 +17,7 @@ from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
 from divlearn.cli.predict import predict
+from divlearn.cli.reproduce import reproduce
 from divlearn.cli.which import which
 
 __all__ = ["main"]
@@ -32,10 +33,10 @@ From a folder of images, one sub-folder for each class, to a model and a report:
     divlearn predict model.divlearn new.npz
 
 DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, and their labels if there
-are any. Exit codes: 0 done, 1 something is wrong and one sentence says what, 2 wrong options, 130
-interrupted before there was anything to keep.
+are any. Exit codes: 0 done, 1 something is wrong and one sentence says what, 2 wrong options, 3
+interrupted and the best so far is kept, 130 interrupted before there was anything to keep.
 """
-_COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
+_COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster, reproduce)
 _INTERRUPTED = 130
 
 
@@ -94,8 +95,8 @@ def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
     def told(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
-        except KeyboardInterrupt:
-            _complain("interrupted")
+        except KeyboardInterrupt as interrupt:
+            _complain(f"interrupted; {_say(interrupt) if interrupt.args else 'nothing is kept'}")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
             # Whoever reads the output has seen enough; what is left must not be flushed to it.

@@ -52,14 +52,15 @@ def cluster(
     from divlearn.cli.data import read_data
     from divlearn.cli.output import Output
     from divlearn.models import save
+    from divlearn.report.clusterings import cluster_page
 
-    out = Output(as_json)
+    out = Output(as_json, report)
     model = _make(method, n_clusters, divergence, seed, engine)
     dataset = read_data(data, matrices, labels, repair)
     started = time.perf_counter()
-    with out.working(f"Clustering {len(dataset.matrices)} matrices ..."):
+    with out.working(f"Clustering {len(dataset.matrices)} matrices"):
         model.fit(dataset.matrices)
-        found = model.predict(dataset.matrices)
+    found = model.predict(dataset.matrices)
     seconds = time.perf_counter() - started
     sizes = np.bincount(found, minlength=n_clusters)
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
@@ -72,13 +73,10 @@ def cluster(
     if output is not None:
         save(model, output)
         out.say(f"Model: {output}")
-    if report is not None:
-        from divlearn.report.clusterings import cluster_page
-        from divlearn.report.writing import write_report
-
-        page = cluster_page(model, found, dataset.labels, scores, text)
-        write_report(report, page, dataset.digest(), {"clustering": seconds})
-        out.say(f"Report: {report}")
+    out.write_page(
+        lambda: cluster_page(model, found, dataset.labels, scores, text),
+        dataset.digest(), {"clustering": seconds},
+    )  # fmt: skip
     out.finish(
         labels=found, sizes=sizes, summary=text, agreement=scores, data=dataset.digest(),
     )  # fmt: skip
@@ -117,13 +115,11 @@ def _say(model: Any) -> str:
 
     from divlearn.cluster import LogEuclideanKMeans
 
+    steps = f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
     if isinstance(model, LogEuclideanKMeans):
-        return f"Log-Euclidean k-means, {model.n_iter_} iterations: {model.message_}."
+        return f"Log-Euclidean k-means, {steps}: {model.message_}."
     alpha, beta = (float(np.mean(value)) for value in (model.alpha_, model.beta_))
-    return (
-        f"Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {model.n_iter_} iterations: "
-        f"{model.message_}."
-    )
+    return f"Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 
 
 def _agreement(labels: Any, found: Any) -> dict[str, float]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
 
-__all__ = ["read_data", "require_labels"]
+__all__ = ["FILES", "read_data", "read_names", "require_labels"]
+
+FILES = "files"  # array of the names of files that matrices were made from
 
 
 def read_data(path: Path, matrices: str | None, labels: str | None, repair: str) -> Dataset:
@@ -25,6 +27,17 @@ def read_data(path: Path, matrices: str | None, labels: str | None, repair: str)
         ):  # fmt: skip
             text = text.replace(keyword, option)
         raise ValueError(text) from error
+
+
+def read_names(path: Path, matrices: str | None, n_matrices: int) -> list[str]:
+    """Names of matrices: of the files they were made from, where that is known, or numbers."""
+    from divlearn.datasets.files.stacks import read_stacks
+
+    try:
+        names = read_stacks(path, matrices, FILES).labels
+    except ValueError:  # there is no such array
+        names = None
+    return [str(i) for i in range(n_matrices)] if names is None else [str(one) for one in names]
 
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +27,16 @@ def demo(
 
     Example: divlearn demo
     """
+    from divlearn.cli.output import Output
     from divlearn.demo import run_demo
 
-    run_demo(output, report, patch=patch, engine=engine, threads=threads)
+    out = Output(as_json=False)
+
+    @contextmanager
+    def working(text: str) -> Iterator[None]:
+        with out.working(text):
+            yield
+        if out.interrupted:  # half of a demonstration shows nothing
+            raise KeyboardInterrupt
+
+    run_demo(output, report, patch=patch, engine=engine, threads=threads, working=working)

@@ -30,26 +30,30 @@ def describe(
     import numpy as np
 
     from divlearn.atomic import open_atomic
+    from divlearn.cli.data import FILES
     from divlearn.cli.output import Output
     from divlearn.datasets import load_image_folder
+    from divlearn.datasets.files import ImageFiles
     from divlearn.descriptors import RegionCovariance
 
     out = Output(as_json)
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
-    assert data.images is not None
-    with out.working(f"Describing {len(data.images)} images ..."):
+    assert isinstance(data.images, ImageFiles)
+    with out.working(f"Describing {len(data.images)} images"):
         made = data.descriptor.fit_transform(data.images)
     n_images, d = len(made), made.shape[-1]
     matrices = made.reshape(-1, d, d)
     each = len(matrices) // n_images
-    arrays = {"X": matrices, "y": np.repeat(data.labels, each)}
-    if patch is not None:
-        arrays["image"] = np.repeat(np.arange(n_images), each)
+    files = [path.relative_to(images).as_posix() for path in data.images.paths]
+    arrays = {
+        "X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each),
+    }  # fmt: skip
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     out.say(
         f"{len(matrices)} matrices of size {d} from {n_images} images of "
-        f"{len(np.unique(data.labels))} classes, in {output}."
+        f"{len(np.unique(data.labels))} classes, in {output}.\n"
+        f"Next: divlearn fit {output} --report report.html, or divlearn predict MODEL {output}"
     )
     out.finish(
         output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,

@@ -30,16 +30,17 @@ def evaluate(
 ) -> None:
     """Compare our classifiers with the usual ones, all on the same folds.
 
-    Ctrl-C keeps those that are through.
+    Ctrl-C keeps the folds that all of them are through with.
 
     Example: divlearn evaluate matrices.npz --folds 5 --report evaluation.html
     """
-    from divlearn.cli.data import read_data, require_labels
+    from divlearn.cli.data import read_data, read_names, require_labels
     from divlearn.cli.output import Output
     from divlearn.evaluation import default_classifiers
     from divlearn.evaluation import evaluate as cross_validate
+    from divlearn.report.results import result_page
 
-    out = Output(as_json)
+    out = Output(as_json, report)
     known = default_classifiers(seed)
     chosen = {
         name: one
@@ -49,10 +50,14 @@ def evaluate(
     if not chosen:
         raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
     dataset = require_labels(read_data(data, matrices, labels, repair), data)
-    with out.working("Cross-validating ...") as tell:
+    names = read_names(data, matrices, len(dataset.labels))
+    groups = names if len(set(names)) < len(names) else None
+    if groups is not None:
+        out.say("Several matrices are of one image: they come into the same fold.")
+    with out.working("Cross-validating"):
         found = cross_validate(
-            dataset.matrices, dataset.labels, chosen, n_folds=folds, random_state=seed,
-            watch=lambda name, fold, n_folds: tell(f"{name}, fold {fold} of {n_folds} ..."),
+            dataset.matrices, dataset.labels, chosen, n_folds=folds, groups=groups,
+            random_state=seed,
         )  # fmt: skip
     rows = found.table()
     out.table(
@@ -64,16 +69,10 @@ def evaluate(
         ],
     )  # fmt: skip
     out.say(found.summary())
-    if found.interrupted:
-        out.say(f"Interrupted: {len(rows)} of {len(chosen)} classifiers are through.")
-    if report is not None:
-        from divlearn.report.evaluations import evaluation_page
-        from divlearn.report.writing import write_report
-
-        write_report(report, evaluation_page(found), dataset.digest(), found.seconds)
-        out.say(f"Report: {report}")
+    out.say(f"{found.message[0].upper()}{found.message[1:]}.")
+    out.write_page(lambda: result_page(found), dataset.digest(), found.seconds)
     out.finish(
-        summary=found.summary(), interrupted=found.interrupted, data=dataset.digest(),
+        summary=found.summary(), message=found.message, data=dataset.digest(),
         classifiers=[
             {"name": row.name, "accuracy": row.accuracy, "standard_error": row.standard_error,
              "seconds": row.seconds, "versus_best": vars(row.versus_best)}

@@ -24,7 +24,10 @@ __all__ = ["fit"]
 
 def fit(
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of the model.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
+    ] = None,
     model: Annotated[
         str, typer.Option(help="spd (the best of all kinds), iddl, kernel, rbf, mdm or knn.")
     ] = "spd",
@@ -47,24 +50,28 @@ def fit(
     from divlearn.cli.output import Output
     from divlearn.cli.tales import tell_of
     from divlearn.models import save
+    from divlearn.report.fitted import classifier_page
 
-    out = Output(as_json)
+    out = Output(as_json, report)
+    output = Path(data.name).with_suffix(".divlearn") if output is None else output
     classifier = make_classifier(model, seed, engine)
     dataset = require_labels(read_data(data, matrices, labels, repair), data)
     started = time.perf_counter()
-    with out.working(f"Learning from {len(dataset.labels)} matrices ..."):
+    with out.working(f"Learning from {len(dataset.labels)} matrices"):
         classifier.fit(dataset.matrices, dataset.labels)
     seconds = time.perf_counter() - started
     save(classifier, output)
     tale = tell_of(classifier, dataset.labels)
-    out.say(f"{type(classifier).__name__}: {tale.text}\nModel: {output}, {seconds:.1f} s.")
-    if report is not None:
-        from divlearn.report.fitted import classifier_page
-        from divlearn.report.writing import write_report
-
-        page = classifier_page(classifier, dataset.matrices, dataset.labels)
-        write_report(report, page, dataset.digest(), {"learning": seconds})
-        out.say(f"Report: {report}")
+    if out.interrupted:
+        out.say(f"Interrupted, and the best so far is kept: {classifier.message_}.")
+    out.say(f"{type(classifier).__name__} {tale.text}")
+    if tale.members:
+        out.table(["member", "weight", "right, held out"], tale.members)
+    out.say(f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {output} NEW.npz")
+    out.write_page(
+        lambda: classifier_page(classifier, dataset.matrices, dataset.labels),
+        dataset.digest(), {"learning": seconds},
+    )  # fmt: skip
     out.finish(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
         held_out_accuracy=tale.held_out_accuracy, summary=tale.text, data=dataset.digest(),

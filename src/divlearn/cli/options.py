@@ -30,7 +30,7 @@ Repair = Annotated[
 ]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, native or reference.")]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, native, reference or cuda.")]
 ReportFile = Annotated[
     Path | None,
     typer.Option("--report", metavar="FILE", help="Write a page to look at: report.html."),

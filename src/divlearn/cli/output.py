@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["Output"]
+from divlearn.cli.bars import Bars
+from divlearn.interrupts import Interrupts
+from divlearn.progress import listen
+
+if TYPE_CHECKING:
+    from divlearn.report import Page
+
+__all__ = ["KEPT", "Output"]
+
+KEPT = 3  # exit code: interrupted, and the best so far was kept
 
 
 class Output:
@@ -23,11 +35,21 @@ class Output:
     ----------
     as_json : bool
         Whether all that is printed is one JSON object, at the end.
+    report : Path, optional
+        Page to write; what is wrong with that is told before any work is done.
+
+    Attributes
+    ----------
+    interrupted : bool
+        Whether the user has stopped work that kept its best so far.
     """
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, report: Path | None = None) -> None:
         self.as_json = as_json
-        self.result: dict[str, Any] = {}
+        self._report = report
+        if report is not None:
+            check_report(report)
+        self.interrupted = False
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
 
@@ -48,18 +70,54 @@ class Output:
         self._console.print(table)
 
     @contextmanager
-    def working(self, text: str) -> Iterator[Any]:
-        """Show that something takes time; what is yielded can be told how it goes."""
-        if self._errors.is_terminal:
-            with self._errors.status(escape(text)) as status:
-                yield lambda news: status.update(escape(news))
-        else:
-            yield lambda news: None
+    def working(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show how work goes on, on a terminal; whether it is interrupted is remembered.
+
+        What is yielded says something else of the work.
+        """
+        with Interrupts() as interrupts:
+            try:
+                if self._errors.is_terminal and not self.as_json:
+                    with Bars(self._errors, text) as bars, listen(bars):
+                        yield bars.rename
+                else:
+                    yield lambda text: None
+            finally:
+                self.interrupted |= interrupts.seen
+
+    def write_page(
+        self, make: Callable[[], Page], data_digest: str, seconds: Mapping[str, float]
+    ) -> None:
+        """Make and write the page that was asked for, if any; without it there is the rest."""
+        if self._report is None:
+            return
+        from divlearn.report.writing import write_report
+
+        try:
+            with self.working("Writing the report"):
+                page = make()
+        except KeyboardInterrupt:
+            self.say("Interrupted: there is no report.")
+            return
+        write_report(self._report, page, data_digest, seconds)
+        self.say(f"Report: {self._report}")
 
     def finish(self, **result: Any) -> None:
-        """Print the JSON object, if that is what was asked for."""
+        """Print the JSON object, if that is what was asked for; ends the program if interrupted."""
         if self.as_json:
             from divlearn.report.plain import plain
 
+            result.setdefault("interrupted", self.interrupted)
             json.dump(plain(result, digits=None), sys.stdout, indent=1)
             print()
+        if self.interrupted:
+            raise typer.Exit(KEPT)
+
+
+def check_report(path: Path) -> None:
+    """Refuse a page that could not be written once the work is done."""
+    if not path.suffix:
+        raise ValueError(f"--report {path} must name a page; add an ending: .html")
+    for name in ("jinja2", "plotly"):
+        if find_spec(name) is None:
+            raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')

@@ -34,7 +34,7 @@ def predict(
     If the data has labels, the share of right predictions is told too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import read_data
+    from divlearn.cli.data import read_data, read_names
     from divlearn.cli.output import Output
     from divlearn.models import load
 
@@ -44,7 +44,9 @@ def predict(
         raise ValueError(f"{model} is a {type(classifier).__name__}, which predicts nothing")
     dataset = read_data(data, matrices, labels, repair)
     predicted = classifier.predict(dataset.matrices)
-    headings, rows = ["matrix", "predicted"], [[str(i), str(p)] for i, p in enumerate(predicted)]
+    names = read_names(data, matrices, len(predicted))
+    headings = ["matrix", "predicted"]
+    rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
     proba = _probabilities(classifier, dataset.matrices)
     if proba is not None:
         headings += [f"p({name})" for name in classifier.classes_]
@@ -52,7 +54,8 @@ def predict(
             row += [f"{value:.4f}" for value in values]
     out.table(headings, rows[:_SHOWN])
     if len(rows) > _SHOWN:
-        out.say(f"... and {len(rows) - _SHOWN} more")
+        hint = "" if output else "; -o predictions.csv writes all"
+        out.say(f"... and {len(rows) - _SHOWN} more{hint}")
     accuracy = None
     if dataset.labels is not None:
         accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
@@ -63,7 +66,7 @@ def predict(
         with open_atomic(output) as file:
             file.write(text.getvalue().encode())
         out.say(f"Predictions: {output}")
-    out.finish(predicted=predicted, probabilities=proba, accuracy=accuracy)
+    out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
 
 
 def _probabilities(classifier: Any, X: Any) -> Any:

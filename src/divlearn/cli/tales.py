@@ -20,23 +20,30 @@ class Tale:
     ----------
     text : str
     held_out_accuracy : float or None, on matrices held out while it was learned.
+    members : list of (name, weight, accuracy), of a committee; empty for others.
     """
 
     text: str
     held_out_accuracy: float | None
+    members: list[list[str]]
 
 
 def tell_of(model: Any, labels: NDArray[Any]) -> Tale:
     """Say what was learned, and how well matrices held out on the way were predicted."""
     held_out = held_out_predictions(model, labels)
-    accuracy = None if held_out is None else float((held_out[0] == held_out[1]).mean())
+    accuracy = None if held_out is None else held_out.accuracy
     parts = [f"learned {len(model.classes_)} classes from {len(labels)} matrices."]
     if accuracy is not None:
         parts.append(
-            f"Of matrices that were held out while learning {accuracy:.1%} were predicted right."
+            f"Of matrices that were held out while learning, {accuracy:.1%} were predicted right."
         )
-    if hasattr(model, "summary"):
-        parts.append(str(model.summary()))
+    weights = getattr(model, "weights_", {})
+    if weights:
+        parts.append(f"It averages {len(weights)} classifiers:")
     elif hasattr(model, "message_"):
-        parts.append(f"It stopped since {model.message_}.")
-    return Tale(" ".join(parts), accuracy)
+        parts.append(f"How it ended: {model.message_}.")
+    members = [
+        [name, f"{weights[name]:.2f}", f"{model.oof_accuracy_[name]:.1%}"]
+        for name in sorted(weights, key=lambda name: -weights[name])
+    ]
+    return Tale(" ".join(parts), accuracy, members)

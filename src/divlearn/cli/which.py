@@ -44,29 +44,28 @@ def which(
     """
     from divlearn.cli.data import read_data
     from divlearn.cli.output import Output
+    from divlearn.report.results import result_page
     from divlearn.which import which_divergence
 
-    out = Output(as_json)
+    out = Output(as_json, report)
     dataset = read_data(data, matrices, labels, repair)
     y = None if without_labels else dataset.labels
     started = time.perf_counter()
-    with out.working("Comparing divergences ..."):
+    with out.working("Comparing divergences"):
         answer = which_divergence(dataset.matrices, y, cv=folds, engine=engine, random_state=seed)
     seconds = time.perf_counter() - started
     out.say(answer.summary())
+    if out.interrupted:
+        out.say(f"{answer.message[0].upper()}{answer.message[1:]}.")
     score = "accuracy" if answer.criterion == "accuracy" else "log-likelihood"
     rows = [
         [str(row["name"]), *(f"{float(row[key]):.4g}" for key in ("alpha", "beta", "score"))]
         for row in answer.table()
     ]
     out.table(["divergence", "alpha", "beta", score], rows)
-    if report is not None:
-        from divlearn.report.answers import which_page
-        from divlearn.report.writing import write_report
-
-        write_report(report, which_page(answer), dataset.digest(), {"comparing": seconds})
-        out.say(f"Report: {report}")
+    out.write_page(lambda: result_page(answer), dataset.digest(), {"comparing": seconds})
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
-        summary=answer.summary(), table=answer.table(), data=dataset.digest(),
+        summary=answer.summary(), message=answer.message, table=answer.table(),
+        data=dataset.digest(),
     )  # fmt: skip

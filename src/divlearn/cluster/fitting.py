@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from divlearn.cluster.samples import Labels, Samples
 from divlearn.cluster.starts import Starts, check_init
 from divlearn.engines import get_engine
 from divlearn.engines.blas import limit_blas
+from divlearn.progress import tell
 from divlearn.spd import check_spd
 
 __all__ = ["LloydModel"]
@@ -94,7 +96,14 @@ class LloydModel(CentroidModel):
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
         best: Run | None = None
         for number in range(1, n_init + 1):
-            centers = starts.draw(init, rule.start.alpha, rule.start.beta, random_state)
+            try:
+                tell("starts", number - 1, n_init)
+                centers = starts.draw(init, rule.start.alpha, rule.start.beta, random_state)
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                best = replace(best, message=f"interrupted by the user in start {number}")
+                break
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_lloyd(samples, centers, rule, settings)
             self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")

@@ -15,6 +15,7 @@ from divlearn.cluster.centroids import Cluster, Solver, safeguarded
 from divlearn.cluster.parameters import LearnedRule, Point, Rule
 from divlearn.cluster.samples import Assignment, Labels, Samples
 from divlearn.likelihood.spectra import Spectra
+from divlearn.progress import tell
 
 __all__ = ["Run", "Settings", "run_lloyd"]
 
@@ -137,6 +138,7 @@ def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settin
             before = run.state
             changed = run.turn(iteration + 1)
             iteration += 1
+            tell("iterations", iteration, settings.max_iter)
             trouble = rule.trouble(run.state.point)
             if trouble is not None:
                 message = trouble

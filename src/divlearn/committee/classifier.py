@@ -20,8 +20,10 @@ from divlearn.engines.blas import limit_blas
 from divlearn.iddl import IDDLClassifier
 from divlearn.iddl.ensemble import Folds
 from divlearn.iddl.goals import make_folds
+from divlearn.interrupts import Interrupts
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.labelled import Labelled, MatricesMixin, check_labelled
+from divlearn.progress import track
 from divlearn.spd import check_spd
 
 __all__ = ["MEMBERS", "SPDClassifier"]
@@ -51,7 +53,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
 
     All members are judged on the same folds by what they say of matrices they have not seen, and
     the weights make that mixture likely (`divlearn.committee.weights.fit_weights`). No kind wins on
-    all data; the average is about as good as the best of them, and often better.
+    all data; the average is about as good as the best of them, and often better. Where the user
+    interrupts, the members fitted by then make the committee.
 
     Parameters
     ----------
@@ -76,6 +79,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     oof_accuracy_ : dict, of the members and of "average", on data held out.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the average for data held out.
     members_ : dict of fitted classifiers
+    message_ : str, how many members there are: fewer where the user interrupted.
     n_features_in_ : int, size of the matrices.
 
     Examples
@@ -131,12 +135,32 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         # Weights of zero are gone: what members say of data held out is about the kept.
         kept = replace(data, kept=np.arange(len(data.codes)), n_given=len(data.codes))
-        found = self._fit_iddl(kept, folds, seed) | {
-            name: self._fit_other(name, kept, folds) for name in self.members if name not in _IDDL
-        }
-        self.members_ = {name: found[name] for name in self.members}
+        found = self._fit_members(kept, folds, seed)
+        self.members_ = {name: found[name] for name in self.members if name in found}
         self._weigh(data)
         return self
+
+    def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
+        """Fit the members, those that take longest last; an interrupt keeps what there is."""
+        others = [name for name in self.members if name not in _IDDL]
+        kinds = others + ["iddl"] * (len(others) < len(self.members))
+        found: dict[str, Any] = {}
+        stopped = ""
+        with Interrupts() as interrupts:
+            try:
+                for kind in track(kinds, "kinds of classifiers"):
+                    if kind == "iddl":
+                        found |= self._fit_iddl(data, folds, seed)
+                    else:
+                        found[kind] = self._fit_other(kind, data, folds)
+                    if interrupts.seen:  # inside, where the best so far was kept
+                        raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if not found:
+                    raise KeyboardInterrupt("no member of the committee was fitted yet") from None
+                stopped = "; interrupted by the user"
+        self.message_ = f"{len(found)} of {len(self.members)} members were fitted{stopped}"
+        return found
 
     def _check_members(self) -> None:
         if isinstance(self.members, str) or not len(self.members):
@@ -165,8 +189,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
         wanted = [name for name in self.members if name in _IDDL]
-        if not wanted:
-            return {}
         losses = {_IDDL[name].partition(" ")[2] for name in wanted}
         learns = any(not _IDDL[name].startswith("start") for name in wanted)
         family = IDDLClassifier(

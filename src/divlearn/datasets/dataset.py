@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
+from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
 __all__ = [
@@ -36,7 +37,7 @@ class SplitRule:
 
 
 @dataclass(eq=False, repr=False)
-class Dataset:
+class Dataset(Shown):
     """SPD matrices, their labels, and where they come from.
 
     Attributes

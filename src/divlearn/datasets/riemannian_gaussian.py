@@ -85,8 +85,8 @@ def make_riemannian_gaussian_clusters(
         2 d + 4 degrees of freedom. Space grows away from C like an exponential, and drives the
         log-eigenvalues of :math:`C^{-1} X` apart by up to :math:`\sigma^2 (d - 1)`: more than
         36 (or 16 in float32) has no room in the digits.
-    n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, return_centers,\
-    dtype : as in `make_wishart_clusters`
+    n_clusters, n_per_cluster, d, separation, condition : as in `make_wishart_clusters`
+    shuffle, random_state, return_centers, dtype : as in `make_wishart_clusters`
 
     Returns
     -------

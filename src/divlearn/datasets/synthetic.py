@@ -181,8 +181,8 @@ def make_inverse_wishart_clusters(
     dof : float or array-like, shape (n_clusters,), optional
         Degrees of freedom, > d + 1, without which there is no mean; 2 d + 4 by default. Variances
         exist from d + 3 on.
-    n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, return_centers,\
-    dtype : as in `make_wishart_clusters`
+    n_clusters, n_per_cluster, d, separation, condition : as in `make_wishart_clusters`
+    shuffle, random_state, return_centers, dtype : as in `make_wishart_clusters`
 
     Returns
     -------

@@ -36,7 +36,7 @@ class GaborBank:
     orientations : int, default=6
         An even number makes a rotation by 90 degrees permute the responses.
     sigma : float, default=2
-        Width of the envelope in units of 1 / |k|. Small images want few waves under it.
+        Width of the envelope in units of :math:`1 / |k|`. Small images want few waves under it.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
 from divlearn.descriptors.presets import Preset, get_preset
 from divlearn.descriptors.transformer import MatrixTransformer
 from divlearn.engines.blas import limit_blas
+from divlearn.progress import tell
 
 __all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]
 
@@ -174,16 +175,15 @@ class RegionDescriptor(MatrixTransformer, ABC):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
                 delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
             )
-            return list(self._report(work, len(X)) if self.verbose else work)
+            return list(self._report(work, len(X)))
 
     def _report(self, work: Iterator[_Part], n_images: int) -> Iterator[_Part]:
-        from rich.progress import Progress
-
-        with Progress() as progress:
-            task = progress.add_task(type(self).__name__, total=n_images)
-            for part in work:
-                yield part
-                progress.update(task, completed=int(part.image[-1]) + 1)
+        for part in work:
+            yield part
+            done = int(part.image[-1]) + 1
+            tell("images", done, n_images)
+            if self.verbose:
+                print(f"[{type(self).__name__}] {done} of {n_images} images")
 
     def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> _Part:
         n_images, height, width, n_channels = stack.images.shape

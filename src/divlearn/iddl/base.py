@@ -27,7 +27,9 @@ from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
 from divlearn.iddl.variants import Variant, make_variant
+from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
+from divlearn.progress import track
 from divlearn.spd import check_spd
 
 __all__ = ["IDDLBase"]
@@ -98,9 +100,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: RealArray, goal: Goal) -> list[Learned]:
         """Choose, train and keep the best; returns all that was learned."""
         self._check_parameters()
-        with limit_blas(1):
+        with limit_blas(1), Interrupts() as interrupts:
             learned = self._learn(self._engine(), X, goal)
         self._keep(min(learned, key=lambda one: one.loss))
+        if interrupts.seen and "interrupted" not in self.message_:
+            self.message_ += "; interrupted by the user"
         self.n_features_in_, self.n_samples_seen_ = X.shape[-1], len(X)
         return learned
 
@@ -135,7 +139,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         else:
             learned = [
                 learn_ensemble(engine, task, parts, one.recipe, goal, self._tell)
-                for one in screened
+                for one in track(screened, "losses")
             ]
         return self._with_heads(engine, learned, parts, task, goal)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.solvers import Fit
 from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
+from divlearn.progress import track
 
 __all__ = ["Ensemble", "Folds", "Part", "make_parts", "train_ensemble"]
 
@@ -113,9 +114,10 @@ def train_ensemble(
     Ensemble
     """
     runs = [_Run(engine, part) for part in parts]
+    recipe = replace(recipe, loss=recipe.loss.roughly())  # what stops early need not be exact
     fits = [
         train(engine, part.task, part.start, recipe, run.watcher(loss), report=report)[1]
-        for part, run in zip(parts, runs, strict=True)
+        for part, run in track(list(zip(parts, runs, strict=True)), "models")
     ]
     held = np.concatenate([part.held for part in parts])
     path = [

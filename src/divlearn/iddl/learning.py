@@ -12,6 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 from divlearn.iddl.ensemble import Ensemble, Part, train_ensemble
 from divlearn.iddl.goals import Goal
+from divlearn.iddl.losses import Head
 from divlearn.iddl.machines import Fold, choose_machine
 from divlearn.iddl.selection import Screened, make_designs
 from divlearn.iddl.training import Model, Recipe, Start, Task, train
@@ -154,7 +155,8 @@ def _refit(engine: Engine, task: Task, learned: Learned) -> Learned:
     models = []
     for model in learned.models:
         seen = model.embed(engine, task.X, task.data)
-        solved = recipe.loss.solve(seen, task.targets, task.weights, recipe.gamma)
+        assert isinstance(model.head, Head)
+        solved = recipe.loss.solve(seen, task.targets, task.weights, recipe.gamma, model.head)
         models.append(replace(model, head=solved.head))
     return replace(learned, models=models)
 

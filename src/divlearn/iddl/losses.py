@@ -6,8 +6,9 @@ With the head solved, the gradient in the features is the partial one (envelope 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -17,6 +18,7 @@ from divlearn.arrays import RealArray
 from divlearn.iddl.newton import Expansion, minimize_head
 
 _ROUNDED = 0.02  # of the margin
+_EXACT, _ROUGH = 1e-9, 1e-4
 
 __all__ = ["LOSSES", "Head", "HingeLoss", "Loss", "RidgeLoss", "SoftmaxLoss", "Solved"]
 
@@ -59,12 +61,24 @@ class Loss(ABC):
     ----------
     bias : bool, default=True
         Whether there is a bias.
+
+    Attributes
+    ----------
+    tolerance : float
+        Of the gradient in the head, relative to its size at a head of zeros.
     """
 
     name: ClassVar[str]
 
     def __init__(self, bias: bool = True) -> None:
         self.bias = bias
+        self.tolerance = _EXACT
+
+    def roughly(self) -> Self:
+        """Make the same loss with heads of few digits, to judge by data held out."""
+        rough = copy(self)
+        rough.tolerance = _ROUGH
+        return rough
 
     @abstractmethod
     def solve(
@@ -154,7 +168,9 @@ class NewtonLoss(Loss):
         start = np.zeros((targets.shape[1], design.shape[1]))
         if warm is not None and warm.weights.shape[1] == features.shape[1]:
             start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)[:, : start.shape[1]]
-        found = minimize_head(lambda s: self.expand(s, targets), design, weights, penalty, start)
+        found = minimize_head(
+            lambda s: self.expand(s, targets), design, weights, penalty, start, self.tolerance
+        )
         W = found.W[:, : features.shape[1]]
         bias = found.W[:, features.shape[1] :].sum(axis=1)
         return Solved(Head(W, bias), found.value, found.slopes @ W)
@@ -175,8 +191,9 @@ class SoftmaxLoss(NewtonLoss):
         p = softmax(scores, axis=1)
 
         def times(direction: RealArray) -> RealArray:
-            weighted = p * direction
-            result: RealArray = weighted - p * weighted.sum(axis=1, keepdims=True)
+            shares = p.astype(direction.dtype, copy=False)
+            weighted = shares * direction
+            result: RealArray = weighted - shares * weighted.sum(axis=1, keepdims=True)
             return result
 
         return Expansion(
@@ -210,7 +227,7 @@ class HingeLoss(NewtonLoss):
     ) -> Solved:  # fmt: skip
         """Find the best head, through hinges less and less rounded. See `Loss.solve`."""
         if self.width < self.margin:
-            rounder = HingeLoss(self.bias, self.margin)
+            rounder = copy(self)
             rounder.width = min(4 * self.width, self.margin)
             warm = rounder.solve(features, targets, weights, gamma, warm).head
         return super().solve(features, targets, weights, gamma, warm)

@@ -11,12 +11,12 @@ from divlearn.arrays import RealArray
 
 __all__ = ["Expansion", "HeadMinimum", "minimize_head"]
 
-_TOLERANCE = 1e-9  # of the gradient, relative to its size at a head of zeros
 _NEWTON_STEPS = 50
 _CG_STEPS = 100
 _BISECTIONS = 40
 _FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
 _ROUNDING = 1e-14
+_SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
@@ -68,7 +68,7 @@ class _Problem:
 
     def __init__(
         self, expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
-        penalty: RealArray, n_outputs: int,
+        penalty: RealArray, n_outputs: int, rough: bool,
     ) -> None:  # fmt: skip
         self.expand = expand
         self.weights = weights[:, None]
@@ -76,6 +76,8 @@ class _Problem:
         kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
         self.spread, self.basis = spread[kept], basis[:, kept]
         self.design = design @ self.basis
+        # Towards a rough head directions of few digits lead as well, in half of the time.
+        self.narrow = self.design.astype(np.float32) if rough else self.design
         self.penalty = self.basis.T @ (penalty[:, None] * self.basis)
         self.origin = self.evaluate(np.zeros((n_outputs, len(self.spread))))
 
@@ -87,8 +89,10 @@ class _Problem:
         return _State(W, value, expansion, gradient)
 
     def hessian(self, state: _State, direction: RealArray) -> RealArray:
-        scores = self.weights * state.expansion.times(self.design @ direction.T)
-        result: RealArray = scores.T @ self.design + 2 * direction @ self.penalty
+        narrow, dtype = self.narrow, self.narrow.dtype
+        turned = state.expansion.times(narrow @ direction.T.astype(dtype, copy=False))
+        scores = (self.weights * turned).astype(dtype, copy=False)
+        result: RealArray = scores.T @ narrow + 2 * direction @ self.penalty
         return result + self.damping(state) * direction
 
     def damping(self, state: _State) -> float:
@@ -105,7 +109,7 @@ class _Problem:
 
 def minimize_head(
     expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
-    penalty: RealArray, start: RealArray,
+    penalty: RealArray, start: RealArray, tolerance: float,
 ) -> HeadMinimum:  # fmt: skip
     r"""Minimise :math:`\sum_i w_i \ell_i(W x_i) + \sum_j \gamma_j \|W_{\cdot j}\|^2` over W.
 
@@ -117,17 +121,19 @@ def minimize_head(
     weights : ndarray, shape (n_samples,)
     penalty : ndarray, shape (n_columns,)
     start : ndarray, shape (n_outputs, n_columns)
+    tolerance : float
+        Of the gradient, relative to its size at a head of zeros.
 
     Returns
     -------
     HeadMinimum
     """
-    problem = _Problem(expand, design, weights, penalty, len(start))
+    problem = _Problem(expand, design, weights, penalty, len(start), tolerance >= _SINGLE)
     origin = problem.origin
     state = problem.evaluate(start @ problem.basis) if start.any() else origin
     if origin.value < state.value:
         state = origin
-    goal = _TOLERANCE * max(float(np.linalg.norm(origin.gradient)), _TINY)
+    goal = tolerance * max(float(np.linalg.norm(origin.gradient)), _TINY)
     for _ in range(_NEWTON_STEPS):
         size = float(np.linalg.norm(state.gradient))
         if size <= goal:

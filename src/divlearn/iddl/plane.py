@@ -34,14 +34,17 @@ def search_plane(
     recipe : Recipe
         Its loss, penalty and features are those of the heads.
     tied : bool
-        Whether alpha = beta.
+        Whether alpha = beta, and then not zero.
     loss : callable, as in `divlearn.iddl.ensemble.train_ensemble`
 
     Returns
     -------
     (alpha, beta)
     """
-    points = [(a, b) for a, b in product(_VALUES, repeat=2) if a == b or not tied]
+    points = list(product(_VALUES, repeat=2))
+    if tied:
+        # f(t; a, a) is even in a: what starts at the origin would stay there.
+        points = [(a, b) for a, b in points if a == b > 0]
     held = np.concatenate([part.held for part in parts])
     seen = [_encode(engine, part.task.data, part.start.atoms, points) for part in parts]
     unseen = [_encode(engine, part.data, part.start.atoms, points) for part in parts]
@@ -71,5 +74,6 @@ def _scores(part: Part, recipe: Recipe, V: RealArray, W: RealArray) -> RealArray
         V, weights, logarithm=recipe.logarithm, standardize=recipe.standardize
     )
     features = feature_map.compute(V, weights)
-    head = recipe.loss.solve(features.values, part.task.targets, weights, recipe.gamma).head
+    loss = recipe.loss.roughly()
+    head = loss.solve(features.values, part.task.targets, weights, recipe.gamma).head
     return head.scores(feature_map.compute(W, np.ones(len(W)), features).values)

@@ -81,9 +81,10 @@ def _along(
     """Try penalties, the largest first: each head starts from that of a larger one."""
     held = np.concatenate([part.held for part in parts])
     heads: list[Head | None] = [None] * len(parts)
+    judge = recipe.loss.roughly()
     for gamma in sorted(gammas, reverse=True):
         solved = [
-            recipe.loss.solve(seen, part.task.targets, part.task.weights, gamma, warm).head
+            judge.solve(seen, part.task.targets, part.task.weights, gamma, warm).head
             for part, (seen, _), warm in zip(parts, designs, heads, strict=True)
         ]
         scores = np.concatenate(

@@ -18,7 +18,9 @@ from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.variants import Variant
+from divlearn.interrupts import is_interrupted
 from divlearn.optim.problem import Trial
+from divlearn.progress import tell
 
 __all__ = ["Model", "Recipe", "Report", "Start", "Task", "train"]
 
@@ -177,15 +179,16 @@ def train(
         return Model(point.atoms, alpha, beta, feature_map, memo.features, memo.head, tangent)
 
     def note(iteration: int, trial: Trial) -> str | None:
+        tell("iterations", iteration, n_iter)
         if report is not None:
             report(iteration, trial.value)
         return None if watch is None else watch(iteration, model(trial))
 
     first = Dictionary(np.linalg.cholesky(start.atoms), start.variant.start)
-    learns = objective.learn_atoms or objective.learn_parameters
+    learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
+    n_iter = recipe.max_iter if learns else 0
     draws = {"random_state": recipe.seed} if recipe.solver == "stochastic" else {}
     fit = SOLVERS[recipe.solver](
-        objective, first, max_iter=recipe.max_iter if learns else 0, tol=recipe.tol, watch=note,
-        **draws,
-    )  # fmt: skip
+        objective, first, max_iter=n_iter, tol=recipe.tol, watch=note, **draws
+    )
     return model(fit.trial), fit

@@ -32,6 +32,7 @@ from divlearn.kernels.tables import (
     square_tables,
 )
 from divlearn.labelled import MatricesMixin
+from divlearn.progress import track
 from divlearn.spd import check_spd
 
 __all__ = ["POINTS", "DivergenceKernelClassifier"]
@@ -268,7 +269,7 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         """Try the grid, and keep the best; an interruption keeps the best so far."""
         interrupted = False
         try:
-            for point, table in zip(points, tables, strict=True):
+            for point, table in track(list(zip(points, tables, strict=True)), "divergences"):
                 unit = median_scale(table, copies, search.machine.weights)
                 accuracy = search.add(point, table, [unit * multiple for multiple in multiples])
                 if self.verbose:

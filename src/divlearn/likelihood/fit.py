@@ -15,6 +15,7 @@ from divlearn.likelihood.concentration import solve_kappa
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.means import mean_abld
+from divlearn.showing import Shown
 
 __all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
 
@@ -24,7 +25,7 @@ _SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to
 
 
 @dataclass(frozen=True, eq=False)
-class LikelihoodFit:
+class LikelihoodFit(Shown):
     """A density fitted to SPD matrices; what `fit_likelihood` returns.
 
     Attributes
@@ -267,7 +268,7 @@ class _Profile:
 
 def _log_volume(data: Prepared) -> RealArray:
     """Logarithm of det(X)^{(d+1)/2} of each matrix."""
-    matrices = data.working.astype(np.float64, copy=False)
+    matrices = data.matrices.astype(np.float64, copy=False)
     volume: RealArray = 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
     return volume
 

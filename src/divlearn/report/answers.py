@@ -46,9 +46,12 @@ def which_page(answer: WhichDivergence) -> Page:
     >>> which_page(which_divergence(X, y, random_state=0)).sentence
     'Use ...'
     """
+    summary = answer.summary()
+    if answer.message.startswith("interrupted"):
+        summary += f" {answer.message[0].upper()}{answer.message[1:]}."
     if answer.criterion == "accuracy":
-        return _page(answer.summary(), [_accuracy_map(answer), _accuracy_table(answer)])
-    return _page(answer.summary(), [_likelihood_map(answer), _likelihood_table(answer)])
+        return _page(summary, [_accuracy_map(answer), _accuracy_table(answer)])
+    return _page(summary, [_likelihood_map(answer), _likelihood_table(answer)])
 
 
 def plane_page(plane: PlaneMap) -> Page:
@@ -77,7 +80,7 @@ def plane_page(plane: PlaneMap) -> Page:
     highest = max(plane.named.values(), default=0)
     map_section = PlaneSection(
         "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
-        learned=[(*plane.best, "best of the grid")],
+        learned=[(*plane.best, "best of the grid")], mark="best of the grid",
         note=_BRIGHTER + "the best of the grid. Values are leave-one-out accuracies of the "
         f"nearest neighbour on {plane.n_matrices} matrices.",
     )  # fmt: skip
@@ -139,7 +142,7 @@ def _likelihood_map(answer: WhichDivergence) -> PlaneSection:
     below = answer.map - answer.score
     return PlaneSection(
         "Map of the plane", answer.alphas, answer.betas, below, "log-likelihood",
-        learned=[(*answer.best, "maximum")], value_format=".3f",
+        learned=[(*answer.best, "maximum")], mark="maximum", value_format=".3f",
         floor=float(np.nanmax(below)) - _LEVELS,  # the maximum may lie far outside the map
         note=_BRIGHTER + "the maximum. Values are log-likelihoods per matrix, less that of the "
         f"maximum; all that are more than {_LEVELS} below the best cell look the same.",

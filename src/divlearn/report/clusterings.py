@@ -100,6 +100,7 @@ def _divergences(model: Any) -> PlaneSection:
     points = sorted(set(zip(np.ravel(model.alpha_), np.ravel(model.beta_), strict=True)))
     return PlaneSection(
         "Divergence", learned=[(float(a), float(b), "of the clusters") for a, b in points],
+        mark="used here",
         note="The divergence that matrices were compared by, among those with a name.",
     )  # fmt: skip
 

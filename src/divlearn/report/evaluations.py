@@ -59,9 +59,9 @@ def _table(found: Evaluation) -> TableSection:
             "accuracy": ".1%", "±": ".1%", "behind the best": ".1f", "± points": ".1f", "p": ".2g",
             "seconds": ".1f",
         },
-        note=f"{found.n_folds}-fold cross-validation, the same folds for all. How far each is "
-        "behind the best, in percentage points on the same matrices, and how likely that would be "
-        "by luck alone (exact McNemar test).",
+        note=f"Cross-validation on the same folds: {found.message}. How far each is behind the "
+        "best, in percentage points on the same matrices, and how likely that would be by luck "
+        "alone (exact McNemar test).",
     )  # fmt: skip
 
 
@@ -86,6 +86,6 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> DisagreementSect
     said = {name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)}
     return DisagreementSection.of(
         f"Where {best} and {rival} disagree", found.classes[found.codes[shown]].tolist(), said,
-        names=shown.tolist(),
+        names=found.rows[shown].tolist(),
         note=f"Matrices, by their number, that exactly one of the two gets right.{more}",
     )  # fmt: skip

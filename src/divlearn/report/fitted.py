@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import pairwise_abld
-from divlearn.evaluation import count_confusions, held_out_predictions
+from divlearn.evaluation import HeldOut, count_confusions, held_out_predictions
 from divlearn.iddl import IDDLClassifier
+from divlearn.maps import PlaneMap
 from divlearn.report.atoms import AtomsSection
+from divlearn.report.beside import disagreement_section, map_training_data, plane_section
 from divlearn.report.confusion import ConfusionSection
 from divlearn.report.curves import CurvesSection
 from divlearn.report.page import Page
@@ -51,31 +53,41 @@ def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
     sections: list[Section] = []
     held_out = held_out_predictions(model, y)
     if held_out is not None:
-        codes, predicted = held_out
         sentence = (
             f"{type(model).__name__} tells {len(model.classes_)} classes apart: it is right on "
-            f"{(predicted == codes).mean():.1%} of {len(codes)} matrices held out."
+            f"{held_out.accuracy:.1%} of {len(held_out.rows)} matrices held out."
         )
-        sections.append(_held_out(model.classes_, codes, predicted))
+        sections.append(_held_out(model.classes_, held_out))
     members = getattr(model, "members_", {})
     if members:
         sections.insert(0, _members(model))
+    plane = map_training_data(X, y)
     learner = _find_iddl(model)
     if learner is not None:
-        sections += iddl_sections(learner, X)
+        sections += iddl_sections(learner, X, plane)
+    elif plane is not None:
+        sections.append(_chosen(model, plane))
+    if held_out is not None:
+        name = type(model).__name__
+        section = disagreement_section(name, held_out, model.classes_, X, y)
+        sections += [section] if section is not None else []
     if hasattr(model, "message_"):
-        sections.append(TextSection("Why it stopped", f"{model.message_}."))
+        sections.append(TextSection("How it ended", f"{model.message_}."))
     detail = f"It was learned from {len(X)} matrices of size {X.shape[-1]}."
     return Page("What was learned", sentence, sections, detail=detail)
 
 
-def iddl_sections(model: IDDLClassifier, X: RealArray) -> list[Section]:
+def iddl_sections(
+    model: IDDLClassifier, X: RealArray, plane: PlaneMap | None = None
+) -> list[Section]:
     """Sections of an IDDL model: where its divergences lie, how it learned, and its atoms.
 
     Parameters
     ----------
     model : IDDLClassifier, or another estimator with atoms.
     X : ndarray, shape (n_matrices, d, d), the matrices it was fitted to.
+    plane : PlaneMap, optional
+        Shown behind the learned divergences.
 
     Returns
     -------
@@ -102,10 +114,10 @@ def iddl_sections(model: IDDLClassifier, X: RealArray) -> list[Section]:
         for k in range(len(alpha))
     ]
     return [
-        PlaneSection(
-            "Learned divergences", learned=points[:_MOST_POINTS],
-            note="Every mark is a divergence that was learned for an atom, by its parameters; "
-            "circles have a name in the literature.",
+        plane_section(
+            plane, points[:_MOST_POINTS],
+            "Every small mark is a divergence that was learned for an atom; circles have a name in "
+            "the literature.",
         ),
         _learning(model),
         AtomsSection(
@@ -147,10 +159,16 @@ def _learning(model: IDDLClassifier) -> CurvesSection:
     )  # fmt: skip
 
 
-def _held_out(
-    classes: NDArray[Any], codes: NDArray[np.intp], predicted: NDArray[np.intp]
-) -> ConfusionSection:
-    counts = count_confusions(codes, predicted, len(classes))
+def _chosen(model: Any, plane: PlaneMap) -> PlaneSection:
+    """Mark the one divergence of a model, where it has chosen one."""
+    best = getattr(model, "best_params_", {})
+    points = [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= set(best) else []
+    said = "The star is the divergence that the model has chosen; c" if points else "C"
+    return plane_section(plane, points, f"{said}ircles have a name in the literature.", "chosen")
+
+
+def _held_out(classes: NDArray[Any], held_out: HeldOut) -> ConfusionSection:
+    counts = count_confusions(held_out.codes, held_out.predicted, len(classes))
     return ConfusionSection(
         "What is taken for what", classes.tolist(), counts,
         note="Rows are true classes, columns predicted ones, of matrices that were held out while "

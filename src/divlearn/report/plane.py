@@ -9,10 +9,10 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.maps import NAMED, PlaneMap
+from divlearn.report.axes import LABEL, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["TITLES", "edges", "plot_plane"]
 
@@ -23,7 +23,6 @@ TITLES = {
     "reverse-burg": "reverse Burg",
     "log-cosh": "log-cosh",
 }
-_LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
 _INK, _STAR = "#1a1a1a", "#d55e00"  # vermilion, which no eye takes for blue or yellow
 
 
@@ -33,16 +32,15 @@ def plot_plane(
     ax: Axes | None = None,
     *,
     title: str | None = None,
-) -> Figure:
+) -> Axes:
     """Heat map of the accuracy, with the named divergences and the best point marked.
-
-    Needs no display: the figure is drawn without pyplot and its global state.
 
     Parameters
     ----------
     plane : PlaneMap
     path : path-like, optional
-        Where to save the picture; its ending chooses the format.
+        Where to save the picture; its ending chooses the format. It needs no display then, and
+        leaves no trace in pyplot.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     title : str, optional
@@ -50,31 +48,21 @@ def plot_plane(
 
     Returns
     -------
-    matplotlib.figure.Figure
+    matplotlib Axes
 
     Examples
     --------
     >>> from divlearn import maps
     >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
-    >>> figure = plot_plane(maps.plane_map(X, [0, 0, 1, 1]), title="four matrices")
+    >>> ax = plot_plane(maps.plane_map(X, [0, 0, 1, 1]), title="four matrices")
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-        from matplotlib.ticker import PercentFormatter
-    except ImportError as error:
-        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
-    if ax is None:
-        margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
-        figure = Figure(figsize=(7.5, 7.0), dpi=150, layout=margins)
-        ax = figure.add_subplot()
-    else:
-        figure = ax.figure.canvas.figure  # the whole one, also from inside a subfigure
+    ax = make_axes(ax, (7.5, 7.0), shown=path is None)
+    figure = ax.figure.canvas.figure  # the whole one, also from inside a subfigure
     percent = 100 * plane.accuracy
     image = ax.pcolormesh(edges(plane.alphas), edges(plane.betas), percent.T, cmap="cividis")
     # An inset keeps the bar as high as the map, whatever the layout does to it.
     beside = ax.inset_axes((1.025, 0, 0.045, 1))
-    bar = figure.colorbar(image, cax=beside, format=PercentFormatter(decimals=1))
+    bar = figure.colorbar(image, cax=beside, format="%.1f%%")
     bar.set_label("leave-one-out 1-NN accuracy", fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
     _mark(ax, plane)
@@ -88,7 +76,7 @@ def plot_plane(
     ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
     if path is not None:
         figure.savefig(path)
-    return figure
+    return ax
 
 
 def _mark(ax: Axes, plane: PlaneMap) -> None:
@@ -113,7 +101,7 @@ def _mark(ax: Axes, plane: PlaneMap) -> None:
             va="top" if below else "bottom",
             color=_INK,
             fontsize=11,
-            bbox=_LABEL,
+            bbox=LABEL,
         )
     n_ties = len(plane.best_points) - 1
     ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""

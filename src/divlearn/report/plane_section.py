@@ -43,6 +43,8 @@ class PlaneSection:
     learned : sequence of (alpha, beta, text)
         Points that were learned; the text appears where one points at them. Those of one place,
         to three decimals, are shown as one.
+    mark : str, default="learned"
+        What these points are called.
     note : str
         What one sees, in plain words.
     value_format : str, default=".1%"
@@ -67,6 +69,7 @@ class PlaneSection:
     label: str = "value"
     named: Mapping[str, Point] = field(default_factory=_named)
     learned: Sequence[tuple[float, float, str]] = ()
+    mark: str = "learned"
     note: str = ""
     value_format: str = ".1%"
     floor: float | None = None
@@ -94,6 +97,7 @@ class PlaneSection:
             "extent": self._extent(alphas, betas),
             "named": [describe(name, *point) for name, point in self.named.items()],
             "learned": [describe(text, *point) for point, text in self._gathered()],
+            "mark": self.mark,
             "cells": [  # where a name is to appear with the value
                 [_locate(alphas, alpha), _locate(betas, beta), name]
                 for name, (alpha, beta) in self.named.items()

@@ -32,7 +32,5 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
     versions["Python"] = ".".join(map(str, sys.version_info[:3]))
     command = shlex.join(["divlearn", *sys.argv[1:]])
     repeat = RepeatSection(command, data_digest, versions, dict(seconds))
-    if not path.suffix:
-        raise ValueError(f"--report {path} must name a page; add an ending: .html")
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(page, sections=[*page.sections, repeat]).write(path)

@@ -18,6 +18,7 @@ from divlearn.likelihood.members import Members
 from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
 from divlearn.likelihood.spectra import Spectra
 from divlearn.means import mean_abld
+from divlearn.progress import tell
 
 __all__ = ["EMRun", "EMSettings", "Mixture", "fit_start", "refit", "run_em"]
 
@@ -152,6 +153,7 @@ def run_em(samples: Samples, start: Mixture, settings: EMSettings) -> EMRun:
             mixture = _maximize(samples, progress.mixture, responsibilities, settings)
             responsibilities, bound = _expect(samples, mixture)
             progress.note(mixture, bound)
+            tell("iterations", iteration, settings.max_iter)
             settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
             if bound - before <= settings.tol:
                 reason = (

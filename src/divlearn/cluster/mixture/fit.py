@@ -22,6 +22,7 @@ from divlearn.cluster.mixture.moves import relocate
 from divlearn.cluster.samples import Samples
 from divlearn.cluster.starts import Starts
 from divlearn.engines.blas import limit_blas
+from divlearn.progress import tell
 
 __all__ = ["Search", "fit_mixture"]
 
@@ -69,6 +70,7 @@ def fit_mixture(
     best: EMRun | None = None
     for number in range(1, n_init + 1):
         try:
+            tell("starts", number - 1, n_init)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = _run(samples, starts, search, random_state)
         except KeyboardInterrupt:

@@ -46,7 +46,7 @@ function confusionFigure(data, isNarrow) {
       },
     ],
     layout: {
-      xaxis: axis("predicted class", { ...ticks(room, length), tickangle: n > 6 ? -45 : "auto" }),
+      xaxis: axis("predicted class", { ...ticks(room, length), tickangle: n > 6 || isNarrow ? -45 : "auto" }),
       yaxis: axis("true class", { ...ticks(room, length), autorange: "reversed" }),
     },
   };

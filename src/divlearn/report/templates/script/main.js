@@ -1,13 +1,18 @@
-// Sets everything up, and says when all is drawn: the milliseconds since the page was asked for.
+// Sets everything up, and says when all in sight is drawn: the milliseconds since the page was asked
+// for.
 let drawing = Promise.resolve();
 
 // One drawing at a time, each with the colours of its moment.
-function drawAll() {
-  drawing = drawing.then(async () => {
-    drawAtoms();
-    await drawPlots();
-  });
+function inTurn(draw) {
+  drawing = drawing.then(draw);
   return drawing;
+}
+
+function drawAll() {
+  return inTurn(async () => {
+    drawAtoms();
+    await drawPlots([...near]);
+  });
 }
 
 document.addEventListener("DOMContentLoaded", async () => {
@@ -15,6 +20,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   setUpTables();
   setUpCopy();
   setUpAtoms();
+  setUpPlots((elements) => inTurn(() => drawPlots(elements)));
   await drawAll();
   document.documentElement.dataset.drawn = Math.round(performance.now());
 });

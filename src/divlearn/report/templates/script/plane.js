@@ -60,7 +60,7 @@ function namedTrace(data) {
 function learnedTrace(data) {
   const single = data.learned.length === 1;
   const many = data.learned.length > 200;
-  return pointTrace(data, data.learned, "learned", {
+  return pointTrace(data, data.learned, literal(data.mark), {
     symbol: single ? "star" : "circle",
     size: single ? 18 : many ? 6 : 8,
     color: colour("learned"),

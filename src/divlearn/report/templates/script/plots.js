@@ -52,15 +52,44 @@ async function drawPlot(element) {
   await Plotly.newPlot(element, figure.traces, layout(figure.layout), CONFIG);
 }
 
-async function drawPlots() {
-  const elements = [...document.querySelectorAll(".plot")];
+// A figure is drawn once it comes near: a page is there before its end is.
+const NEAR = 0.5; // of the height of the window
+const near = new Set();
+
+function isNear(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return top < (1 + NEAR) * innerHeight && bottom > -NEAR * innerHeight;
+}
+
+// Calls `draw` with figures that have come near, or are about to be printed.
+function setUpPlots(draw) {
+  const come = (elements) => {
+    const fresh = elements.filter((element) => !near.has(element));
+    for (const element of fresh) {
+      observer.unobserve(element);
+      near.add(element);
+    }
+    if (fresh.length) draw(fresh);
+  };
+  const observer = new IntersectionObserver(
+    (entries) => come(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target)),
+    { rootMargin: `${100 * NEAR}% 0px` },
+  );
+  const all = [...document.querySelectorAll(".plot")];
+  for (const element of all) {
+    if (isNear(element)) near.add(element);
+    else observer.observe(element);
+  }
+  addEventListener("beforeprint", () => come(all));
+}
+
+async function drawPlots(elements) {
   if (!elements.length) return;
   try {
     if (typeof Plotly === "undefined") await loadLibrary();
     for (const element of elements) await drawPlot(element);
   } catch (error) {
-    for (const element of elements) {
-      if (element.querySelector("svg")) continue;
+    for (const element of document.querySelectorAll(".plot:not(:has(svg))")) {
       element.className = "failed";
       element.textContent = error.message;
     }

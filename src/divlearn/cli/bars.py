@@ -1,0 +1,60 @@
+"""Bars that show how far work has come."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+__all__ = ["Bars"]
+
+
+class Bars:
+    """Bars on a terminal, the whole work first and its parts below; they vanish in the end.
+
+    Called as a listener of `divlearn.progress`: work that was not heard of is part of what is under
+    way, and what goes on ends its parts.
+
+    Parameters
+    ----------
+    console : Console
+    text : str
+        What the whole is.
+    """
+
+    def __init__(self, console: Console, text: str) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(), console=console, transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the terminal
+        )  # fmt: skip
+        self._whole = self._progress.add_task(escape(text), total=None, count="")
+        self._rows: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._progress.stop()
+
+    def rename(self, text: str) -> None:
+        """Say something else of the whole."""
+        self._progress.update(self._whole, description=escape(text))
+
+    def __call__(self, what: str, done: int, total: int, news: str) -> None:
+        """Show how far work has come."""
+        if what not in self._rows:
+            self._rows[what] = self._progress.add_task("", count="") if self._rows else self._whole
+        row = self._rows[what]
+        for part in list(self._rows)[list(self._rows).index(what) + 1 :]:
+            self._progress.remove_task(self._rows.pop(part))
+        count = f"{done} of {total} {what}" + f", {news}" * bool(news)
+        self._progress.update(row, completed=done, total=total, count=escape(count))

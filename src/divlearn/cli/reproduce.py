@@ -1,0 +1,159 @@
+"""``divlearn reproduce``: the tables and figures of the paper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divlearn.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from divlearn.cli.output import Output
+    from divlearn.experiments import Result
+    from divlearn.experiments.running import Step
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="all, or one of the names below.")
+    ] = "all",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="DIVLEARN_DATA",
+            metavar="DIR",
+            help="Folder with one sub-folder per data set; without one, synthetic data only.",
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full/--quick", help="The paper's protocol, or a part that takes minutes."),
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for text and pictures.")
+    ] = Path("reproduced"),
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder that keeps what is done; by default the user's for caches."
+        ),
+    ] = None,
+    cached: Annotated[
+        bool, typer.Option("--cached", help="Compute nothing; show what is there.")
+    ] = False,
+    docs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the text there, not into --output.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the tables and figures of the paper again, beside what it reports.
+
+    What is done is kept: a second run is instant, and one that was stopped goes on.
+
+    \b
+    heat-map             accuracy over the (alpha, beta) plane
+    atoms                variants of IDDL against the number of atoms
+    convergence          convergence of IDDL-V by block
+    gradient-time        time of a step against dimension and number of atoms
+    joint-learning       learning atoms, divergences, or both
+    trajectories         where alpha and beta go from several starts
+    standard-measures    table against 1-NN and a linear SVM
+    state-of-the-art     table against LEML, sparse coding, dictionary learning
+    losses               ridge regression against the structured SVM
+    cluster-dimension    clustering against the dimension
+    cluster-number       clustering against the number of clusters
+    cluster-convergence  convergence of alpha-beta k-means by block
+    cluster-table        table of clustering against variants of k-means
+
+    Example: divlearn reproduce all --data data --quick -o reproduced
+    """  # noqa: D301
+    from divlearn.cli.output import Output
+    from divlearn.experiments import EXPERIMENTS, FULL, QUICK, Cache, Shelf, run
+    from divlearn.experiments.cache import default_folder
+    from divlearn.experiments.costs import say_cost
+    from divlearn.experiments.running import Interrupted, cells_left, stoppable
+    from divlearn.progress import tell
+
+    out = Output(as_json)
+    if name != "all" and name not in EXPERIMENTS:
+        raise ValueError(f"NAME {name} must be all or one of {', '.join(EXPERIMENTS)}")
+    chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
+    protocol = FULL if full else QUICK
+    kept = Cache(cache or default_folder())
+    results: list[Result] = []
+    shelf, stopped = Shelf(), False
+    with out.working("Looking at the data") as rename, stoppable():
+        try:
+            shelf = Shelf.in_folder(data, kept)
+            if not cached:
+                out.say(say_cost(chosen, shelf, protocol, kept))
+            rename("Computing")
+            for number, experiment in enumerate(chosen):
+                tell("experiments", number, len(chosen), experiment.name)
+                results.append(
+                    run(experiment, shelf, protocol, kept, compute=not cached, watch=_log)
+                )
+                _show(out, results[-1])
+        except Interrupted:
+            stopped = True
+    if results:
+        _write(out, results, protocol, output, docs)
+    if stopped:
+        _say_how_to_go_on(out, cells_left(chosen, shelf, protocol, kept), kept.folder)
+    out.finish(protocol=protocol.name, results=[one.plain() for one in results])
+    if any(result.failures for result in results):
+        raise typer.Exit(1)
+
+
+def _log(step: Step) -> None:
+    """Tell of a cell in a line, where there are no bars that show it."""
+    if not sys.stderr.isatty():
+        text = f"{step.experiment.name}: {step.index + 1} of {step.n_cells}, {step.cell}"
+        print(text, file=sys.stderr, flush=True)
+
+
+def _say_how_to_go_on(out: Output, left: Mapping[str, tuple[int, int]], folder: Path) -> None:
+    to_do, n_cells = (sum(column) for column in zip(*left.values(), strict=True))
+    if to_do == n_cells:
+        raise KeyboardInterrupt
+    out.interrupted = True
+    print(
+        f"divlearn: interrupted; {n_cells - to_do} of {n_cells} parts are done and kept in "
+        f"{folder}; the same command goes on from there",
+        file=sys.stderr,
+    )
+
+
+def _show(out: Output, result: Result) -> None:
+    from divlearn.experiments.rendering import say_data, say_time
+    from divlearn.experiments.result import pivot
+
+    out.say(f"\n{result.title} ({result.unit}). {result.effort}.")
+    if result.rows:
+        out.table(*pivot(result.rows))
+    for sentence in (*result.text, *say_data(result)):
+        out.say(sentence)
+    if result.n_done:
+        out.say(f"Computed in {say_time(result.seconds)}.")
+
+
+def _write(
+    out: Output, results: list[Result], protocol: Any, output: Path, docs: Path | None
+) -> None:
+    from divlearn.experiments.rendering import to_page, write_results
+
+    path = output / "results.md" if docs is None else docs
+    try:
+        write_results(path, results, protocol)
+        out.say(f"\nText and pictures: {path}")
+        if docs is None:
+            to_page(results, protocol).write(output / "results.html")
+            out.say(f"Page: {output / 'results.html'}")
+    except ImportError as error:  # the rest was worth it without
+        out.say(f"\nNot all was written: {error}")

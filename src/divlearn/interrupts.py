@@ -1,0 +1,61 @@
+"""Ctrl-C, noticed also by work whose parts have dealt with it themselves."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any, Self
+
+__all__ = ["Interrupts", "is_interrupted"]
+
+_open: list[Interrupts] = []
+
+
+class Interrupts:
+    """Notice whether the user has asked to stop.
+
+    A solver that is interrupted keeps its best so far and returns as if nothing had happened. What
+    runs several one after the other has to know, lest it goes on with the next.
+
+    Attributes
+    ----------
+    seen : bool
+
+    Examples
+    --------
+    >>> with Interrupts() as interrupts:
+    ...     try:
+    ...         signal.raise_signal(signal.SIGINT)
+    ...     except KeyboardInterrupt:
+    ...         pass  # a part keeps what it has
+    >>> interrupts.seen
+    True
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        # Signals reach the main thread only; others are never interrupted.
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+            if callable(self._before):
+                signal.signal(signal.SIGINT, self._note)
+        _open.append(self)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        _open.remove(self)
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.seen = True
+        self._before(number, frame)
+
+
+def is_interrupted() -> bool:
+    """Whether the user has asked to stop the work that is under way."""
+    return any(interrupts.seen for interrupts in _open)

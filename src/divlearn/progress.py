@@ -1,0 +1,62 @@
+"""How far long work has come, told to whoever listens; nothing here prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+__all__ = ["Listener", "listen", "tell", "track"]
+
+Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
+
+_T = TypeVar("_T")
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listen(listener: Listener | None) -> Iterator[None]:
+    """Let a callable hear of all work inside; None for silence.
+
+    Examples
+    --------
+    >>> with listen(lambda what, done, total, news: print(f"{what}: {done} of {total}")):
+    ...     for fold in track("ab", "folds"):
+    ...         pass
+    folds: 0 of 2
+    folds: 1 of 2
+    folds: 2 of 2
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(what: str, done: int, total: int, news: str = "") -> None:
+    """Say how far work has come.
+
+    Work inside other work has another name than that; it counts as over when the other goes on.
+
+    Parameters
+    ----------
+    what : str
+        Name of the work, in the plural of its steps.
+    done, total : int
+        Steps.
+    news : str
+        What is being done now.
+    """
+    listener = _listener.get()
+    if listener is not None:
+        listener(what, done, total, news)
+
+
+def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
+    """Yield steps, and tell after each how many are done; see `tell`."""
+    tell(what, 0, len(steps))
+    for done, step in enumerate(steps, start=1):
+        yield step
+        tell(what, done, len(steps))

@@ -1,0 +1,241 @@
+"""How far work has come: what is told by whom, and what a terminal shows of it."""
+
+from __future__ import annotations
+
+import io
+import signal
+import threading
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, maps, which_divergence
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.cli.bars import Bars
+from divlearn.cluster import ABMixture
+from divlearn.datasets import make_wishart_clusters
+from divlearn.descriptors import RegionCovariance
+from divlearn.evaluation import evaluate
+from divlearn.interrupts import Interrupts, is_interrupted
+from divlearn.progress import listen, tell, track
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(2, 15, 3, separation=3, random_state=0)
+
+
+def heard(work) -> dict[str, list[tuple[int, int]]]:
+    """What is told, by its name."""
+    told: dict[str, list[tuple[int, int]]] = {}
+    with listen(lambda what, done, total, news: told.setdefault(what, []).append((done, total))):
+        work()
+    return told
+
+
+def test_steps_are_counted():
+    assert heard(lambda: list(track("abc", "letters"))) == {
+        "letters": [(0, 3), (1, 3), (2, 3), (3, 3)]
+    }
+    assert list(track("abc", "letters")) == ["a", "b", "c"]  # nobody listens
+
+
+def test_only_the_innermost_listener_hears():
+    outer: list[str] = []
+    with listen(lambda what, *_: outer.append(what)):
+        with listen(None):
+            tell("silence", 0, 1)
+        tell("sound", 0, 1)
+    tell("nobody", 0, 1)
+    assert outer == ["sound"]
+
+
+def test_long_work_tells_how_far_it_is(data):
+    X, y = data
+    images = np.random.default_rng(0).random((3, 16, 16))
+    two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
+    told = heard(lambda: evaluate(X, y, two, n_folds=3))
+    assert told["fits"] == [(k, 6) for k in range(6)]
+    assert heard(lambda: maps.plane_map(X, y))["pairs"][-1] == (900, 900)
+    told = heard(lambda: which_divergence(X, y, cv=3, random_state=0))
+    assert told["blocks"] == [(0, 1), (1, 1)]
+    assert told["neighbours"][-1] == (30, 30)
+    grid = [0.0, 1.0]
+    told = heard(lambda: which_divergence(X, alphas=grid, betas=grid))
+    assert told["points of the map"][-1] == (4, 4)
+    told = heard(lambda: IDDLClassifier(max_iter=2, ensemble=2, random_state=0).fit(X, y))
+    assert told["models"][-1] == (2, 2)
+    assert (2, 2) in told["iterations"]
+    members = ("tangent lda", "kernel")
+    told = heard(lambda: SPDClassifier(members, cv=2, random_state=0).fit(X, y))
+    assert told["kinds of classifiers"] == [(0, 2), (1, 2), (2, 2)]
+    assert "divergences" in told
+    for model in (ABKMeans(2, n_init=2, random_state=0), ABMixture(2, n_init=2, random_state=0)):
+        told = heard(lambda model=model: model.fit(X))
+        assert told["starts"] == [(0, 2), (1, 2)]
+        assert told["iterations"][0][0] == 1
+    assert heard(lambda: RegionCovariance().fit_transform(images))["images"][-1] == (3, 3)
+
+
+def test_bars_show_the_whole_and_its_parts():
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=100, color_system=None)
+    with Bars(console, "Learning [all]") as bars, listen(bars):
+        for fold in track("ab", "folds"):
+            for _ in track("xyz", f"steps of {fold}"):
+                pass
+            shown = [task.fields["count"] for task in bars._progress.tasks]
+            done = "0" if fold == "a" else "1"
+            assert shown == [f"{done} of 2 folds", f"3 of 3 steps of {fold}"]
+        tell("folds", 2, 2, "the [last] one")
+        assert len(bars._progress.tasks) == 1
+    assert "Learning [all]" in terminal.getvalue()
+    assert "2 of 2 folds, the [last] one" in terminal.getvalue()
+
+
+# ------------------------------------------------------------------ interrupts
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def keep_best() -> None:
+    with suppress(KeyboardInterrupt):
+        interrupt()
+
+
+def test_interrupts_are_noticed_by_all_that_are_around():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as outer:
+        with Interrupts() as inner:
+            assert not is_interrupted()
+            keep_best()
+            assert inner.seen
+            assert is_interrupted()
+        with Interrupts() as later:
+            assert outer.seen
+            assert not later.seen
+    assert not is_interrupted()
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        interrupt()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_left_alone():
+    found = []
+
+    def work():
+        with Interrupts() as interrupts:
+            found.append(interrupts.seen)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+def stop_at(wanted: str, count: int):
+    """A listener that interrupts when some work has come so far."""
+
+    def listener(what, done, total, news):
+        if (what, done) == (wanted, count):
+            interrupt()
+
+    return listener
+
+
+def test_an_interrupted_iddl_ends_all_its_models(data):
+    X, y = data
+    classifier = IDDLClassifier(random_state=0)
+    with listen(stop_at("iterations", 2)):
+        classifier.fit(X, y)
+    assert classifier.message_.count("interrupted by the user") == 1
+    assert classifier.n_iter_ <= 2
+    lengths = np.bincount(classifier.history_["model"])
+    assert lengths[0] <= 3
+    assert lengths[1:].tolist() == [1, 1, 1]  # where they start
+    assert classifier.score(X, y) > 0.5
+
+
+def test_an_interrupted_committee_has_the_members_so_far(data):
+    X, y = data
+    members = ("iddl softmax", "tangent lda", "tangent logistic", "log rbf")
+    classifier = SPDClassifier(members, cv=2, random_state=0)
+    with listen(stop_at("kinds of classifiers", 2)):
+        classifier.fit(X, y)
+    assert classifier.message_ == "2 of 4 members were fitted; interrupted by the user"
+    assert list(classifier.members_) == ["tangent lda", "tangent logistic"]
+    assert sum(classifier.weights_.values()) == pytest.approx(1)
+    assert classifier.score(X, y) > 0.5
+    with listen(stop_at("iterations", 1)):  # inside a member that keeps its best
+        classifier.fit(X, y)
+    assert classifier.message_ == "4 of 4 members were fitted; interrupted by the user"
+    refused = pytest.raises(KeyboardInterrupt, match="no member of the committee was fitted yet")
+    with refused, listen(stop_at("kinds of classifiers", 0)):
+        classifier.fit(X, y)
+    assert classifier.fit(X, y).message_ == "4 of 4 members were fitted"
+
+
+def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
+    monkeypatch.setattr("divlearn.judging._MOST_ROWS", 10)
+    X, y = data
+    whole = which_divergence(X, y, cv=3, random_state=0)
+    assert whole.message == "all 30 matrices were judged"
+    with listen(stop_at("blocks", 2)):
+        part = which_divergence(X, y, cv=3, random_state=0)
+    assert part.message == "interrupted by the user: 20 of 30 matrices were judged"
+    assert part.n_matrices == part.correct.shape[-1] == 20
+    judged = np.sort(np.random.RandomState(0).permutation(30)[:20])
+    np.testing.assert_array_equal(part.correct, whole.correct[..., judged])
+    assert part.summary()
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("blocks", 0)):
+        which_divergence(X, y, cv=3, random_state=0)
+    grid = [0.0, 1.0]
+    with listen(stop_at("points of the map", 3)):
+        part = which_divergence(X, alphas=grid, betas=grid)
+    assert part.message == "interrupted by the user: 3 of 4 points of the map are known"
+    assert np.isnan(part.map).tolist() == [[False, False], [False, True]]
+    assert part.plot() is not None
+    assert "iframe" in part._repr_html_()
+
+
+def test_interrupted_starts_keep_the_best(data):
+    model = ABKMeans(2, n_init=3, random_state=0)
+    with listen(stop_at("starts", 1)):
+        model.fit(data[0])
+    assert model.message_ == "interrupted by the user in start 2"
+    first = ABKMeans(2, n_init=1, random_state=0).fit(data[0])
+    np.testing.assert_array_equal(model.labels_, first.labels_)
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("starts", 0)):
+        model.fit(data[0])
+
+
+def test_an_interrupted_evaluation_has_whole_folds(data):
+    X, y = data
+    two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
+    whole = evaluate(X, y, two, n_folds=3)
+    assert whole.message == "all 3 folds are through"
+    np.testing.assert_array_equal(whole.rows, np.arange(30))
+    with listen(stop_at("fits", 3)):  # before the second classifier of the second fold
+        found = evaluate(X, y, two, n_folds=3)
+    assert found.message == "interrupted by the user: 1 of 3 folds are through"
+    assert found.n_folds == 1
+    assert len(found.rows) == 10
+    for name in two:
+        expected = whole.predictions[name][found.rows]
+        np.testing.assert_array_equal(found.predictions[name], expected)
+    np.testing.assert_array_equal(found.codes, y[found.rows])
+    with listen(stop_at("fits", 1)):
+        found = evaluate(X, y, two, n_folds=3)
+    assert list(found.predictions) == ["near"]
+    assert found.message.endswith("1 of 2 classifiers are through with the first fold")
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("fits", 0)):
+        evaluate(X, y, two, n_folds=3)
+    # What keeps its best so far is not taken for a model that was learned.
+    with listen(stop_at("iterations", 1)):
+        found = evaluate(X, y, two | {"iddl": IDDLClassifier(random_state=0)}, n_folds=3)
+    assert list(found.predictions) == ["near", "mean"]

@@ -1,0 +1,98 @@
+"""The page of a fitted classifier: what stands beside it is what was computed elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from divlearn import DivergenceKernelClassifier, IDDLClassifier
+from divlearn.baselines import DivergenceKNN
+from divlearn.datasets import make_wishart_clusters
+from divlearn.evaluation import default_classifiers, held_out_predictions
+from divlearn.maps import plane_map
+from divlearn.report import beside
+from divlearn.report.fitted import classifier_page
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    return X, np.array(["bark", "moss", "sand"])[y]
+
+
+@pytest.fixture(scope="module")
+def kernel(data):
+    return DivergenceKernelClassifier(random_state=0).fit(*data)
+
+
+def titles(page):
+    return [section.title for section in page.sections]
+
+
+def test_disagreements_are_those_of_predictions_held_out(data, kernel):
+    X, y = data
+    page = classifier_page(kernel, X, y)
+    section = page.sections[titles(page).index("Where the model and baselines disagree")]
+    assert section.headings[2:] == [
+        "DivergenceKernelClassifier", "1-NN, AIRM", "linear SVM, log-Euclidean",
+    ]  # fmt: skip
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    said = [kernel.classes_[kernel.oof_proba_.argmax(axis=1)]]
+    for name in section.headings[3:]:
+        model = clone(default_classifiers()[name])
+        said.append(cross_val_predict(model, X, y, cv=folds))
+    expected = [
+        (i, y[i], *answers)
+        for i, answers in enumerate(zip(*said, strict=True))
+        if len(set(answers)) > 1
+    ]
+    assert expected
+    assert [tuple(row) for row in section.rows] == expected
+
+
+def test_matrices_without_a_prediction_are_left_out(data, kernel):
+    X, y = data
+    known = held_out_predictions(kernel, y)
+    some = known._replace(rows=known.rows[5:], codes=known.codes[5:], predicted=known.predicted[5:])
+    section = beside.disagreement_section("model", some, kernel.classes_, X, y)
+    whole = beside.disagreement_section("model", known, kernel.classes_, X, y)
+    assert section.rows == [row for row in whole.rows if row[0] >= 5]
+
+
+def test_the_plane_is_that_of_the_training_data(data, kernel):
+    X, y = data
+    page = classifier_page(kernel, X, y)
+    section = page.sections[titles(page).index("Map of the plane")]
+    expected = plane_map(X, y)
+    np.testing.assert_array_equal(section.values, expected.accuracy)
+    best = kernel.best_params_
+    assert section.learned == [(best["alpha"], best["beta"], "chosen")]
+    near = classifier_page(DivergenceKNN(1, "airm").fit(X, y), X, y)
+    section = near.sections[titles(near).index("Map of the plane")]
+    assert section.learned == []
+    model = IDDLClassifier(n_atoms=3, max_iter=1, ensemble=2, random_state=0).fit(X, y)
+    page = classifier_page(model, X, y)
+    section = page.sections[titles(page).index("Map of the plane")]
+    assert len(section.learned) == model.alpha_.size
+    np.testing.assert_array_equal(section.values, expected.accuracy)
+
+
+def test_many_matrices_are_mapped_in_part(data, monkeypatch):
+    X, y = data
+    monkeypatch.setattr(beside, "_MOST_MAPPED", 40)
+    assert beside.map_training_data(X, y).n_matrices == 40
+    monkeypatch.setattr(beside, "_MOST_COMPARED", 59)
+    kernel = DivergenceKernelClassifier(random_state=0).fit(X, y)
+    assert "Where the model and baselines disagree" not in titles(classifier_page(kernel, X, y))
+
+
+def test_classes_too_small_for_a_map_or_for_folds(data):
+    X, _ = data
+    single = np.array(["bark"] * 10 + ["moss"])
+    assert beside.map_training_data(X[:11], single) is None
+    both = np.array(["bark"] * 5 + ["moss"] * 5 + ["sand"])
+    assert beside.map_training_data(X[:11], both).n_matrices == 10
+    model = DivergenceKNN(1, "airm").fit(X[:11], single)
+    assert titles(classifier_page(model, X[:11], single)) == []
