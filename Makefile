@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*)
 
-.PHONY: demo test venv lint benchmark clean
+.PHONY: demo test venv lint docs benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/divlearn demo
@@ -15,9 +15,14 @@ test: $(VENV)/.installed
 venv: $(VENV)/.installed
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
+
+# Every example of the gallery is run; a warning is an error.
+docs: $(VENV)/.documenting
+	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 benchmark: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines.py
@@ -29,5 +34,9 @@ $(VENV)/.installed: pyproject.toml $(NATIVE)
 	$(BIN)/python -m pip install --quiet --editable ".[test]"
 	touch $@
 
+$(VENV)/.documenting: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build demo
+	rm -rf $(VENV) build demo docs/_build docs/api docs/gallery docs/sg_execution_times.rst

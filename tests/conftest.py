@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from divlearn.engines import ReferenceEngine, available_engines, get_engine
+from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.spectral import abld_scalar
 
 # Where nothing compiled runs the library says so once, as a warning; here warnings are errors.
@@ -26,18 +26,24 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def engine_names() -> list[str]:
-    """The reference engine, and the native one once for every instruction set it has here."""
+    """The reference engine, the native one once for every instruction set it has here, and CUDA.
+
+    The latter where there is a GPU; elsewhere tests/test_cuda.py says once that it was left out.
+    """
+    cuda = ["cuda"] if cuda_problem() is None else []
     if "native" not in available_engines():
-        return ["reference", "native"]
+        return ["reference", "native", *cuda]
     from divlearn.engines.native import instruction_sets
 
-    return ["reference", *(f"native-{name}" for name in instruction_sets())]
+    return ["reference", *(f"native-{name}" for name in instruction_sets()), *cuda]
 
 
 def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
     """Engine by a name of `engine_names`. One thread: several would spin on a busy machine."""
     if name == "reference":
         return ReferenceEngine(n_threads, accuracy)
+    if name == "cuda":
+        return get_engine("cuda", n_threads, accuracy)
     if "native" not in available_engines():
         pytest.skip("the native engine is not installed or switched off")
     from divlearn.engines.native import NativeEngine

@@ -9,12 +9,17 @@ from functools import cache
 from divlearn.engines.base import Engine, Prepared, Pullback
 from divlearn.engines.reference import ReferenceEngine
 
-__all__ = ["Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines", "get_engine"]
+__all__ = [
+    "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines", "cpu_engine",
+    "cuda_problem", "get_engine",
+]  # fmt: skip
+
+_LEAST_CAPABILITY = 80
 
 
 @cache
 def available_engines() -> tuple[str, ...]:
-    """Names of the engines that run here, the fastest first.
+    """Names of the engines that run on the CPU here, the fastest first.
 
     Examples
     --------
@@ -41,6 +46,46 @@ def _say_once() -> None:
     )
 
 
+@cache
+def cuda_problem() -> str | None:
+    """Say why engine="cuda" cannot run here; None if it can.
+
+    Examples
+    --------
+    >>> problem = cuda_problem()
+    >>> problem is None or "CUDA" in problem
+    True
+    """
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed, and the CUDA engine needs it; install divlearn[cuda]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CUDA finds no GPU ({error})"
+    if not count:
+        return "CUDA finds no GPU"
+    capability = int(cupy.cuda.Device().compute_capability)
+    if capability < _LEAST_CAPABILITY:
+        return (
+            f"the GPU has CUDA compute capability {capability / 10}, but its tensor cores must do "
+            f"float64, which needs {_LEAST_CAPABILITY / 10}"
+        )
+    return None
+
+
+def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> Engine:
+    """Return the fastest engine that needs no other device.
+
+    Examples
+    --------
+    >>> cpu_engine(1).name in ("native", "reference")
+    True
+    """
+    return get_engine(available_engines()[0], n_threads, accuracy)
+
+
 def get_engine(
     engine: str | Engine = "auto", n_threads: int | None = None, accuracy: str | float = "auto"
 ) -> Engine:
@@ -48,8 +93,8 @@ def get_engine(
 
     Parameters
     ----------
-    engine : {"auto", "native", "reference"} or Engine
-        "auto" is the fastest that runs here; an engine is returned as it is.
+    engine : {"auto", "native", "reference", "cuda"} or Engine
+        "auto" is the fastest that runs on the CPU; an engine is returned as it is.
     n_threads : int, optional
         Threads to use; all the process may use by default.
     accuracy : {"auto", "accurate", "fast"} or float
@@ -82,4 +127,10 @@ def get_engine(
             "engine='native' is not installed or was switched off with DIVLEARN_NO_NATIVE; use "
             "'auto' or reinstall with a C++ compiler present"
         )
-    raise ValueError(f"engine={engine!r} must be 'auto', 'native' or 'reference'")
+    if engine == "cuda":
+        if problem := cuda_problem():
+            raise ValueError(f"engine='cuda' does not run here: {problem}")
+        from divlearn.engines.cuda import CudaEngine
+
+        return CudaEngine(n_threads, accuracy)
+    raise ValueError(f"engine={engine!r} must be 'auto', 'native', 'reference' or 'cuda'")

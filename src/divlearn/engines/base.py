@@ -24,7 +24,11 @@ __all__ = [
     "Pullback",
     "cast_results",
     "check_out",
+    "check_same_size",
     "is_descending",
+    "permute",
+    "restore_order",
+    "typical_sizes",
 ]
 
 
@@ -172,7 +176,7 @@ def is_descending(sizes: RealArray) -> bool:
     return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= _ALIKE)
 
 
-def _restore_order(
+def restore_order(
     gradient: RealArray, whitened: RealArray, atoms: RealArray, order: IntArray
 ) -> tuple[RealArray, RealArray]:
     """Bring gradients back to the order of the caller's variables, frames included."""
@@ -183,6 +187,15 @@ def _restore_order(
     rotation = np.linalg.solve(np.linalg.cholesky(original), rotated)
     frames = rotation @ whitened @ rotation.mT
     return permute(gradient, back), 0.5 * (frames + frames.mT)
+
+
+def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
+    """Raise unless data and atoms have the same dimension."""
+    if atoms.shape[-1] != prepared.d:
+        raise ValueError(
+            f"atoms are {atoms.shape[-1]} by {atoms.shape[-1]}, but the data is "
+            f"{prepared.d} by {prepared.d}; both must have the same dimension"
+        )
 
 
 def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
@@ -360,7 +373,7 @@ class Engine(ABC):
         divergences = None if result.values is None else result.values.reshape(shape)
         gradient, frames = result.atoms, result.whitened
         if prepared.order is not None:
-            gradient, frames = _restore_order(gradient, frames, checked, prepared.order)
+            gradient, frames = restore_order(gradient, frames, checked, prepared.order)
         fields = (gradient, frames, first, second, divergences)
         atoms_, whitened, first, second, divergences = (
             None if field is None else cast_results(field, prepared.dtype) for field in fields
@@ -374,11 +387,7 @@ class Engine(ABC):
             prepared = self.prepare(data)
             # Judged in the precision they come in, used in double.
             checked = check_spd(atoms, ndim=3, name="atoms").astype(np.float64, copy=False)
-        if checked.shape[-1] != prepared.d:
-            raise ValueError(
-                f"atoms are {checked.shape[-1]} by {checked.shape[-1]}, but the data is "
-                f"{prepared.d} by {prepared.d}; both must have the same dimension"
-            )
+        check_same_size(prepared, checked)
         # What counts is the size of the data's variables in units of the atoms'.
         sizes = prepared.sizes - typical_sizes(checked)
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):

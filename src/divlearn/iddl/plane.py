@@ -41,7 +41,7 @@ def search_plane(
     -------
     (alpha, beta)
     """
-    points = list(product(_VALUES, repeat=2))
+    points = list(product(_VALUES, _VALUES))
     if tied:
         # f(t; a, a) is even in a: what starts at the origin would stay there.
         points = [(a, b) for a, b in points if a == b > 0]

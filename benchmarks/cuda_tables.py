@@ -1,0 +1,100 @@
+"""Tables of the benchmarks on a GPU, as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["markdown"]
+
+
+def short(rate: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= size:
+            return f"{rate / size:.3g}{letter}"
+    return f"{rate:.3g}"
+
+
+def table(headings: list[str], rows: list[list[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def rate_rows(rates: dict[str, Any], section: str) -> list[list[str]]:
+    """One row per method, one column per dimension, then our ratios."""
+    names = [name for name in ("cuda", "torch", "cupy", "native")
+             if any(section in found[name] for found in rates.values())]  # fmt: skip
+    rows = [
+        [name, *(short(f[name][section]) if section in f[name] else "" for f in rates.values())]
+        for name in names
+    ]
+    for other in names[1:]:
+        ratios = [found["cuda"][section] / found[other][section] for found in rates.values()]
+        rows.append([f"cuda over {other}", *(f"{ratio:,.0f}x" for ratio in ratios)])
+    return rows
+
+
+def markdown(results: dict[str, Any]) -> str:
+    rates, versions = results["rates"], results["versions"]
+    headings = ["d", *rates]
+    sections = [
+        ("Values", "values", "Whitening, eigenvalues and f at (0.7, 0.9)."),
+        ("Gradient", "gradient", "Atoms, alpha and beta at (0.7, 0.9), summed over the data; for "
+         "torch atoms alone."),
+        ("alpha + beta = 1, values", "theta = 1", "Log-determinants, no eigenvalues."),
+    ]  # fmt: skip
+    parts = [
+        "# Benchmarks on a GPU",
+        "Made by `python benchmarks/cuda.py --json benchmarks/results/cuda.json --markdown "
+        "docs/benchmarks.md`; do not edit.",
+        f"{results['gpu']}; CuPy {versions['cupy']}, torch {versions['torch']}, NumPy "
+        f"{versions['numpy']}; native engine on {results['cores']} cores of the same machine, "
+        f"{results['instruction_set']}. float64, Wishart data, pairs (matrix, atom) per second, "
+        "public verbs with the data on the device that works on it; medians of five runs, of three "
+        "for others, of one for torch and CuPy at d > 32, each after one to warm up. torch: "
+        "`torch.linalg.eigvalsh`/`eigh` of whitened matrices with the products and f around "
+        "them, in chunks of 16,384 (1,024 for d > 32).",
+        f"Measured roofs: {results['roofs']['dgemm'] / 1e12:.1f} TFLOP/s (float64 product), "
+        f"{results['roofs']['copy'] / 1e12:.2f} TB/s (copy, read and written).",
+    ]
+    for title, key, text in sections:
+        parts += [f"## {title}", text, table(headings, rate_rows(rates, key))]
+    more = [
+        [label, *(short(found["cuda"][key]) for found in rates.values())]
+        for label, key in (
+            ("alpha + beta = 1, gradient", "theta = 1, gradient"), ("(0, 1), values", "(0, 1)"),
+            ("values, every pencil by the accurate route", "accurate"),
+        )
+    ]  # fmt: skip
+    worst = [f"{found['cuda']['relative difference']:.1e}" for found in rates.values()]
+    more.append(["largest relative difference from the reference engine, values", *worst])
+    parts += ["## Other routes of the CUDA engine", table(headings, more)]
+    parts += ["## Whole tasks", table(["task", "time"], task_rows(results))]
+    return "\n\n".join(parts) + "\n"
+
+
+def task_rows(results: dict[str, Any]) -> list[list[str]]:
+    rows = [
+        [f"encode 12,000 x 255, d = 18: {name}", milliseconds(time)]
+        for name, time in results["encode"].items()
+    ]
+    rows.append(
+        ["encode 1e7 pairs in one call, d = 18", milliseconds(results["ten million"]["seconds"])]
+    )
+    one = results["objective"]
+    rows.append([
+        "IDDL, one objective and gradient, 13,375 x 775, d = 51",
+        f"{milliseconds(one['objective'])} + {milliseconds(one['gradient'])}",
+    ])  # fmt: skip
+    fit = results["fit"]
+    for engine in ("cuda", "native", "reference"):
+        if engine in fit:
+            rows.append([
+                f"IDDL fit, 1,000 x 75, d = 29, 40 joint iterations, engine={engine!r} "
+                f"(objective {fit[f'{engine}, objective']:.6g})",
+                milliseconds(fit[engine]),
+            ])  # fmt: skip
+    return rows

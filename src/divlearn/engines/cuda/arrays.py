@@ -1,0 +1,78 @@
+"""Arrays on a GPU: CuPy arrays and torch tensors, taken and given without copies."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from divlearn.engines.cuda.lazy import cp
+
+__all__ = ["as_cupy", "as_kind", "as_numpy", "current", "kind_of"]
+
+
+def kind_of(array: Any) -> str:
+    """Whose array it is: "cupy" or "torch" on a GPU, "numpy" for anything else.
+
+    Examples
+    --------
+    >>> kind_of([[1.0]])
+    'numpy'
+    """
+    package = type(array).__module__.partition(".")[0]
+    if package == "cupy":
+        return "cupy"
+    return "torch" if package == "torch" and array.is_cuda else "numpy"
+
+
+def as_cupy(array: Any) -> Any:
+    """View an array on the current device; send it there if it is elsewhere."""
+    if kind_of(array) == "torch":
+        return cp.from_dlpack(array.detach())
+    return cp.asarray(array)
+
+
+def as_numpy(array: Any) -> Any:
+    """Bring an array to the host; what is there already stays as it is."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.detach().cpu().numpy()
+    return cp.asnumpy(array) if kind == "cupy" else array
+
+
+def as_kind(array: Any, kind: str) -> Any:
+    """Turn a CuPy array, or None, into an array of a kind."""
+    if array is None or kind == "cupy":
+        return array
+    if kind == "numpy":
+        return cp.asnumpy(array)
+    import torch.utils.dlpack
+
+    return torch.utils.dlpack.from_dlpack(array)
+
+
+@contextmanager
+def current(array: Any) -> Iterator[None]:
+    """Work on the device of an array; if it is a torch tensor, on torch's stream too."""
+    kind = kind_of(array)
+    if kind == "numpy":
+        yield
+    elif kind == "cupy":
+        with array.device:
+            yield
+    else:
+        import torch
+
+        stream = torch.cuda.current_stream(array.device)
+        with cp.cuda.Device(array.device.index), _shared_stream(stream):
+            yield
+
+
+def _shared_stream(stream: Any) -> Any:
+    """View a torch stream as one of CuPy."""
+    if hasattr(cp.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
+        return cp.cuda.Stream.from_external(stream)
+    with warnings.catch_warnings():  # deprecated where torch is too old for the new way
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cp.cuda.ExternalStream(stream.cuda_stream)

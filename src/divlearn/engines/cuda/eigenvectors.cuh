@@ -1,0 +1,258 @@
+// Eigenvectors of tridiagonal matrices from their eigenvalues: one twisted factorization each, O(d)
+// a vector instead of the O(d^2) of accumulated rotations, then Gram-Schmidt inside clusters, then
+// back through the reflectors.
+#pragma once
+#include "state.cuh"
+
+// Eigenvalues of a T of norm about 1: vectors of those nearer than WINDOW are orthogonalized
+// against each other; below DEGENERATE they carry no information.
+constexpr double WINDOW = 1e-3, DEGENERATE = 1e-10, LEAST_PIVOT = 1e-50;
+
+// Reads shared memory each time: held in registers from one pass to the next, vectors would spill.
+INLINE double read(const double* x) {
+  if constexpr (G == 1) return *x;
+  else return *(const volatile double*)x;
+}
+
+INLINE double multiplier(double coupling, double pivot) {
+  return coupling * reciprocal(fabs(pivot) < LEAST_PIVOT ? LEAST_PIVOT : pivot);
+}
+
+// T - lambda I is factored from both ends; the halves meet where the residual is smallest.
+INLINE void twisted_vector(const double* diagonal, const double* coupling, double lambda,
+                           double (&z)[D]) {
+  double pivot = read(diagonal) - lambda;
+#pragma unroll
+  for (int i = 0; i + 1 < D; ++i) {  // down; z keeps the pivots
+    const double e = read(coupling + i);
+    z[i] = pivot;
+    pivot = fma(-e, multiplier(e, pivot), read(diagonal + i + 1) - lambda);
+  }
+  z[D - 1] = pivot;
+  double best = fabs(pivot);
+  int twist = D - 1;
+  pivot = read(diagonal + D - 1) - lambda;
+#pragma unroll
+  for (int i = D - 2; i >= 0; --i) {  // up; z keeps the multipliers of the rows below
+    const double e = read(coupling + i), share = multiplier(e, pivot);
+    pivot = fma(-e, share, read(diagonal + i) - lambda);
+    const double residual = fabs(fma(-e, share, z[i]));
+    z[i + 1] = share;
+    if (residual < best) {
+      best = residual;
+      twist = i;
+    }
+  }
+  pivot = read(diagonal) - lambda;
+#pragma unroll
+  for (int i = 0; i + 1 < D; ++i) {  // down again, as far as the twist, for its multipliers
+    const double e = read(coupling + i), share = multiplier(e, pivot);
+    if (i < twist) z[i] = share;
+    pivot = fma(-e, share, read(diagonal + i + 1) - lambda);
+  }
+  double entry = 1.0;
+#pragma unroll
+  for (int i = 0; i < D; ++i) {
+    if (i > twist) z[i] = entry = -z[i] * entry;
+    if (i == twist) z[i] = 1.0;
+  }
+  entry = 1.0;
+#pragma unroll
+  for (int i = D - 1; i >= 0; --i)
+    if (i < twist) z[i] = entry = -z[i] * entry;
+}
+
+INLINE void normalize(double (&z)[D]) {
+  double even_sum = 0.0, odd_sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < D; i += 2) {
+    even_sum = fma(z[i], z[i], even_sum);
+    if (i + 1 < D) odd_sum = fma(z[i + 1 < D ? i + 1 : i], z[i + 1 < D ? i + 1 : i], odd_sum);
+  }
+  const double scale = reciprocal_root(even_sum + odd_sum);
+#pragma unroll
+  for (int i = 0; i < D; ++i) z[i] *= scale;
+}
+
+// x -= (x . y) y.
+INLINE void remove_overlap(double (&x)[D], const double* y) {
+  double overlap = 0.0, other = 0.0;
+#pragma unroll
+  for (int i = 0; i < D; i += 2) {
+    overlap = fma(x[i], read(y + i), overlap);
+    if (i + 1 < D) other = fma(x[i + 1 < D ? i + 1 : i], read(y + i + 1), other);
+  }
+  overlap += other;
+#pragma unroll
+  for (int i = 0; i < D; ++i) x[i] = fma(-overlap, read(y + i), x[i]);
+}
+
+// What a team shares: T, its eigenvalues, a vector, and which vectors have neighbours.
+struct VectorSpace {
+  static constexpr int SHARED =
+      G > 1 ? 3 * even(D) + 2 * VECTOR_ROW + even((D + 1) / 2) + Team::SHARED : 0;
+  double *diagonal, *coupling, *values, *buffer;
+  int* crowded;
+};
+
+// Right-looking: a vector that is done is taken out of those that come after it.
+INLINE void orthogonalize(const Team& team, const VectorSpace& space, double (&z)[C][D]) {
+  bool near = false;
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    if (j >= D) continue;
+    int followers = 0;
+    for (int i = j + 1; i < D; ++i) followers |= fabs(space.values[i] - space.values[j]) < WINDOW;
+    space.crowded[j] = followers;
+    near |= followers;
+  }
+  if (!team.any(near)) return;
+  team.sync();
+#pragma unroll(G == 1 ? D : 1)
+  for (int j = 0; j < D; ++j) {
+    if (!team.any(space.crowded[j])) continue;
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      if (team.thread + G * c == j) {
+        normalize(z[c]);
+#pragma unroll
+        for (int i = 0; i < D; ++i) space.buffer[i] = z[c][i];
+      }
+    team.sync();
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const int k = team.thread + G * c;
+      if (k > j && k < D && fabs(space.values[k] - space.values[j]) < WINDOW)
+        remove_overlap(z[c], space.buffer);
+    }
+    team.sync();
+  }
+#pragma unroll
+  for (int c = 0; c < C; ++c) normalize(z[c]);
+}
+
+// z <- H_0 H_1 ... z with the reflectors (rows of `stored`), one at a time through shared memory.
+INLINE void reflect(const Team& team, const double* stored, i64 pair, i64 pairs, double* buffer,
+                    double (&z)[C][D]) {
+  if constexpr (D < 3) return;
+  double next[C];
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    next[c] = j < D && j > D - 3 ? stored[place(pair, pairs, D > 2 ? D - 3 : 0, j)] : 0.0;
+  }
+#pragma unroll(G == 1 ? D : 1)
+  for (int k = D - 3; k >= 0; --k) {
+    double* u = buffer + (k & 1) * VECTOR_ROW;
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const int j = team.thread + G * c;
+      if (j < VECTOR_ROW) u[j] = next[c];
+    }
+    team.sync();
+    if (k > 0)
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        const int j = team.thread + G * c;
+        if (j < D && j > k - 1) next[c] = stored[place(pair, pairs, k - 1, j)];
+      }
+    double along[C], other[C];
+#pragma unroll
+    for (int c = 0; c < C; ++c) along[c] = other[c] = 0.0;
+#pragma unroll
+    for (int start = 0; start < D; start += CHUNK)
+      if (start + CHUNK > k + 1) {
+#pragma unroll
+        for (int i = start; i < start + CHUNK && i < D; i += 2) {
+          const double2 pair = *(double2*)(u + i);
+#pragma unroll
+          for (int c = 0; c < C; ++c) {
+            along[c] = fma(pair.x, z[c][i], along[c]);
+            if (i + 1 < D) other[c] = fma(pair.y, z[c][i + 1 < D ? i + 1 : i], other[c]);
+          }
+        }
+      }
+#pragma unroll
+    for (int c = 0; c < C; ++c) along[c] += other[c];
+#pragma unroll
+    for (int start = 0; start < D; start += CHUNK)
+      if (start + CHUNK > k + 1) {
+#pragma unroll
+        for (int i = start; i < start + CHUNK && i < D; i += 2) {
+          const double2 pair = *(double2*)(u + i);
+#pragma unroll
+          for (int c = 0; c < C; ++c) {
+            z[c][i] = fma(-pair.x, along[c], z[c][i]);
+            if (i + 1 < D) {
+              double& second = z[c][i + 1 < D ? i + 1 : i];
+              second = fma(-pair.y, along[c], second);
+            }
+          }
+        }
+      }
+  }
+}
+
+// stored: reflectors to begin with, eigenvectors (row, vector) at the end.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
+             const double* values, const double* exponents, unsigned char* states, i64* list,
+             int* length, i64 pairs) {
+  const int team_index = threadIdx.x / G;
+  i64 pair = (i64)blockIdx.x * TEAMS + team_index;
+  const bool active = pair < pairs;
+  if (!active) pair = pairs - 1;
+  Team team;
+  team.thread = threadIdx.x % G;
+  double alone[G == 1 ? 3 * even(D) + 2 * VECTOR_ROW : 1];
+  int alone_crowded[G == 1 ? D : 1];
+  double* own = G == 1 ? alone : shared + team_index * VectorSpace::SHARED;
+  VectorSpace space = {own, own + even(D), own + 2 * even(D), own + 3 * even(D), nullptr};
+  space.crowded = G == 1 ? alone_crowded : (int*)(space.buffer + 2 * VECTOR_ROW);
+  team.sums = space.buffer + 2 * VECTOR_ROW + even((D + 1) / 2);
+  const double factor = power_of_two(-exponents[pair]);
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int i = team.thread + G * c;
+    if (i >= D) continue;
+    space.diagonal[i] = diagonal[i * pairs + pair] * factor;
+    space.coupling[i] = i + 1 < D ? off_diagonal[i * pairs + pair] * factor : 0.0;
+    space.values[i] = values[i * pairs + pair];
+  }
+  team.sync();
+  double z[C][D];
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    twisted_vector(space.diagonal, space.coupling, space.values[j < D ? j : D - 1], z[c]);
+    normalize(z[c]);
+  }
+  orthogonalize(team, space, z);
+  bool degenerate = false;
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    for (int i = 0; j < D && i < j; ++i)
+      degenerate |= !(fabs(space.values[i] - space.values[j]) > DEGENERATE);  // NaN counts
+  }
+  reflect(team, stored, pair, pairs, space.buffer, z);
+  team.give<0>(degenerate ? 1.0 : 0.0);
+  team.sync();
+  if (!active) return;
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    if (j >= (SMALL ? D : ROW)) continue;
+#pragma unroll
+    for (int i = 0; i < D; ++i) stored[place(pair, pairs, i, j)] = j < D ? z[c][i] : 0.0;
+  }
+  if constexpr (!SMALL && G * C < ROW) {  // padding must be finite: its weights are zero
+    for (int j = G * C + team.thread; j < ROW; j += G)
+      for (int i = 0; i < D; ++i) stored[place(pair, pairs, i, j)] = 0.0;
+  }
+  if (team.thread == 0 && states[pair] == DIRECT && team.take<0>() > 0.0) {
+    states[pair] = FAILED;
+    append(pair, list, length);
+  }
+}

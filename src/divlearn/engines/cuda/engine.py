@@ -1,0 +1,200 @@
+"""The CUDA engine: kernels compiled at first use, for NumPy arrays and for arrays on a GPU."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from divlearn.arrays import RealArray
+from divlearn.engines.base import (
+    Parameters,
+    Prepared,
+    Pullback,
+    check_same_size,
+    is_descending,
+    permute,
+    restore_order,
+    typical_sizes,
+)
+from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, current, kind_of
+from divlearn.engines.cuda.checks import (
+    as_matrices,
+    check_cotangent,
+    check_device_out,
+    check_on_device,
+    checkable,
+    permute_on_device,
+)
+from divlearn.engines.cuda.data import CudaData, fits
+from divlearn.engines.cuda.kernels import largest_dimension
+from divlearn.engines.cuda.lazy import cp
+from divlearn.engines.cuda.routes import CudaRoutes
+from divlearn.spd import check_spd
+
+__all__ = ["CudaEngine"]
+
+
+class CudaEngine(CudaRoutes):
+    """Kernels on an NVIDIA GPU, float64 inside. See `Engine`.
+
+    Results are the same from run to run. What the kernels cannot do (parameters of opposite signs,
+    d > 128, eigenvalues beyond the range of squares) goes to the engine of the CPU.
+
+    Parameters
+    ----------
+    n_threads, accuracy : as in `Engine`; threads are those of the CPU where it helps out.
+    """
+
+    def prepare(self, X: Any) -> Prepared:
+        """Validate data and factor it on the device. See `Engine.prepare`.
+
+        CuPy arrays and torch CUDA tensors stay on their device, and so do all results for them.
+        """
+        if isinstance(X, Prepared):
+            return super().prepare(X)
+        kind = kind_of(X)
+        given = as_matrices(X) if kind == "numpy" else X
+        if kind == "numpy" and not (checkable(given) and fits(given.shape)):
+            return super().prepare(given)
+        with current(X):
+            return self._prepare_checked(check_on_device(as_cupy(given)), kind)
+
+    def _prepare_checked(
+        self, matrices: Any, kind: str, sizes: RealArray | None = None
+    ) -> Prepared:
+        """Prepare checked matrices on the device, variables in descending order of size."""
+        if matrices.shape[-1] > largest_dimension():
+            raise ValueError(
+                f"d={matrices.shape[-1]} must be <= {largest_dimension()} for arrays on this GPU; "
+                "pass NumPy arrays, which the engine of the CPU can take over"
+            )
+        if sizes is None:
+            variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+            sizes = cp.asnumpy(cp.log(variances).mean(axis=0))
+        if is_descending(sizes):
+            return CudaData.of(matrices, None, kind)
+        order = np.argsort(-sizes, kind="stable")
+        return CudaData.of(permute_on_device(matrices, order), order, kind)
+
+    def _check(self, data: Any, atoms: Any) -> tuple[Prepared, RealArray]:
+        prepared = self.prepare(data)
+        if not (isinstance(prepared, CudaData) and prepared.on_device):
+            return super()._check(prepared, as_numpy(atoms))
+        checked = self._check_atoms(as_matrices(as_numpy(atoms)))
+        check_same_size(prepared, checked)
+        sizes = prepared.sizes - typical_sizes(checked)
+        if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
+            given = prepared.working
+            if prepared.order is not None:
+                given = permute_on_device(given, np.argsort(prepared.order))
+            prepared = self._prepare_checked(given, prepared.kind, sizes)
+        return prepared, checked if prepared.order is None else permute(checked, prepared.order)
+
+    @staticmethod
+    def _check_atoms(atoms: Any) -> RealArray:
+        """Judge atoms in the precision they come in, on the device if it can."""
+        if not checkable(atoms):
+            return check_spd(atoms, ndim=3, name="atoms").astype(np.float64, copy=False)
+        checked: RealArray = cp.asnumpy(check_on_device(cp.asarray(atoms), "atoms"))
+        return checked.astype(np.float64, copy=False)
+
+    def spectra(self, data: Any, atoms: Any) -> Any:
+        """Log generalized eigenvalues of every pencil. See `Engine.spectra`."""
+        kind = self._kind(data)
+        with _place(data):
+            if kind == "numpy":
+                return super().spectra(data, atoms)
+            prepared, checked = self._check(data, atoms)
+            assert isinstance(prepared, CudaData)
+            shape = (prepared.n_matrices, len(checked), prepared.d)
+            out = cp.empty(shape, prepared.dtype)
+            for rows, found in self._spectra_blocks(prepared, checked):
+                out[rows] = found
+            return as_kind(out, kind)
+
+    def encode(self, data: Any, atoms: Any, alpha: Any, beta: Any, *, out: Any = None) -> Any:
+        """Divergence of every matrix to every atom. See `Engine.encode`."""
+        kind = self._kind(data)
+        with _place(data):
+            if kind == "numpy":
+                return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
+            prepared, checked = self._check(data, atoms)
+            assert isinstance(prepared, CudaData)
+            parameters = Parameters.resolve(as_numpy(alpha), as_numpy(beta), len(checked))
+            shape = (prepared.n_matrices, *parameters.shape)
+            target = check_device_out(out, shape, prepared.dtype)
+            table = target.reshape(len(target), *parameters.alpha.shape)
+            if parameters.opposite:
+                host = np.empty(table.shape)
+                self._encode(prepared, checked, parameters, host)
+                table[...] = cp.asarray(host)
+            else:
+                for rows, values in self._encode_blocks(prepared, checked, parameters):
+                    table[rows] = values
+            return as_kind(target, kind) if out is None else out
+
+    def pullback(
+        self, data: Any, atoms: Any, alpha: Any, beta: Any, cotangent: Any, *,
+        parameters: bool = True, values: bool = False,
+    ) -> Pullback:  # fmt: skip
+        """Gradients of ``sum(cotangent * encode(...))``. See `Engine.pullback`."""
+        kind = self._kind(data)
+        first, second = as_numpy(alpha), as_numpy(beta)
+        with _place(data):
+            if kind == "numpy":
+                return super().pullback(
+                    data, atoms, first, second, as_numpy(cotangent), parameters=parameters,
+                    values=values,
+                )  # fmt: skip
+            prepared, checked = self._check(data, atoms)
+            assert isinstance(prepared, CudaData)
+            resolved = Parameters.resolve(first, second, len(checked))
+            shape = (prepared.n_matrices, *resolved.shape)
+            weights = check_cotangent(as_cupy(cotangent), shape)
+            weights = weights.reshape(len(weights), *resolved.alpha.shape)
+            if resolved.opposite:
+                found = self._pullback(
+                    prepared, checked, resolved, cp.asnumpy(weights), parameters, values
+                )
+            else:
+                found = self._device_pullback(
+                    prepared, checked, resolved, weights, parameters, values
+                )
+            return self._finish(found, prepared, checked, resolved)
+
+    def _finish(
+        self, found: Pullback, data: CudaData, atoms: RealArray, parameters: Parameters
+    ) -> Pullback:
+        """Gradients in the caller's order, signs, shapes and kind of array."""
+        first = second = values = None
+        if found.alpha is not None and found.beta is not None:
+            first, second = parameters.restore(as_numpy(found.alpha), as_numpy(found.beta))
+        if found.values is not None:
+            values = cp.asarray(found.values).reshape(data.n_matrices, *parameters.shape)
+        gradient, whitened = found.atoms, found.whitened
+        if data.order is not None:
+            gradient, whitened = restore_order(
+                as_numpy(gradient), as_numpy(whitened), atoms, data.order
+            )
+        fields: list[Any] = [gradient, whitened, first, second, values]
+        for i, field in enumerate(fields):
+            if field is not None:
+                cast = cp.asarray(field).astype(data.dtype, copy=False)
+                fields[i] = as_kind(cast, data.kind)
+        return Pullback(*fields)
+
+    @staticmethod
+    def _kind(data: Any) -> str:
+        if isinstance(data, Prepared):
+            return data.kind if isinstance(data, CudaData) else "numpy"
+        return kind_of(data)
+
+
+def _place(data: Any) -> AbstractContextManager[Any]:
+    """Work on the device where data is, or was prepared."""
+    if isinstance(data, CudaData):
+        place: AbstractContextManager[Any] = cp.cuda.Device(data.device)
+        return place
+    return nullcontext() if isinstance(data, Prepared) else current(data)

@@ -1,0 +1,273 @@
+"""The kernels: sources put together, compiled for one dimension at first use, and launched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from divlearn.engines.cuda.lazy import cp
+
+__all__ = [
+    "LARGEST_DIMENSION", "MOST_FAILURES", "Kernels", "Layout", "kernels_for", "largest_dimension",
+    "source",
+]  # fmt: skip
+
+LARGEST_DIMENSION = 128  # registers hold columns no longer
+MOST_FAILURES = 1 << 16  # pairs without an answer that are told apart
+_FOLDER = Path(__file__).parent
+_WARP = 32
+# Kernels compiled together, by file; a part nobody uses is never compiled.
+_PARTS = {
+    "prepare": ("prepare_data", "prepare_atoms"),
+    "tridiagonal": ("reduce", "reduce_and_keep", "whiten"),
+    "eigenvalues": ("eigenvalues",),
+    "jacobi": ("accurate",),
+    "values": ("divergences", "log_spectra"),
+    "weights": ("weigh",),
+    "eigenvectors": ("eigenvectors",),
+    "accumulate": ("accumulate",),
+    "logdet": ("logdet_values", "weighted_inverses"),
+}
+# (largest d, team, columns, blocks) per part; larger dimensions have a thread per column.
+_LAYOUTS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
+    "": ((12, 4, 3, 4), (16, 8, 2, 4), (24, 8, 3, 2), (32, 16, 2, 3), (52, 32, 2, 2)),
+    "tridiagonal": (
+        (12, 4, 3, 4), (16, 4, 4, 3), (20, 4, 5, 2), (24, 8, 3, 2), (32, 16, 2, 3), (52, 32, 2, 2),
+    ),
+    "eigenvectors": (
+        (12, 4, 3, 4), (16, 8, 2, 4), (20, 8, 3, 3), (24, 16, 2, 4), (32, 16, 2, 3), (44, 64, 1, 8),
+        (64, 64, 1, 6),
+    ),
+}  # fmt: skip
+_PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
+
+
+def _even(x: int) -> int:
+    return x + x % 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How matrices of one dimension are spread over threads; mirrors ``team.cuh``.
+
+    Attributes
+    ----------
+    d : dimension.
+    team : threads that hold a matrix.
+    columns : columns each of them holds.
+    blocks : blocks a multiprocessor must have room for, which limits registers.
+    """
+
+    d: int
+    team: int
+    columns: int
+    blocks: int = 1
+
+    @classmethod
+    def of(cls, d: int, part: str = "") -> Layout:
+        """Layout for a dimension, as it was fastest for a part on an H200.
+
+        Examples
+        --------
+        >>> Layout.of(6), Layout.of(102)
+        (Layout(d=6, team=1, columns=6, blocks=1), Layout(d=102, team=128, columns=1, blocks=1))
+        """
+        if d <= 8:  # everything in the registers of a thread
+            return cls(d, 1, d)
+        for largest, *chosen in _LAYOUTS.get(part, _LAYOUTS[""]):
+            if d <= largest:
+                return cls(d, *chosen)
+        return cls(d, -(-d // _WARP) * _WARP, 1)
+
+    @property
+    def row(self) -> int:
+        """Doubles from one row of a stored matrix to the next."""
+        return -(-self.d // 4) * 4
+
+    @property
+    def tiles(self) -> int:
+        """Rows of 8 x 8 tiles."""
+        return -(-self.d // 8)
+
+    @property
+    def factor(self) -> int:
+        """Doubles of a triangular factor."""
+        if self.d <= 8:
+            return self.d * (self.d + 1) // 2
+        return self.tiles * (self.tiles + 1) // 2 * 64
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block of teams."""
+        return max(self.team, 128) if self.team <= _WARP else self.team
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block."""
+        return self.threads // self.team
+
+    @property
+    def solvers(self) -> int:
+        """Threads of a block that iterates for eigenvalues."""
+        return 128 if self.d <= 18 else _WARP
+
+    @property
+    def rotators(self) -> int:
+        """Threads of a block of the accurate route."""
+        return 128 if self.d <= _WARP else 256
+
+    @property
+    def tables(self) -> int:
+        """Pairs a block of the accurate route works on at a time."""
+        if self.d > _WARP:
+            return 1
+        matches = -(-self.d // 2)
+        return self.rotators // (1 << (matches - 1).bit_length())
+
+    @property
+    def preparers(self) -> int:
+        """Threads that prepare one matrix."""
+        return _WARP if self.d <= _WARP else 128
+
+    def shared(self, kernel: str) -> int:
+        """Bytes of shared memory of a block."""
+        d, odd = self.d, self.d | 1
+        sums = _even(2 * (self.team // _WARP)) if self.team > _WARP else 0
+        vector = _even(max(self.team * self.columns, d) + 2)
+        matrix = d * self.row if 8 < d <= _WARP else 0
+        alone = self.team == 1
+        doubles = {
+            "prepare_data": d * odd,
+            "prepare_atoms": d * odd,
+            "reduce": 0 if alone else self.teams * (matrix + 3 * vector + sums),
+            "whiten": self.factor + 72 if self.tiles > 4 else 0,
+            "accumulate": 4 * self.factor if d <= 8 else 0,
+            "eigenvalues": 2 * d * self.solvers,
+            "accurate": self.tables * d * odd + self.rotators // _WARP,
+            "eigenvectors": 0 if alone
+            else self.teams * (5 * _even(d) + _even((d + 1) // 2) + sums),
+            "logdet_values": 0 if alone else self.teams * (2 * vector + sums),
+        }  # fmt: skip
+        doubles["reduce_and_keep"] = doubles["reduce"]
+        doubles["weighted_inverses"] = doubles["logdet_values"]
+        return 8 * doubles.get(kernel, 0)
+
+    def stored(self, pairs: int) -> Any:
+        """Return an empty device array for one matrix per pair; see ``place`` in ``team.cuh``."""
+        small = self.d <= 8
+        return cp.empty((self.d, self.d, pairs) if small else (pairs, self.d, self.row))
+
+    def sum_stored(self, stored: Any, n_atoms: int) -> Any:
+        """Sum over the data of stored matrices, (n_atoms, d, d)."""
+        d = self.d
+        if d <= 8:
+            return stored.reshape(d, d, n_atoms, -1).sum(axis=3).transpose(2, 0, 1)
+        ones = cp.ones((n_atoms, 1, len(stored) // n_atoms))  # a product is the faster sum
+        summed = cp.matmul(ones, stored.reshape(n_atoms, -1, d * self.row))
+        return summed.reshape(n_atoms, d, self.row)[:, :, :d]
+
+    def options(self) -> tuple[str, ...]:
+        """Options of the compiler."""
+        named = {
+            "DIMENSION": self.d, "TEAM": self.team, "COLUMNS": self.columns, "BLOCKS": self.blocks,
+            "MOST_FAILURES": MOST_FAILURES,
+        }  # fmt: skip
+        return (
+            "-std=c++17", "--device-as-default-execution-space",
+            *(f"-D{name}={value}" for name, value in named.items()),
+        )  # fmt: skip
+
+
+def source(part: str) -> str:
+    """Source of a part with everything it includes, each file once.
+
+    In one piece, since the cache on disk would not notice changes of an included file.
+
+    Examples
+    --------
+    >>> "multiply_add_tile" in source("accumulate")
+    True
+    """
+    seen: set[str] = set()
+
+    def expand(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = (_FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+        return re.sub(r'#include "(.*)"\n', lambda found: expand(found[1]), text)
+
+    return expand(f"{part}.cuh")
+
+
+class Kernels:
+    """Kernels for one dimension.
+
+    Parameters
+    ----------
+    d : int
+    """
+
+    def __init__(self, d: int) -> None:
+        self.layout = Layout.of(d)
+        self.layouts = {part: Layout.of(d, part) for part in _PARTS}
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[str, Any] = {}
+
+    def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+        """Launch a kernel on the current stream; compile it if it is new."""
+        if 0 in grid:
+            return
+        function = self._functions.get(kernel) or self._load(kernel)
+        shared = self.layouts[_PART_OF[kernel]].shared(kernel)
+        function(grid, (threads,), arguments, shared_mem=shared)
+
+    def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: Any) -> None:
+        """Launch a kernel with one team per row and atom."""
+        layout = self.layouts[_PART_OF[kernel]]
+        self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
+
+    def _load(self, kernel: str) -> Any:
+        part = _PART_OF[kernel]
+        layout = self.layouts[part]
+        if part not in self._modules:
+            self._modules[part] = cp.RawModule(code=source(part), options=layout.options())
+        function = self._modules[part].get_function(kernel)
+        if layout.shared(kernel) > 48 << 10:
+            function.max_dynamic_shared_size_bytes = layout.shared(kernel)
+        self._functions[kernel] = function
+        return function
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all kernels."""
+        return tuple(_PART_OF)
+
+    def shared(self) -> int:
+        """Bytes of shared memory the most demanding kernel needs."""
+        return max(self.layouts[part].shared(kernel) for kernel, part in _PART_OF.items())
+
+
+@cache
+def _kernels_on(d: int, device: int) -> Kernels:
+    return Kernels(d)
+
+
+@cache
+def _largest_on(device: int) -> int:
+    available = cp.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
+    fitting = (d for d in range(LARGEST_DIMENSION, 0, -1) if Kernels(d).shared() <= available)
+    return next(fitting)
+
+
+def largest_dimension() -> int:
+    """Largest dimension the current device has shared memory for."""
+    return _largest_on(cp.cuda.Device().id)
+
+
+def kernels_for(d: int) -> Kernels:
+    """Kernels of a dimension for the current device, compiled at most once in a process."""
+    return _kernels_on(d, cp.cuda.Device().id)

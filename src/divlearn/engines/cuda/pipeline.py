@@ -1,0 +1,346 @@
+"""Routes through the kernels for a block of data and some atoms, in pieces of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from divlearn.engines.cuda.data import Block, CudaAtoms
+from divlearn.engines.cuda.kernels import MOST_FAILURES, Kernels, kernels_for
+from divlearn.engines.cuda.lazy import cp
+
+__all__ = ["Device", "Failures", "GradientSums", "Piece"]
+
+_SCRATCH_BYTES = 1 << 29  # intermediate results on the device at a time
+_LARGEST_GRID = 65535  # of atoms: the second dimension of a grid
+_SUMMING_WARPS = 4096  # that add up eigenvectors at a time, about: they wait for memory
+_SLICE_ROWS = 16  # matrices each of them sums, at least
+_LARGEST_LISTED_SHARE = 0.02  # of pairs that are done one by one after a direct route
+_THREADS = 128
+
+
+class Failures:
+    """Pairs (atom, row) for which no kernel has an answer."""
+
+    def __init__(self) -> None:
+        self.pairs = cp.empty((MOST_FAILURES, 2), np.int64)
+        self.length = cp.zeros(1, np.int32)
+
+    def found(self) -> list[tuple[int, int]] | None:
+        """Return them in order; None if there are more than were written down."""
+        length = int(self.length[0])
+        if length > MOST_FAILURES:
+            return None
+        return sorted((int(a), int(r)) for a, r in cp.asnumpy(self.pairs[:length]))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows and atoms that are worked on together."""
+
+    rows: slice  # of the block
+    atoms: slice
+
+    @property
+    def n_rows(self) -> int:
+        """Number of matrices."""
+        return int(self.rows.stop - self.rows.start)
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+        return int(self.atoms.stop - self.atoms.start)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.n_rows * self.n_atoms
+
+
+def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
+    """Cut a table of pairs; what is cut depends on sizes alone, so that results do."""
+    most = max(1, _SCRATCH_BYTES // pair_bytes)
+    rows = min(n_rows, most)
+    atoms = min(n_atoms, max(1, most // rows), _LARGEST_GRID)
+    for first in range(0, n_atoms, atoms):
+        for start in range(0, n_rows, rows):
+            yield Piece(
+                slice(start, min(start + rows, n_rows)), slice(first, min(first + atoms, n_atoms))
+            )
+
+
+@dataclass
+class GradientSums:
+    """What a pullback adds up, on the device."""
+
+    inner: Any  # (n_atoms, d, d), sum of Z diag(weight) Z^T
+    alpha: Any  # (n_atoms, m), or None
+    beta: Any
+    values: Any  # (rows of the block, n_atoms, m), or None
+
+
+class Spectra:
+    """Spectra of a piece, and eigenvectors where they are wanted."""
+
+    def __init__(self, device: Device, piece: Piece, *, vectors: bool) -> None:
+        layout, pairs = device.kernels.layout, piece.pairs
+        d = layout.d
+        self.device, self.piece = device, piece
+        self.diagonal, self.coupling, self.values = (cp.empty((d, pairs)) for _ in range(3))
+        self.exponents = cp.zeros(pairs)
+        self.states = cp.empty(pairs, np.uint8)
+        self.list, self.length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
+        stored = vectors or d > 32
+        self.stored = layout.stored(pairs) if stored else None
+
+    @staticmethod
+    def bytes_per_pair(kernels: Kernels, *, vectors: bool) -> int:
+        layout = kernels.layout
+        matrix = layout.d * layout.row if vectors or layout.d > 32 else 0
+        return 8 * (3 * layout.d + matrix + 4)
+
+    def compute(self, *, vectors: bool) -> None:
+        """Run the fast route, then the accurate one for the pairs that need it."""
+        if self.device.condition_limit > 0:
+            self._reduce(vectors)
+            self._solve()
+            if vectors:
+                self._find_vectors()
+        else:
+            self.all_accurate()
+        self.accurate(vectors=vectors)
+
+    def all_accurate(self) -> None:
+        """Put every pair on the list of the accurate route."""
+        self.list = cp.arange(self.piece.pairs, dtype=np.int64)
+        self.length = cp.full(1, self.piece.pairs, np.int32)
+
+    def _reduce(self, vectors: bool) -> None:
+        device, piece = self.device, self.piece
+        kernels, layout = device.kernels, device.kernels.layout
+        count, rows = np.int64(device.block.count), np.int64(piece.n_rows)
+        whiteners, factors = device.factors_of(piece)
+        if layout.d > 32:
+            grid = (piece.n_rows, piece.n_atoms)
+            kernels.launch("whiten", grid, 32, whiteners, factors, self.stored, count, rows)
+        kernels.launch_teams(
+            "reduce_and_keep" if vectors else "reduce", piece.n_rows, piece.n_atoms, whiteners,
+            factors, _pointer(self.stored), self.diagonal, self.coupling, count, rows,
+        )  # fmt: skip
+
+    def _solve(self) -> None:
+        kernels, pairs = self.device.kernels, self.piece.pairs
+        solvers = kernels.layout.solvers
+        kernels.launch(
+            "eigenvalues", (-(-pairs // solvers),), solvers, self.diagonal, self.coupling,
+            self.values, self.exponents, self.states, self.list, self.length,
+            np.float64(self.device.condition_limit), np.int64(pairs),
+        )  # fmt: skip
+
+    def _find_vectors(self) -> None:
+        self.device.kernels.launch_teams(
+            "eigenvectors", self.piece.pairs, 1, self.stored, self.diagonal, self.coupling,
+            self.values, self.exponents, self.states, self.list, self.length,
+            np.int64(self.piece.pairs),
+        )  # fmt: skip
+
+    def accurate(self, *, vectors: bool) -> None:
+        """Take the accurate route for the pairs on the list."""
+        device, piece = self.device, self.piece
+        whiteners, factors = device.factors_of(piece)
+        tables = device.kernels.layout.tables
+        blocks = min(-(-piece.pairs // tables), device.accurate_blocks)
+        device.kernels.launch(
+            "accurate", (blocks,), device.kernels.layout.rotators, whiteners, factors,
+            device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms],
+            _pointer(self.stored if vectors else None), self.values, self.states, self.list,
+            self.length, device.failures.pairs, device.failures.length,
+            np.int64(device.block.count), np.int64(piece.n_rows), np.int64(piece.pairs),
+            np.int64(device.first_atom + piece.atoms.start),
+            np.int64(device.block.start + piece.rows.start),
+        )  # fmt: skip
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return what describes the spectra to the kernels that use them."""
+        block, atoms, piece = self.device.block, self.device.atoms, self.piece
+        return (
+            self.values, self.exponents, self.states, block.exponents[piece.rows],
+            atoms.exponents[piece.atoms],
+        )  # fmt: skip
+
+
+def _pointer(array: Any) -> Any:
+    """Return an array, or a null pointer."""
+    return np.uintp(0) if array is None else array
+
+
+class Device:
+    """A block of data and some atoms on the device.
+
+    Parameters
+    ----------
+    block : Block
+    atoms : CudaAtoms
+    condition_limit : float
+    failures : Failures
+    first_atom : int
+        Number of the first atom, in the failures.
+    """
+
+    def __init__(
+        self, block: Block, atoms: CudaAtoms, condition_limit: float, failures: Failures,
+        first_atom: int = 0,
+    ) -> None:  # fmt: skip
+        self.block, self.atoms = block, atoms
+        self.condition_limit = condition_limit
+        self.failures = failures
+        self.first_atom = first_atom
+        self.kernels = kernels_for(atoms.original.shape[-1])
+        properties = cp.cuda.Device().attributes
+        self.accurate_blocks = 8 * int(properties["MultiProcessorCount"])
+
+    def factors_of(self, piece: Piece) -> tuple[Any, Any]:
+        """Return the factors of the atoms and of the matrices of a piece."""
+        whiteners = self.atoms.factors[piece.atoms.start :]
+        return whiteners, self.block.factors_from(piece.rows.start)
+
+    def _pieces(self, *, vectors: bool) -> Iterator[Piece]:
+        size = Spectra.bytes_per_pair(self.kernels, vectors=vectors)
+        yield from pieces(len(self.block), len(self.atoms), size)
+
+    # ------------------------------------------------------------------ spectra and values
+
+    def spectra(self) -> Any:
+        """Log-eigenvalues (rows, n_atoms, d), ascending."""
+        n, d = len(self.atoms), self.kernels.layout.d
+        out = cp.empty((len(self.block), n, d))
+        for piece in self._pieces(vectors=False):
+            found = Spectra(self, piece, vectors=False)
+            found.compute(vectors=False)
+            self.kernels.launch(
+                "log_spectra", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
+                _corner(out, piece), np.int64(n * d), np.int64(piece.n_rows),
+                np.int64(piece.pairs),
+            )  # fmt: skip
+        return cp.sort(out, axis=-1)
+
+    def divergences(self, alpha: Any, beta: Any, out: Any) -> None:
+        """Values from spectra into out (rows, n_atoms, m); parameters are (n_atoms, m)."""
+        for piece in self._pieces(vectors=False):
+            found = Spectra(self, piece, vectors=False)
+            found.compute(vectors=False)
+            self._write_values(found, alpha, beta, out, None)
+
+    def _write_values(
+        self, found: Spectra, alpha: Any, beta: Any, out: Any, listed: int | None
+    ) -> None:
+        piece, m = found.piece, alpha.shape[1]
+        chosen = (None, None) if listed is None else (found.list, found.length)
+        self.kernels.launch(
+            "divergences", _flat_grid(piece.pairs if listed is None else listed), _THREADS,
+            *found.arguments(), alpha[piece.atoms], beta[piece.atoms], _corner(out, piece),
+            np.int32(m), np.int64(out.shape[1] * m), *map(_pointer, chosen),
+            np.int64(piece.n_rows), np.int64(piece.pairs),
+        )  # fmt: skip
+
+    def logdet_values(self, alpha: Any, beta: Any, out: Any) -> None:
+        """Values on alpha + beta = 1 into out (rows, n_atoms, 1)."""
+        for piece in self._pieces(vectors=False):
+            found = Spectra(self, piece, vectors=False)
+            block, atoms = self.block, self.atoms
+            rows, some = piece.rows, piece.atoms
+            self.kernels.launch_teams(
+                "logdet_values", piece.n_rows, piece.n_atoms, block.matrices[rows],
+                atoms.matrices[some], block.exponents[rows],
+                atoms.exponents[some], block.logdets[rows], atoms.logdets[some],
+                block.spreads[rows], atoms.spreads[some], alpha[some], beta[some],
+                _corner(out, piece), np.int64(out.shape[1]), found.list, found.length,
+                np.int64(piece.n_rows),
+            )  # fmt: skip
+            self._redo(found, alpha, beta, out, int(found.length[0]))
+
+    def redo(self, where: Any, alpha: Any, beta: Any, out: Any) -> None:
+        """Compute values again from spectra where (rows, n_atoms) says so."""
+        for piece in self._pieces(vectors=False):
+            found = Spectra(self, piece, vectors=False)
+            marks = cp.ascontiguousarray(where[piece.rows, piece.atoms].T).ravel()
+            found.list = cp.flatnonzero(marks).astype(np.int64)
+            length = len(found.list)
+            found.length = cp.full(1, length, np.int32)
+            self._redo(found, alpha, beta, out, length)
+
+    def _redo(self, found: Spectra, alpha: Any, beta: Any, out: Any, length: int) -> None:
+        """Compute the values of the pairs on the list, or of the whole piece if they are many."""
+        if length == 0:
+            return
+        if length > _LARGEST_LISTED_SHARE * found.piece.pairs:
+            found = Spectra(self, found.piece, vectors=False)
+            found.compute(vectors=False)
+            self._write_values(found, alpha, beta, out, None)
+        else:
+            found.accurate(vectors=False)
+            self._write_values(found, alpha, beta, out, length)
+
+    # ------------------------------------------------------------------ gradients
+
+    def add_gradient(self, alpha: Any, beta: Any, cotangent: Any, sums: GradientSums) -> None:
+        """Add the gradients of this block; cotangent (rows, n_atoms, m)."""
+        m = alpha.shape[1]
+        for piece in self._pieces(vectors=True):
+            found = Spectra(self, piece, vectors=True)
+            found.compute(vectors=True)
+            weights = found.diagonal  # which is not needed any more
+            shares = None if sums.alpha is None else cp.empty((2, m, piece.pairs))
+            first, second = (None, None) if shares is None else shares
+            values = None if sums.values is None else _corner(sums.values, piece)
+            self.kernels.launch(
+                "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
+                alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
+                *map(_pointer, (first, second, values)), np.int32(m),
+                np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
+            )  # fmt: skip
+            sums.inner[piece.atoms] += self._sum_vectors(found, weights)
+            if shares is not None:
+                added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
+                sums.alpha[piece.atoms] += added[0].T
+                sums.beta[piece.atoms] += added[1].T
+
+    def _sum_vectors(self, found: Spectra, weights: Any) -> Any:
+        piece, layout = found.piece, self.kernels.layout
+        warps = 4 if layout.tiles > 4 or layout.d <= 8 else 1  # of a slice
+        least = _SLICE_ROWS * (32 if layout.d <= 8 else 1) * warps
+        wanted = -(-_SUMMING_WARPS // (warps * piece.n_atoms))
+        slices = max(1, min(wanted, piece.n_rows // least))
+        partial = cp.empty((slices, piece.n_atoms, layout.d, layout.d))
+        blocks = -(-slices * warps // 4)
+        self.kernels.launch(
+            "accumulate", (blocks, piece.n_atoms), _THREADS, found.stored, weights, partial,
+            np.int64(piece.n_rows), np.int32(slices),
+        )  # fmt: skip
+        return partial.sum(axis=0)
+
+    def add_inverses(self, alpha: Any, beta: Any, cotangent: Any, total: Any) -> None:
+        """Add cotangent * (alpha X + beta B)^-1 to total (n_atoms, d, d), in scaled units."""
+        layout = self.kernels.layout
+        for piece in self._pieces(vectors=True):
+            stored = layout.stored(piece.pairs)
+            self.kernels.launch_teams(
+                "weighted_inverses", piece.n_rows, piece.n_atoms,
+                self.block.matrices[piece.rows], self.atoms.matrices[piece.atoms],
+                self.atoms.exponents[piece.atoms], alpha[piece.atoms], beta[piece.atoms],
+                _corner(cotangent, piece), np.int64(cotangent.shape[1]), stored,
+                np.int64(piece.n_rows),
+            )  # fmt: skip
+            total[piece.atoms] += layout.sum_stored(stored, piece.n_atoms)
+
+
+def _flat_grid(count: int) -> tuple[int]:
+    return (-(-count // _THREADS),)
+
+
+def _corner(table: Any, piece: Piece) -> Any:
+    """Return the part of a table (rows, n_atoms, ...) that starts where a piece does."""
+    return table[piece.rows.start :, piece.atoms.start :]

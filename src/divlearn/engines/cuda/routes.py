@@ -1,0 +1,285 @@
+"""Routes of the CUDA engine for NumPy arrays: which kernels, and what their sums become.
+
+`pipeline` runs the kernels, in blocks of bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import IntArray, RealArray
+from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
+from divlearn.engines.cuda.arrays import kind_of
+from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
+from divlearn.engines.cuda.kernels import largest_dimension
+from divlearn.engines.cuda.lazy import cp
+from divlearn.engines.cuda.pipeline import Device, Failures, GradientSums
+from divlearn.engines.cuda.traces import LARGEST_SPREAD, TraceTable
+
+__all__ = ["CudaRoutes"]
+
+_EPS = float(np.finfo(np.float64).eps)
+_LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
+_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ where it is used
+_OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
+
+
+def _on_line(parameters: Parameters) -> NDArray[np.bool_]:
+    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
+    return np.asarray((np.abs(alpha + beta - 1) <= _EPS) & (alpha > 0) & (beta > 0))
+
+
+def _on_device(parameters: Parameters) -> tuple[Any, Any]:
+    """Send parameters to the device, atom by atom."""
+    alpha, beta = (np.ascontiguousarray(p) for p in (parameters.alpha, parameters.beta))
+    return cp.asarray(alpha), cp.asarray(beta)
+
+
+def _value_routes(parameters: Parameters) -> NDArray[np.str_]:
+    """How each atom's values are found."""
+    if parameters.alpha.shape[1] > 1:
+        return np.full(len(parameters.alpha), "spectrum")
+    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
+    rules = [(alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0), _on_line(parameters)]
+    return np.asarray(np.select(rules, ["trace", "inverse trace", "logdet"], "spectrum"))
+
+
+class CudaRoutes(Engine):
+    """What every engine implements, on a GPU. See `Engine`."""
+
+    name: ClassVar[str] = "cuda"
+
+    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
+        if matrices.shape[-1] > largest_dimension():
+            return HostData(self.name, matrices, order=order)
+        return CudaData.of(matrices, order)
+
+    def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
+        if not isinstance(data, CudaData):
+            return self._fallback._spectra(self._elsewhere(data), atoms)
+        out = np.empty((data.n_matrices, len(atoms), data.d))
+        for rows, found in self._spectra_blocks(data, atoms):
+            found.get(out=out[rows])
+        return out
+
+    def _spectra_blocks(self, data: CudaData, atoms: RealArray) -> Iterator[tuple[slice, Any]]:
+        """Yield rows and their log-eigenvalues (rows, n_atoms, d) on the device."""
+        prepared = CudaAtoms(atoms)
+        for start, stop, block in self._row_blocks(data, 8 * data.d * len(atoms)):
+            failures = Failures()
+            found = Device(block, prepared, self.condition_limit, failures).spectra()
+            for row, atom, part in self._failed(data, failures):
+                host = self._fallback._spectra(part, atoms[atom])
+                found[row.start - start, atom.start] = cp.asarray(host[0, 0])
+            yield slice(start, stop), found
+
+    def _encode(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
+    ) -> None:
+        if not isinstance(data, CudaData) or parameters.opposite:
+            self._fallback._encode(self._elsewhere(data), atoms, parameters, out)
+            return
+        direct = out.dtype == np.float64 and out.flags.c_contiguous
+        for rows, values in self._encode_blocks(data, atoms, parameters):
+            if direct:
+                values.get(out=out[rows])
+            else:
+                out[rows] = cp.asnumpy(values)
+
+    def _encode_blocks(
+        self, data: CudaData, atoms: RealArray, parameters: Parameters
+    ) -> Iterator[tuple[slice, Any]]:
+        """Yield rows and their values (rows, n_atoms, m) on the device."""
+        routes = _value_routes(parameters)
+        chosen = {str(route): np.flatnonzero(routes == route) for route in np.unique(routes)}
+        prepared = CudaAtoms(atoms)
+        parts = {route: prepared.chosen(index) for route, index in chosen.items()}
+        n, m = parameters.alpha.shape
+        for start, stop, block in self._row_blocks(data, 8 * n * m):
+            values = cp.empty((stop - start, n, m))
+            for route, index in chosen.items():
+                found = values if len(index) == n else cp.empty((stop - start, len(index), m))
+                failures = Failures()
+                device = Device(block, parts[route], self.condition_limit, failures)
+                self._encode_route(route, device, parameters.chosen(index), found)
+                for row, atom, part in self._failed(data, failures):
+                    picked = parameters.chosen(index[atom])
+                    host = np.empty((1, 1, m))
+                    self._fallback._encode(part, atoms[index[atom]], picked, host)
+                    found[row.start - start, atom.start] = cp.asarray(host[0, 0])
+                if len(index) != n:
+                    values[:, cp.asarray(index)] = found
+            yield slice(start, stop), values
+
+    def _encode_route(self, route: str, device: Device, parameters: Parameters, out: Any) -> None:
+        alpha, beta = _on_device(parameters)
+        if route == "logdet":
+            device.logdet_values(alpha, beta, out)
+        elif route == "spectrum" or not TraceTable.usable(device.block, device.atoms):
+            device.divergences(alpha, beta, out)
+        else:
+            table = TraceTable(device.block, device.atoms, inverse=route == "inverse trace")
+            small = table.values(out[:, :, 0])
+            if small is not None:
+                device.redo(small, alpha, beta, out)
+
+    def _pullback(
+        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
+        with_parameters: bool, with_values: bool,
+    ) -> Pullback:  # fmt: skip
+        if not isinstance(data, CudaData) or parameters.opposite:
+            return self._fallback._pullback(
+                self._elsewhere(data), atoms, parameters, cotangent, with_parameters, with_values
+            )
+        result = self._device_pullback(
+            data, atoms, parameters, cotangent, with_parameters, with_values
+        )
+        fields = (result.atoms, result.whitened, result.alpha, result.beta, result.values)
+        found: list[Any] = [None if array is None else cp.asnumpy(array) for array in fields]
+        return Pullback(*found)
+
+    def _device_pullback(
+        self, data: CudaData, atoms: RealArray, parameters: Parameters, cotangent: Any,
+        with_parameters: bool, with_values: bool,
+    ) -> Pullback:  # fmt: skip
+        """Do the same with results on the device; the cotangent may be there too."""
+        prepared = CudaAtoms(atoms)
+        if with_parameters or with_values or cotangent.shape[2] > 1:
+            return self._spectral_pullback(
+                data, prepared, parameters, cotangent, with_parameters, with_values
+            )
+        gradient, whitened = cp.empty(atoms.shape), cp.empty(atoms.shape)
+        routes = self._gradient_routes(data, prepared, parameters)
+        for route in np.unique(routes):
+            index = np.flatnonzero(routes == route)
+            some, picked = prepared.chosen(index), parameters.chosen(index)
+            where = cp.asarray(index)
+            weights = cotangent
+            if len(index) < len(atoms):
+                weights = cotangent[:, where if kind_of(cotangent) != "numpy" else index]
+            if route == "spectrum":
+                part = self._spectral_pullback(data, some, picked, weights, False, False)
+            elif route == "logdet":
+                part = self._logdet_pullback(data, some, picked, weights)
+            else:
+                part = self._trace_pullback(data, some, weights, inverse=route == "inverse trace")
+            gradient[where], whitened[where] = part.atoms, part.whitened
+        return Pullback(gradient, whitened)
+
+    def _gradient_routes(
+        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters
+    ) -> NDArray[np.str_]:
+        """How each atom's gradient is found; without eigenvectors where that is accurate."""
+        if data.resident is None:
+            return np.full(len(atoms), "spectrum")
+        largest, low, high = data.resident.extremes
+        sound = largest <= LARGEST_SPREAD / atoms.spread
+        sound &= np.abs(atoms.exponent - low) <= _LARGEST_EXPONENT
+        sound &= np.abs(atoms.exponent - high) <= _LARGEST_EXPONENT
+        routes = np.where(sound, _value_routes(parameters), "spectrum")
+        small = (routes == "logdet") & (parameters.alpha[:, 0] < _LEAST_ALPHA)
+        return np.where(small, "spectrum", routes)
+
+    def _spectral_pullback(
+        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any,
+        with_parameters: bool, with_values: bool,
+    ) -> Pullback:  # fmt: skip
+        n, m = parameters.alpha.shape
+        alpha, beta = _on_device(parameters)
+        first, second = (cp.zeros((n, m)) if with_parameters else None for _ in range(2))
+        values = cp.empty((data.n_matrices, n, m)) if with_values else None
+        inner = cp.zeros(atoms.matrices.shape)
+        failures = Failures()
+        for block in data.blocks():
+            rows = slice(block.start, block.start + len(block))
+            sums = GradientSums(inner, first, second, None if values is None else values[rows])
+            device = Device(block, atoms, self.condition_limit, failures)
+            weights = cp.ascontiguousarray(cp.asarray(cotangent[rows]))
+            device.add_gradient(alpha, beta, weights, sums)
+        whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
+        result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
+        for row, atom, part in self._failed(data, failures):
+            weights = cp.asnumpy(cotangent[row, atom])
+            picked = parameters.chosen(np.arange(n)[atom])
+            extra = self._fallback._pullback(
+                part, atoms.original[atom], picked, weights, with_parameters, with_values
+            )
+            _add(result, extra, row, atom)
+        return result
+
+    def _logdet_pullback(
+        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any
+    ) -> Pullback:
+        """(N^-1 - B^-1)/alpha summed over the data, N = alpha X + beta B."""
+        alpha, beta = _on_device(parameters)
+        total, weight = cp.zeros(atoms.matrices.shape), cp.zeros((len(atoms), 1, 1))
+        for block in data.blocks():
+            some = cp.ascontiguousarray(
+                cp.asarray(cotangent[block.start : block.start + len(block)])
+            )
+            device = Device(block, atoms, self.condition_limit, Failures())
+            device.add_inverses(alpha, beta, some, total)
+            weight += some.sum(axis=0)[:, :, None]
+        total = 0.5 * (total + total.transpose(0, 2, 1))
+        gradient = atoms.in_units((total - weight * atoms.inverse) / alpha[:, :, None])
+        return Pullback(gradient, atoms.whiten(gradient))
+
+    def _trace_pullback(
+        self, data: CudaData, atoms: CudaAtoms, cotangent: Any, *, inverse: bool
+    ) -> Pullback:
+        gradient = cp.zeros(atoms.matrices.shape)
+        for block in data.blocks():
+            some = cp.asarray(cotangent[block.start : block.start + len(block)])[:, :, 0]
+            gradient += TraceTable(block, atoms, inverse=inverse).gradient(some)
+        return Pullback(gradient, atoms.whiten(gradient))
+
+    # ------------------------------------------------------------------ blocks, and other engines
+
+    def _row_blocks(self, data: CudaData, row_bytes: int) -> Iterator[tuple[int, int, Block]]:
+        """Yield (start, stop, block of those rows), small enough for their results."""
+        step = max(1, _OUT_BYTES // row_bytes)
+        for block in data.blocks():
+            for start in range(0, len(block), step):
+                part = block if len(block) <= step else block.part(start, start + step)
+                yield part.start, part.start + len(part), part
+
+    def _failed(
+        self, data: CudaData, failures: Failures
+    ) -> Iterator[tuple[slice, slice, Prepared]]:
+        """Yield (row, atom, that row prepared for the fall-back) where no kernel has an answer."""
+        found = failures.found()
+        if found is None:
+            raise ValueError(
+                "too many pencils span more than double precision can hold; rescale the variables "
+                "of all matrices alike: X -> S X S with a diagonal S"
+            )
+        for atom, row in found:
+            one = cp.asnumpy(data.working[row : row + 1])
+            yield slice(row, row + 1), slice(atom, atom + 1), self._fallback._prepare(one)
+
+    def _elsewhere(self, data: Prepared) -> Prepared:
+        return self._fallback._prepare(cp.asnumpy(data.working))
+
+    @property
+    def _fallback(self) -> Engine:
+        from divlearn.engines import cpu_engine
+
+        return cpu_engine(self.n_threads, self.accuracy)
+
+
+class HostData(Prepared):
+    """Data the kernels do not take: it stays where it is."""
+
+
+def _add(result: Pullback, extra: Pullback, row: slice, atom: slice) -> None:
+    """Add what another engine found for one pair, in place."""
+    for name in ("atoms", "whitened", "alpha", "beta"):
+        sums, share = getattr(result, name), getattr(extra, name)
+        if sums is not None:
+            sums[atom] += cp.asarray(share)
+    if result.values is not None:
+        result.values[row, atom] = cp.asarray(extra.values)

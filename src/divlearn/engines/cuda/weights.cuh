@@ -1,0 +1,69 @@
+// Weights of eigenvectors in the gradient, and the gradients of parameters, a thread per pair.
+#pragma once
+#include "scalar.cuh"
+#include "spectrum.cuh"
+
+// Derivatives beyond the range of floating-point numbers: sums of infinities would be NaN.
+INLINE double saturate(double x) { return fmin(fmax(x, -1e300), 1e300); }
+
+// Sums over a spectrum; the slopes f_t are kept one by one.
+template <class Evaluate>
+INLINE Scalar add_up(const Spectrum& t, const Evaluate& function, double* slopes, double* extent) {
+  Scalar sum = {};
+  *extent = 0.0;
+  for (int i = 0; i < D; ++i) {
+    const double entry = t[i];
+    const Scalar scalar = function(entry);
+    slopes[i] = saturate(scalar.f_t);
+    sum.f += scalar.f;
+    sum.f_alpha += saturate(scalar.f_alpha);
+    sum.f_beta += saturate(scalar.f_beta);
+    *extent = fmax(*extent, fabs(entry));
+  }
+  return sum;
+}
+
+// weights (D, pairs) = sum over parameters of cotangent * f_t; the shares of each pair in the
+// gradients of the parameters (m, pairs), unless null; and values, unless null. cotangent and
+// values are laid out as `out` in `divergences`.
+extern "C" __global__ void __launch_bounds__(128)
+weigh(const double* values, const double* exponents, const unsigned char* states,
+      const double* data_exponents, const double* atom_exponents, const double* alpha,
+      const double* beta, const double* cotangent, double* weights, double* alpha_shares,
+      double* beta_shares, double* out, int m, i64 row_stride, i64 rows, i64 pairs) {
+  const PairIndex at = pair_of_thread(nullptr, nullptr, rows, pairs);
+  if (at.pair < 0) return;
+  const Spectrum t =
+      spectrum_of(values, exponents, states, data_exponents, atom_exponents, at, pairs);
+  const bool known = states[at.pair] != FAILED;
+  for (int k = 0; k < m; ++k) {
+    const i64 place = at.row * row_stride + at.atom * m + k;
+    const Point point(alpha[at.atom * m + k], beta[at.atom * m + k]);
+    const double c = known ? cotangent[place] : 0.0;
+    double slopes[D], extent;
+    Scalar sum = {};
+    if (c != 0.0 || (known && out)) {
+      bool quick = point.product > 0.0;
+      if (quick) {
+        const auto quickly = [&](double x) { return evaluate_quickly(x, point); };
+        sum = add_up(t, quickly, slopes, &extent);
+        quick = quick_enough(point, sum.f, extent);
+      }
+      if (!quick) {
+        const bool all = alpha_shares != nullptr;
+        const auto carefully = [&](double x) { return evaluate(x, point, true, all); };
+        sum = add_up(t, carefully, slopes, &extent);
+      }
+    }
+    // No weight, no share: 0 * inf must not spoil a sum.
+    for (int i = 0; i < D; ++i) {
+      const double before = k ? weights[i * pairs + at.pair] : 0.0;
+      weights[i * pairs + at.pair] = before + (c != 0.0 ? c * slopes[i] : 0.0);
+    }
+    if (alpha_shares) {
+      alpha_shares[k * pairs + at.pair] = c != 0.0 ? c * sum.f_alpha : 0.0;
+      beta_shares[k * pairs + at.pair] = c != 0.0 ? c * sum.f_beta : 0.0;
+    }
+    if (out) out[place] = sum.f;
+  }
+}

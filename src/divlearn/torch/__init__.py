@@ -1,0 +1,13 @@
+"""Divergences as a layer of torch networks: a differentiable encoding and a module around it.
+
+On the CPU the engine of `divlearn.get_engine` computes, on a GPU the CUDA engine; gradients are
+analytic, so that nothing goes through an eigensolver.
+"""
+
+from __future__ import annotations
+
+from divlearn.torch.functional import encode
+from divlearn.torch.layer import DivergenceLayer
+from divlearn.torch.retraction import exponential_step, retract_, riemannian_gradient
+
+__all__ = ["DivergenceLayer", "encode", "exponential_step", "retract_", "riemannian_gradient"]

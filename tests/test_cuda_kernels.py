@@ -1,0 +1,34 @@
+"""The kernels of the CUDA engine, as far as they can be known without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from divlearn.engines import cuda_problem, get_engine
+from divlearn.engines.cuda.kernels import LARGEST_DIMENSION, Kernels, source
+
+
+@pytest.mark.parametrize("d", range(1, LARGEST_DIMENSION + 1))
+def test_layouts_hold_every_dimension(d):
+    kernels = Kernels(d)
+    assert kernels.shared() <= 227 << 10  # of a Hopper multiprocessor
+    for layout in kernels.layouts.values():
+        assert layout.team * layout.columns >= d
+        assert layout.team & (layout.team - 1) == 0 or layout.team % 32 == 0
+        assert layout.threads % 32 == 0
+
+
+def test_sources_are_whole():
+    for kernel in Kernels(5).names:
+        found = [part for part in Kernels(5).layouts if f"\n{kernel}(" in source(part)]
+        assert len(found) == 1
+    assert "#include" not in source("eigenvectors")
+    assert source("jacobi").count("struct Team {") == 1
+
+
+def test_a_machine_without_cuda_says_so():
+    if cuda_problem() is None:
+        assert get_engine("cuda").name == "cuda"
+    else:
+        with pytest.raises(ValueError, match=r"engine='cuda' does not run here: .*CUDA"):
+            get_engine("cuda")

@@ -1,0 +1,127 @@
+"""The documentation says what is so: code runs, links lead somewhere, nothing is left out."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from test_layers import LAYERS, ROOT
+
+TOP = Path(__file__).parents[1]
+DOCS = TOP / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), TOP / "README.md", TOP / "CONTRIBUTING.md"])
+BLOCK = re.compile(r"(<!-- not run[^\n]*-->\n)?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def load(name: str):
+    """Import a module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def without_code(text: str) -> str:
+    return re.sub(
+        r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    )
+
+
+# --- code -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name
+)
+def test_code_on_pages_runs(path, tmp_path, monkeypatch):
+    """Blocks of a page run one after the other; those marked as slow are only compiled."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "page"}
+    for mark, code in BLOCK.findall(path.read_text()):
+        compiled = compile(code, str(path), "exec")
+        if not mark:
+            exec(compiled, names)
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_links_lead_to_files(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text())):
+        if not re.match(r"[a-z]+:|#", target):
+            file = path.parent / target.split("#")[0]
+            generated = file.parent in (DOCS / "gallery", DOCS / "api")
+            assert generated or file.exists(), f"{path.name} links to {target}"
+
+
+def test_every_page_is_in_a_table_of_contents():
+    lists = re.findall(r"```{toctree}\n(.*?)```", "".join(p.read_text() for p in PAGES), re.DOTALL)
+    listed = [line for text in lists for line in text.split("\n") if line and line[0] != ":"]
+    assert len(listed) == len(set(listed))
+    assert {p.stem for p in DOCS.glob("*.md")} - {"index"} <= set(listed)
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+
+def test_every_module_is_public_or_internal():
+    """A new module must be given a place in docs/reference.py, or said to be internal there."""
+    reference = load("reference")
+    public = {name for names in reference.GROUPS.values() for name in names}
+    there = {path.stem for path in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/*.py")}
+    assert not public & reference.INTERNAL
+    assert there - {"__init__"} <= public | reference.INTERNAL
+
+
+def test_every_public_name_is_listed_once():
+    import divlearn
+
+    reference = load("reference")
+    assigned = reference.assign_names()
+    everything = {
+        id(getattr(module, name)): f"{module.__name__}.{name}"
+        for modules in reference.public_modules().values()
+        for module in modules
+        for name in module.__all__
+    }
+    listed = [f"{module}.{name}" for module, names in assigned.items() for name in names]
+    assert sorted(listed) == sorted(set(listed))
+    assert len(listed) == len(everything)
+    for name in divlearn.__all__:
+        assert id(getattr(divlearn, name)) in everything, f"divlearn.{name} is in no module's list"
+
+
+# --- what pages claim -----------------------------------------------------------------------------
+
+
+def test_every_erratum_has_its_test():
+    page = (DOCS / "errata.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", page))
+    files = (TOP / "tests/oracle/test_errata.py", TOP / "tests/test_errata.py")
+    defined = set(
+        re.findall(r"^def (test_\w+)", "".join(f.read_text() for f in files), re.MULTILINE)
+    )
+    assert named == defined
+
+
+def test_the_drawing_shows_the_layers():
+    """Lines of the tower are the layers of tests/test_layers.py, from the top down."""
+    drawing = re.search(r"```text\n( 5 .*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
+    known = set().union(*LAYERS)
+    lines = [set(re.findall(r"\w+", line)) & known for line in drawing[1].split("\n")]
+    shown = [names for names in lines if names]
+    place = {name: row for row, names in enumerate(reversed(shown)) for name in names}
+    assert set(place) == known, "draw the new module in docs/architecture.md"
+    assert sum(map(len, shown)) == len(known)
+    for row, layer in enumerate(LAYERS):
+        for lower in LAYERS[:row]:
+            assert max(place[name] for name in lower) <= min(place[name] for name in layer)
+
+
+def test_the_readme_shows_measured_accuracy():
+    """No figure is typed by hand: the rows are those of docs/accuracy.md."""
+    tables = load("readme_tables")
+    assert tables.between((TOP / "README.md").read_text(), "accuracy") == tables.accuracy_table()
