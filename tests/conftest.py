@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 
 import numpy as np
@@ -11,6 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.spectral import abld_scalar
+
+# What a shell starts in the background ignores Ctrl-C, and with it the tests of how it is answered.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where nothing compiled runs the library says so once, as a warning; here warnings are errors.
 with warnings.catch_warnings():
