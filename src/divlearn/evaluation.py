@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import Labelled, check_labelled
-from divlearn.paired import PairedComparison, compare_paired
+from divlearn.paired import PairedComparison, compare_paired, share_error
 from divlearn.progress import tell
 from divlearn.showing import Shown
 
@@ -125,7 +125,7 @@ class Evaluation(Shown):
     def _row(self, name: str) -> Row:
         correct = self.correct(name)
         accuracy = float(correct.mean())
-        error = float(np.sqrt(accuracy * (1 - accuracy) / len(correct)))
+        error = float(share_error(accuracy, len(correct)))
         versus = self.compare(self.best, name)
         return Row(name, accuracy, error, versus, self.seconds[name])
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.paired import PairedComparison, compare_paired
+from divlearn.paired import PairedComparison, compare_paired, share_error
 from divlearn.progress import tell
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
@@ -62,8 +62,8 @@ class PlaneMap(Shown):
     @property
     def standard_error(self) -> RealArray:
         """Binomial standard error of the accuracy, shape (n_alphas, n_betas)."""
-        accuracy = self.accuracy
-        return np.sqrt(accuracy * (1 - accuracy) / self.n_matrices)
+        error: RealArray = share_error(self.accuracy, self.n_matrices)
+        return error
 
     @property
     def best_points(self) -> tuple[Point, ...]:

@@ -1,14 +1,26 @@
-"""Two classifiers on the same matrices."""
+"""How sure accuracies are: of one classifier, and of two on the same matrices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
-__all__ = ["PairedComparison", "compare_paired"]
+__all__ = ["PairedComparison", "compare_paired", "share_error"]
+
+
+def share_error(share: Any, count: int) -> Any:
+    """Binomial standard error of a share, or of an array of them, of so many matrices.
+
+    Examples
+    --------
+    >>> float(share_error(0.5, 100))
+    0.05
+    """
+    return np.sqrt(share * (1 - share) / count)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def evaluate(
     from divlearn.evaluation import default_classifiers
     from divlearn.evaluation import evaluate as cross_validate
     from divlearn.report.results import result_page
+    from divlearn.report.words import as_sentence
 
     out = Output(as_json, report)
     known = default_classifiers(seed)
@@ -69,7 +70,7 @@ def evaluate(
         ],
     )  # fmt: skip
     out.say(found.summary())
-    out.say(f"{found.message[0].upper()}{found.message[1:]}.")
+    out.say(as_sentence(found.message))
     out.write_page(lambda: result_page(found), dataset.digest(), found.seconds)
     out.finish(
         summary=found.summary(), message=found.message, data=dataset.digest(),

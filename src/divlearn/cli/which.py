@@ -45,6 +45,7 @@ def which(
     from divlearn.cli.data import read_data
     from divlearn.cli.output import Output
     from divlearn.report.results import result_page
+    from divlearn.report.words import as_sentence
     from divlearn.which import which_divergence
 
     out = Output(as_json, report)
@@ -56,7 +57,7 @@ def which(
     seconds = time.perf_counter() - started
     out.say(answer.summary())
     if out.interrupted:
-        out.say(f"{answer.message[0].upper()}{answer.message[1:]}.")
+        out.say(as_sentence(answer.message))
     score = "accuracy" if answer.criterion == "accuracy" else "log-likelihood"
     rows = [
         [str(row["name"]), *(f"{float(row[key]):.4g}" for key in ("alpha", "beta", "score"))]

@@ -23,6 +23,7 @@ __all__ = [
     "Prepared",
     "Pullback",
     "cast_results",
+    "check_cotangent_shape",
     "check_out",
     "check_same_size",
     "is_descending",
@@ -187,6 +188,15 @@ def restore_order(
     rotation = np.linalg.solve(np.linalg.cholesky(original), rotated)
     frames = rotation @ whitened @ rotation.mT
     return permute(gradient, back), 0.5 * (frames + frames.mT)
+
+
+def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise unless the cotangent has the shape of the encoding."""
+    if given != shape:
+        raise ValueError(
+            f"cotangent has shape {given}, but must have the shape {shape} of the encoding: one "
+            "weight per matrix and atom"
+        )
 
 
 def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
@@ -358,11 +368,7 @@ class Engine(ABC):
         resolved = Parameters.resolve(alpha, beta, len(checked))
         weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
         shape = (prepared.n_matrices, *resolved.shape)
-        if weights.shape != shape:
-            raise ValueError(
-                f"cotangent has shape {weights.shape}, but must have the shape {shape} of the "
-                "encoding: one weight per matrix and atom"
-            )
+        check_cotangent_shape(weights.shape, shape)
         result = self._pullback(
             prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
             parameters, values,

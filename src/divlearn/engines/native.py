@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
+from divlearn.engines.limits import LARGEST_SPREAD, LEAST_ALPHA, LOGDET_EXPONENT
 from divlearn.engines.packing import NativeAtoms, NativeData, instruction_sets, pack
 from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
-from divlearn.engines.traces import LARGEST_SPREAD, trace_gradient, trace_values, usable
+from divlearn.engines.traces import trace_gradient, trace_values, usable
 from divlearn.spectral import abld_scalar
 
 __all__ = ["NativeEngine", "instruction_sets"]
@@ -30,8 +31,6 @@ _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what w
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
-_LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
-_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ where it is used
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
 _PAIRS = 4096  # of them at a time
@@ -75,10 +74,10 @@ def _gradient_routes(
 ) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where parameters and data allow."""
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= _LEAST_ALPHA) & (beta > 0)
+    line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= LEAST_ALPHA) & (beta > 0)
     sound = data.spread.max() <= LARGEST_SPREAD / atoms.spread
-    sound &= np.abs(atoms.exponent - data.exponent.min()) <= _LARGEST_EXPONENT
-    sound &= np.abs(atoms.exponent - data.exponent.max()) <= _LARGEST_EXPONENT
+    sound &= np.abs(atoms.exponent - data.exponent.min()) <= LOGDET_EXPONENT
+    sound &= np.abs(atoms.exponent - data.exponent.max()) <= LOGDET_EXPONENT
     routes = np.where(line & sound, "logdet", _value_routes(parameters))
     traces = np.char.find(routes, "trace") >= 0
     return np.where(traces & ~sound, "spectrum", routes)

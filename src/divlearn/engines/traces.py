@@ -12,22 +12,18 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.engines.base import Pullback
 from divlearn.engines.blas import limit_blas
+from divlearn.engines.limits import LARGEST_SPREAD, SMALLEST_TRACE, TRACE_EXPONENT
 from divlearn.engines.packing import NativeAtoms, NativeData
 
-__all__ = ["LARGEST_SPREAD", "trace_gradient", "trace_values", "usable"]
+__all__ = ["trace_gradient", "trace_values", "usable"]
 
 _LOG_2 = float(np.log(2.0))
-# Differences of traces and log-determinants have absolute errors, about eps times the condition
-# number; they serve where that is small against the result.
-LARGEST_SPREAD = 1e6
-_SMALLEST_RESULT = 0.005
-_LARGEST_EXPONENT = 16
 
 
 def usable(data: NativeData, atoms: NativeAtoms) -> bool:
     """Whether sizes and conditioning allow these formulas for all pairs."""
     exponents = np.concatenate([data.exponent, atoms.exponent])
-    alike = bool(np.ptp(exponents) <= _LARGEST_EXPONENT)
+    alike = bool(np.ptp(exponents) <= TRACE_EXPONENT)
     return alike and bool(data.spread.max() <= LARGEST_SPREAD / atoms.spread.max())
 
 
@@ -73,7 +69,7 @@ def trace_values(
     left = _columns(data, inverse)
     with limit_blas(n_threads):
         np.matmul(left, right.T, out=out)
-    smallest = _SMALLEST_RESULT * data.d
+    smallest = SMALLEST_TRACE * data.d
     return None if out.min() >= smallest else out < smallest
 
 

@@ -13,6 +13,7 @@ from divlearn.experiments.figures import add_legend, plot_means
 from divlearn.experiments.methods import RIDGE
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
+from divlearn.experiments.sentences import clauses
 from divlearn.experiments.shelf import Shelf
 from divlearn.experiments.tables import SOLVERS
 
@@ -75,10 +76,10 @@ class Atoms(Experiment):
 
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
-        limits = self.limits(protocol)
-        return (
-            f"{', '.join(map(str, protocol.sweep))} atoms per class; {protocol.iterations} "
-            f"iterations of {SOLVERS[protocol.solver]}" + (f"; {limits}" if limits else "")
+        return clauses(
+            f"{', '.join(map(str, protocol.sweep))} atoms per class",
+            f"{protocol.iterations} iterations of {SOLVERS[protocol.solver]}",
+            self.limits(protocol),
         )
 
     def draw(self, figure: Figure, done: Outcomes) -> None:

@@ -13,7 +13,7 @@ from divlearn.experiments.convergence import block_shares, plot_blocks
 from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
-from divlearn.experiments.sentences import judge
+from divlearn.experiments.sentences import clauses, judge
 from divlearn.experiments.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class ClusterConvergence(Experiment):
 
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
-        limits = str(protocol.cluster_limits[""])
-        return "One run from log-Euclidean k-means" + (f"; {limits}" if limits else "")
+        return clauses("One run from log-Euclidean k-means", str(protocol.cluster_limits[""]))
 
     def draw(self, figure: Figure, done: Outcomes) -> None:
         """See `Experiment.draw`."""

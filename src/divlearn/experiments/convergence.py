@@ -14,7 +14,7 @@ from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.methods import make_classifier
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
-from divlearn.experiments.sentences import judge
+from divlearn.experiments.sentences import clauses, judge
 from divlearn.experiments.shelf import Holding, Shelf
 
 if TYPE_CHECKING:
@@ -126,11 +126,10 @@ class Convergence(Experiment):
 
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
-        limits = self.limits(protocol)
-        return (
+        return clauses(
             f"{protocol.convergence_iterations} iterations of block-coordinate descent with "
-            f"{protocol.atoms_per_class} atoms per class from (1, 1), the first split"
-            + (f"; {limits}" if limits else "")
+            f"{protocol.atoms_per_class} atoms per class from (1, 1), the first split",
+            self.limits(protocol),
         )
 
     def draw(self, figure: Figure, done: Outcomes) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from divlearn.experiments.cells import Outcomes
+from divlearn.paired import share_error
 
 __all__ = ["Estimate", "accuracy_of", "mean_of"]
 
@@ -52,7 +53,7 @@ def accuracy_of(outcomes: Outcomes) -> Estimate | None:
     sets = {outcome["test"]: outcome["n_test"] for outcome in found}
     mean = float(values.mean())
     if len(sets) == 1:
-        error = (mean * (1 - mean) / next(iter(sets.values()))) ** 0.5
+        error = float(share_error(mean, next(iter(sets.values()))))
     else:
         error = float(values.std(ddof=1) / len(values) ** 0.5)
     return Estimate(100 * mean, 100 * error)

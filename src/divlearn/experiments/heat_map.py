@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from divlearn.arrays import RealArray
-from divlearn.engines import get_engine
+from divlearn.divergence import divergence_plane
 from divlearn.experiments.cells import Cell, Outcome, Outcomes, Task
 from divlearn.experiments.classification import Problem, make_problem
 from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
-from divlearn.experiments.sentences import judge
-from divlearn.experiments.shelf import SOURCES, Shelf
+from divlearn.experiments.sentences import clauses, judge
+from divlearn.experiments.shelf import SOURCES, Holding, Shelf
 from divlearn.iddl.initialization import initial_atoms
 from divlearn.iddl.losses import RidgeLoss
+from divlearn.paired import share_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +56,10 @@ def map_accuracy(problem: Problem, n_atoms: int, step: float, seed: int) -> Outc
     atoms = initial_atoms(problem.X_train, None, n_atoms, "kmeans", np.random.RandomState(seed))
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
     parts = list(folds.split(codes, codes))
-    train, test = (_encode(X, atoms, grid) for X in (problem.X_train, problem.X_test))
+    # Divergences at all points of the grid, from one pass of spectra each.
+    train, test = (
+        divergence_plane(X, atoms, grid, grid) for X in (problem.X_train, problem.X_test)
+    )
     accuracy = np.empty((len(grid), len(grid)))
     for i, j in np.ndindex(accuracy.shape):
         V, point = train[:, :, i, j], (slice(None), slice(None), i, j)
@@ -65,17 +69,6 @@ def map_accuracy(problem: Problem, n_atoms: int, step: float, seed: int) -> Outc
         )
         accuracy[i, j] = _right(V, targets, test[point], truth, gamma) / len(truth)
     return {"grid": grid, "accuracy": accuracy, "n_test": len(problem.y_test)}
-
-
-def _encode(X: RealArray, atoms: RealArray, grid: RealArray) -> RealArray:
-    """Divergences to atoms at all points of the grid, from one pass of spectra."""
-    engine = get_engine()
-    alpha, beta = (axis.ravel() for axis in np.meshgrid(grid, grid, indexing="ij"))
-    shape = len(atoms), len(alpha)
-    V = engine.encode(
-        engine.prepare(X), atoms, np.broadcast_to(alpha, shape), np.broadcast_to(beta, shape)
-    )
-    return V.reshape(len(X), len(atoms), len(grid), len(grid))
 
 
 def _right(
@@ -98,22 +91,17 @@ class HeatMap(Experiment):
 
     def cells(self, shelf: Shelf, protocol: Protocol) -> list[Cell]:
         """See `Experiment.cells`."""
-        cells = []
-        for holding in shelf.find(self.sources):
-            limits = protocol.limit(holding.source.key)
-            n_atoms, step = _ATOMS[holding.source.key], protocol.plane_step
+        return [self._cell(holding, protocol) for holding in shelf.find(self.sources)]
 
-            def compute(
-                holding: Any = holding, limits: Any = limits, n_atoms: int = n_atoms
-            ) -> Outcome:
-                problem = make_problem(holding.dataset, 0, limits)
-                return map_accuracy(problem, n_atoms, protocol.plane_step, 0)
+    def _cell(self, holding: Holding, protocol: Protocol) -> Cell:
+        limits = protocol.limit(holding.source.key)
+        n_atoms, step = _ATOMS[holding.source.key], protocol.plane_step
 
-            settings = {"atoms": n_atoms, "step": step, "limits": str(limits)}
-            cells.append(
-                Cell(TASK, holding.source.title, holding.digest, "ridge", 0, settings, compute)
-            )
-        return cells
+        def compute() -> Outcome:
+            return map_accuracy(make_problem(holding.dataset, 0, limits), n_atoms, step, 0)
+
+        settings = {"atoms": n_atoms, "step": step, "limits": str(limits)}
+        return Cell(TASK, holding.source.title, holding.digest, "ridge", 0, settings, compute)
 
     def rows(self, done: Outcomes) -> list[Row]:
         """See `Experiment.rows`."""
@@ -134,7 +122,7 @@ class HeatMap(Experiment):
             accuracy, grid = np.array(outcome["accuracy"]), outcome["grid"]
             i, j = np.unravel_index(accuracy.argmax(), accuracy.shape)
             spread = 100 * (accuracy.max() - accuracy.min())
-            error = 100 * (accuracy.max() * (1 - accuracy.max()) / outcome["n_test"]) ** 0.5
+            error = 100 * share_error(accuracy.max(), outcome["n_test"])
             varies[cell.data] = bool(spread > 2 * error)
             told.append(
                 f"{cell.data}: highest at alpha = {grid[i]:g}, beta = {grid[j]:g}; the plane "
@@ -145,12 +133,11 @@ class HeatMap(Experiment):
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
         atoms = ", ".join(f"{SOURCES[key].title} {n}" for key, n in _ATOMS.items())
-        limits = self.limits(protocol)
-        return (
-            f"Atoms from log-Euclidean k-means, not learned ({atoms}); the ridge head is fitted at "
-            f"every point of a grid of step {protocol.plane_step:g}; the first split"
-            + (f"; {limits}" if limits else "")
-        )
+        return clauses(
+            f"Atoms from log-Euclidean k-means, not learned ({atoms})",
+            f"the ridge head is fitted at every point of a grid of step {protocol.plane_step:g}",
+            "the first split", self.limits(protocol),
+        )  # fmt: skip
 
     def draw(self, figure: Figure, done: Outcomes) -> None:
         """See `Experiment.draw`."""
@@ -167,6 +154,5 @@ class HeatMap(Experiment):
 
 
 def _row(data: str, name: str, percent: float, outcome: Outcome) -> Row:
-    share = percent / 100
-    error = 100 * (share * (1 - share) / outcome["n_test"]) ** 0.5
-    return Row(data, name, float(percent), error)
+    error = 100 * share_error(percent / 100, outcome["n_test"])
+    return Row(data, name, float(percent), float(error))

@@ -13,7 +13,7 @@ from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.methods import WHY
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
-from divlearn.experiments.sentences import judge
+from divlearn.experiments.sentences import clauses, judge
 from divlearn.experiments.shelf import SOURCES, Shelf
 from divlearn.experiments.tables import SOLVERS
 
@@ -74,10 +74,9 @@ class JointLearning(Experiment):
 
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
-        limits = self.limits(protocol)
-        return (
-            f"The first split, {protocol.iterations} iterations of {SOLVERS[protocol.solver]}"
-            + (f"; {limits}" if limits else "")
+        return clauses(
+            f"The first split, {protocol.iterations} iterations of {SOLVERS[protocol.solver]}",
+            self.limits(protocol),
         )
 
 

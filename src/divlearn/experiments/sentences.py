@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from divlearn.experiments.result import Row
 
-__all__ = ["join", "judge", "tell_differences"]
+__all__ = ["clauses", "join", "judge", "tell_differences"]
 
 
 def join(names: Iterable[str]) -> str:
@@ -19,6 +19,17 @@ def join(names: Iterable[str]) -> str:
     """
     known = list(names)
     return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
+
+
+def clauses(*parts: str) -> str:
+    """Put clauses together, those there are.
+
+    Examples
+    --------
+    >>> clauses("The first split", "", "15 atoms")
+    'The first split; 15 atoms'
+    """
+    return "; ".join(part for part in parts if part)
 
 
 def tell_differences(

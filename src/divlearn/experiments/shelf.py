@@ -229,10 +229,17 @@ class Shelf:
 def _stamp(folder: Path) -> str:
     """Tell the same files, read by the same code, apart from others, without reading them."""
     paths = sorted(Path(root) / name for root, _, names in os.walk(folder) for name in names)
-    told = [(os.fspath(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    code = sha256(str(told).encode())
+    stats = [path.stat() for path in paths]
+    told = [
+        (os.fspath(path), stat.st_size, stat.st_mtime_ns)
+        for path, stat in zip(paths, stats, strict=True)
+    ]
+    return sha256(str(told).encode() + _reading_code()).hexdigest()
+
+
+@cached
+def _reading_code() -> bytes:
+    """Return the code that makes matrices of files."""
     package = Path(divlearn.__file__).parent
-    for part in ("datasets", "descriptors"):
-        for path in sorted((package / part).rglob("*.py")):
-            code.update(path.read_bytes())
-    return code.hexdigest()
+    parts = [package / part for part in ("datasets", "descriptors")]
+    return b"".join(path.read_bytes() for part in parts for path in sorted(part.rglob("*.py")))

@@ -12,6 +12,7 @@ from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.methods import OURS, WHY
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
+from divlearn.experiments.sentences import clauses
 from divlearn.experiments.shelf import SOURCES, Shelf
 
 __all__ = ["TABLE_SOURCES", "AccuracyTable", "best_of", "figures_of", "paper_name"]
@@ -94,7 +95,7 @@ class AccuracyTable(Experiment):
                 if method in protocol.parameters
             ),
         )
-        return "; ".join(part for part in parts if part)
+        return clauses(*parts)
 
     def claims(self, rows: Sequence[Row], done: Outcomes) -> list[str]:
         """See `Experiment.claims`."""

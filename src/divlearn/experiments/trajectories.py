@@ -13,6 +13,7 @@ from divlearn.experiments.classification import Problem, make_problem
 from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.result import Row
+from divlearn.experiments.sentences import clauses
 from divlearn.experiments.shelf import Holding, Shelf
 from divlearn.iddl.initialization import initial_atoms
 from divlearn.iddl.losses import RidgeLoss
@@ -132,10 +133,10 @@ class Trajectories(Experiment):
 
     def effort(self, protocol: Protocol) -> str:
         """See `Experiment.effort`."""
-        limits = self.limits(protocol)
-        return (
+        return clauses(
             f"{protocol.trajectory_iterations} iterations of block-coordinate descent, {_ATOMS} "
-            f"atoms, gamma = {_GAMMA:g}, the first split" + (f"; {limits}" if limits else "")
+            f"atoms, gamma = {_GAMMA:g}, the first split",
+            self.limits(protocol),
         )
 
     def draw(self, figure: Figure, done: Outcomes) -> None:

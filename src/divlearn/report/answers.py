@@ -13,6 +13,7 @@ from divlearn.report.plane import TITLES
 from divlearn.report.plane_section import PlaneSection
 from divlearn.report.section import Section
 from divlearn.report.tables import TableSection
+from divlearn.report.words import as_sentence
 
 if TYPE_CHECKING:
     from divlearn.which import WhichDivergence
@@ -48,7 +49,7 @@ def which_page(answer: WhichDivergence) -> Page:
     """
     summary = answer.summary()
     if answer.message.startswith("interrupted"):
-        summary += f" {answer.message[0].upper()}{answer.message[1:]}."
+        summary += f" {as_sentence(answer.message)}"
     if answer.criterion == "accuracy":
         return _page(summary, [_accuracy_map(answer), _accuracy_table(answer)])
     return _page(summary, [_likelihood_map(answer), _likelihood_table(answer)])

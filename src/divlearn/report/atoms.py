@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray, as_real
 from divlearn.report.section import check_shape
 
-__all__ = ["AtomsSection"]
+__all__ = ["AtomsSection", "correlations", "deviations"]
 
 _CELLS = 64  # along a side of a picture; finer ones would be too small to see and too large to send
 _LEVELS = 127  # of either sign
@@ -77,19 +77,38 @@ class AtomsSection:
         uses = np.asarray(self.uses, dtype=np.float64)
         order = np.argsort(-uses, kind="stable")
         atoms = np.asarray(self.atoms, dtype=np.float64)[order]
-        scales = np.sqrt(np.einsum("nii->ni", atoms))
-        correlations = atoms / (scales[:, :, None] * scales[:, None, :])
+        scales = deviations(atoms)
         size = atoms.shape[1]
         starts = np.arange(0, size, -(-size // _CELLS)) if size else np.arange(0)
         return {
             "size": size,
             "starts": starts,
-            "pixels": _pack(_block_means(correlations, starts)),
+            "pixels": _pack(_block_means(correlations(atoms), starts)),
             "scales": _significant(_group_means(scales, starts)),
             "uses": uses[order] / (uses.sum() or 1.0),
             "texts": [str(self.texts[index]) for index in order],
             "numbers": order,
         }
+
+
+def deviations(matrices: RealArray) -> RealArray:
+    """Compute standard deviations of covariance matrices, (..., d, d)."""
+    result: RealArray = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    return result
+
+
+def correlations(matrices: RealArray) -> RealArray:
+    """Compute correlations of covariance matrices, (..., d, d).
+
+    Examples
+    --------
+    >>> correlations(np.array([[4.0, 1.0], [1.0, 1.0]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    scales = deviations(matrices)
+    result: RealArray = matrices / (scales[..., :, None] * scales[..., None, :])
+    return result
 
 
 def _group_means(values: RealArray, starts: NDArray[np.intp]) -> RealArray:
@@ -106,10 +125,10 @@ def _block_means(matrices: RealArray, starts: NDArray[np.intp]) -> RealArray:
     return _group_means(rows, starts)
 
 
-def _pack(correlations: RealArray) -> str:
+def _pack(values: RealArray) -> str:
     """Upper triangles row by row, from -1 to 1 in bytes from 0 to 254."""
-    rows, columns = np.triu_indices(correlations.shape[-1])
-    levels = np.rint(_LEVELS * np.clip(correlations[:, rows, columns], -1, 1)) + _LEVELS
+    rows, columns = np.triu_indices(values.shape[-1])
+    levels = np.rint(_LEVELS * np.clip(values[:, rows, columns], -1, 1)) + _LEVELS
     return b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
 
 

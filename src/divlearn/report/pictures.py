@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.report.atoms import correlations
 from divlearn.report.axes import make_axes
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from divlearn.doctor import Diagnosis
     from divlearn.evaluation import Evaluation
 
-__all__ = ["correlations", "plot_classes", "plot_conditions", "plot_evaluation", "plot_matrix"]
+__all__ = ["plot_classes", "plot_conditions", "plot_evaluation", "plot_matrix"]
 
 _COLOUR, _BEST = "#4c78a8", "#d55e00"
 _MOST_CLASSES = 40  # whose names can be read
@@ -73,17 +74,3 @@ def plot_classes(data: Dataset, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("matrices")
     ax.set_title(data.name)
     return ax
-
-
-def correlations(matrix: RealArray) -> RealArray:
-    """Compute correlations of a covariance matrix.
-
-    Examples
-    --------
-    >>> correlations(np.array([[4.0, 1.0], [1.0, 1.0]]))
-    array([[1. , 0.5],
-           [0.5, 1. ]])
-    """
-    scales = np.sqrt(np.diag(matrix))
-    result: RealArray = matrix / np.outer(scales, scales)
-    return result

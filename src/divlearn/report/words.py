@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-__all__ = ["RepeatSection", "TextSection"]
+__all__ = ["RepeatSection", "TextSection", "as_sentence"]
+
+
+def as_sentence(message: str) -> str:
+    """Make a sentence of what results say of themselves.
+
+    Examples
+    --------
+    >>> as_sentence("all 3 folds are through")
+    'All 3 folds are through.'
+    """
+    return f"{message[0].upper()}{message[1:]}."
 
 
 @dataclass(frozen=True)

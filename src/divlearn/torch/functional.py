@@ -125,10 +125,9 @@ def _gradient_in_data(
     m = points.shape[1] // 2
     weights = cotangent.detach().reshape(len(X), n, m)
     total = torch.zeros_like(X)
-    prepared_atoms = atoms.detach()
     for k in range(len(points)):
         index = (which == k).nonzero()[:, 0]
-        data: Prepared = engine.prepare(_symmetric(prepared_atoms[index]))
+        data: Prepared = engine.prepare(_symmetric(atoms[index]))
         first, second = (_give(p.expand(len(X), m)) for p in (points[k, m:], points[k, :m]))
         swapped = weights[:, index].transpose(0, 1).contiguous()
         back = engine.pullback(data, _symmetric(X), first, second, _give(swapped), parameters=False)

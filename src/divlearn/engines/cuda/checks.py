@@ -8,6 +8,7 @@ import numpy as np
 
 from divlearn import tolerances
 from divlearn.arrays import IntArray, as_real
+from divlearn.engines.base import check_cotangent_shape
 from divlearn.engines.cuda.arrays import as_cupy
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.lazy import cp
@@ -77,11 +78,7 @@ def permute_on_device(matrices: Any, order: IntArray) -> Any:
 
 def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:
     """Return the cotangent as contiguous doubles, or raise."""
-    if cotangent.shape != shape:
-        raise ValueError(
-            f"cotangent has shape {cotangent.shape}, but must have the shape {shape} of the "
-            "encoding: one weight per matrix and atom"
-        )
+    check_cotangent_shape(tuple(cotangent.shape), shape)
     if cotangent.dtype.kind != "f" or not bool(cp.isfinite(cotangent).all()):
         return cp.asarray(as_real(cp.asnumpy(cotangent), "cotangent"))
     return cp.ascontiguousarray(cotangent, np.float64)

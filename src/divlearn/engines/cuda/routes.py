@@ -18,13 +18,12 @@ from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.lazy import cp
 from divlearn.engines.cuda.pipeline import Device, Failures, GradientSums
-from divlearn.engines.cuda.traces import LARGEST_SPREAD, TraceTable
+from divlearn.engines.cuda.traces import TraceTable
+from divlearn.engines.limits import LARGEST_SPREAD, LEAST_ALPHA, LOGDET_EXPONENT
 
 __all__ = ["CudaRoutes"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
-_LARGEST_EXPONENT = 300  # powers of two by which sizes may differ where it is used
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
@@ -178,10 +177,10 @@ class CudaRoutes(Engine):
             return np.full(len(atoms), "spectrum")
         largest, low, high = data.resident.extremes
         sound = largest <= LARGEST_SPREAD / atoms.spread
-        sound &= np.abs(atoms.exponent - low) <= _LARGEST_EXPONENT
-        sound &= np.abs(atoms.exponent - high) <= _LARGEST_EXPONENT
+        sound &= np.abs(atoms.exponent - low) <= LOGDET_EXPONENT
+        sound &= np.abs(atoms.exponent - high) <= LOGDET_EXPONENT
         routes = np.where(sound, _value_routes(parameters), "spectrum")
-        small = (routes == "logdet") & (parameters.alpha[:, 0] < _LEAST_ALPHA)
+        small = (routes == "logdet") & (parameters.alpha[:, 0] < LEAST_ALPHA)
         return np.where(small, "spectrum", routes)
 
     def _spectral_pullback(

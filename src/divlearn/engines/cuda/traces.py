@@ -1,6 +1,6 @@
 """Burg's divergence and its reverse on the device: one matrix product for all pairs.
 
-The formulas and their limits are those of `divlearn.engines.traces`.
+The formulas are those of `divlearn.engines.traces`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import numpy as np
 
 from divlearn.engines.cuda.data import Block, CudaAtoms
 from divlearn.engines.cuda.lazy import cp
+from divlearn.engines.limits import LARGEST_SPREAD, SMALLEST_TRACE, TRACE_EXPONENT
 
-__all__ = ["LARGEST_SPREAD", "TraceTable"]
+__all__ = ["TraceTable"]
 
 _LOG_2 = float(np.log(2.0))
-LARGEST_SPREAD = 1e6
-_SMALLEST_RESULT = 0.005
-_LARGEST_EXPONENT = 16
 
 
 class TraceTable:
@@ -39,7 +37,7 @@ class TraceTable:
         """Whether sizes and conditioning allow these formulas for all pairs."""
         largest, low, high = block.extremes
         low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
-        return bool(high - low <= _LARGEST_EXPONENT) and bool(
+        return bool(high - low <= TRACE_EXPONENT) and bool(
             largest <= LARGEST_SPREAD / atoms.spread.max()
         )
 
@@ -67,7 +65,7 @@ class TraceTable:
         sign = -1.0 if self.inverse else 1.0
         traces = cp.matmul(self._matrices(), other.reshape(len(atoms), -1).T)
         out[...] = traces - sign * (of_data[:, None] - of_atoms) - d
-        small = out < _SMALLEST_RESULT * d
+        small = out < SMALLEST_TRACE * d
         return small if bool(small.any()) else None
 
     def gradient(self, cotangent: Any) -> Any:
