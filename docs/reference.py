@@ -15,7 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Learning": ("committee", "iddl", "kernels", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spectral", "spd"),
-    "Data": ("descriptors", "datasets"),
+    "Data": ("descriptors", "datasets", "sharded"),
     "Comparing": ("baselines", "experiments"),
     "Keeping and showing": ("models", "report", "progress"),
     "Underneath": ("engines", "optim", "geometry", "tolerances"),

@@ -15,8 +15,8 @@ import divlearn
 ROOT = Path(divlearn.__file__).parent
 ALLOWED = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 OPTIONAL = {
-    "PIL", "aeon", "cupy", "dask", "h5py", "jinja2", "matplotlib", "plotly", "pyriemann", "skimage",
-    "torch",
+    "PIL", "aeon", "cupy", "dask", "distributed", "h5py", "jinja2", "matplotlib", "plotly",
+    "pyriemann", "skimage", "torch", "zarr",
 }  # fmt: skip
 
 # From the ground up; a module may import those of its own layer and of the layers below.
@@ -29,12 +29,13 @@ LAYERS = [
     {"pairs"},
     {"divergence", "log_vectors", "optim"},
     {"means"},
-    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood", "torch"},
+    {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood", "torch",
+     "sharded"},
     {"committee"},
     {"models"},
     {"experiments", "demo", "doctor", "evaluation", "judging", "maps", "report", "which"},
     {"cli", "__main__"},
-]
+]  # fmt: skip
 ABOVE_THE_CORE = set().union(*LAYERS[8:])
 
 

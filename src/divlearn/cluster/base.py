@@ -18,6 +18,7 @@ from divlearn.checks import check_count
 from divlearn.cluster.samples import Labels, checked_blocks
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.labelled import MatricesMixin
+from divlearn.sharded.opening import is_sharded, open_shards
 
 __all__ = ["CentroidModel", "ClusterBase"]
 
@@ -102,6 +103,11 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
     def _tables(self, X: ArrayLike) -> Iterator[RealArray]:
         """Yield tables of divergences to the centroids, block by block."""
         check_is_fitted(self)
+        if hasattr(self, "engine") and is_sharded(X, self.engine):
+            from divlearn.sharded.clustering import tables
+
+            yield from tables(self, open_shards(X, engine=self.engine))
+            return
         for _, matrices in checked_blocks(X, len(self.cluster_centers_)):
             self._check_size(matrices)
             yield self._divergences(matrices)

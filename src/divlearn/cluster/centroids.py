@@ -23,7 +23,10 @@ from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
 from divlearn.spectral import invert_f_t
 
-__all__ = ["SOLVERS", "Cluster", "Solver", "fixed_point_step", "partial_step", "safeguarded"]
+__all__ = [
+    "SOLVERS", "Cluster", "Solver", "fixed_point", "fixed_point_step", "is_plain", "partial_step",
+    "safeguarded",
+]  # fmt: skip
 
 # Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
 _SMALL_STEP = 1e-2
@@ -117,21 +120,51 @@ def fixed_point_step(
     return 0.5 * (moved + moved.mT), np.sqrt((steps**2).mean(axis=1))
 
 
-def _fixed_point(clusters: Sequence[Cluster], centers: RealArray, steps: int) -> RealArray:
-    if clusters[0].alpha + clusters[0].beta > _LARGEST_SUM:
-        return _careful(clusters, centers, steps)
-    moved, active = centers.copy(), np.arange(len(clusters))
+def is_plain(alpha: float, beta: float) -> bool:
+    """Whether fixed points are fast enough to go without care."""
+    return alpha + beta <= _LARGEST_SUM
+
+
+def fixed_point(
+    slopes: Callable[[RealArray, Labels], RealArray], centers: RealArray, alpha: float,
+    beta: float, steps: int,
+) -> RealArray | None:  # fmt: skip
+    """Take steps of fixed points for several centroids.
+
+    Parameters
+    ----------
+    slopes : callable
+        From all centroids and the numbers of those that still move to the G of the latter.
+    centers : ndarray, shape (n, d, d)
+    alpha, beta : float
+    steps : int
+
+    Returns
+    -------
+    ndarray, shape (n, d, d), or None where steps lead out of what can be computed with
+    """
+    moved, active = centers.copy(), np.arange(len(centers))
     for _ in range(steps):
-        slopes = np.stack([clusters[int(z)].slopes(moved[z]) for z in active])
-        one = clusters[0]
-        following, sizes = fixed_point_step(moved[active], slopes, one.alpha, one.beta)
+        following, sizes = fixed_point_step(moved[active], slopes(moved, active), alpha, beta)
         if not usable(following):
-            return _careful(clusters, centers, steps)
+            return None
         moved[active] = following
         active = active[sizes > _SMALL_STEP]
         if not len(active):
             break
     return moved
+
+
+def _fixed_point(clusters: Sequence[Cluster], centers: RealArray, steps: int) -> RealArray:
+    one = clusters[0]
+    if not is_plain(one.alpha, one.beta):
+        return _careful(clusters, centers, steps)
+
+    def slopes(moved: RealArray, active: Labels) -> RealArray:
+        return np.stack([clusters[int(z)].slopes(moved[z]) for z in active])
+
+    moved = fixed_point(slopes, centers, one.alpha, one.beta, steps)
+    return _careful(clusters, centers, steps) if moved is None else moved
 
 
 def _careful(clusters: Sequence[Cluster], centers: RealArray, steps: int) -> RealArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from divlearn.cluster.starts import Starts, check_init
 from divlearn.engines import get_engine
 from divlearn.engines.blas import limit_blas
 from divlearn.progress import tell
+from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 
 __all__ = ["LloydModel"]
@@ -57,7 +59,9 @@ class LloydModel(CentroidModel):
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
+            where they are. Starts are then made of a sample of 10,000 matrices.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
@@ -66,19 +70,23 @@ class LloydModel(CentroidModel):
         -------
         self
         """
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.clustering import fit_kmeans
+
+            fit_kmeans(self, open_shards(X, None, sample_weight, engine=self.engine))
+            return self
         matrices = check_spd(X, ndim=3, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
         kept = np.flatnonzero(weights)
         self._check_n_clusters(len(kept))
         settings, rule = self._settings(), self._rule()
-        init = check_init(self.init, self.n_clusters, matrices.shape[-1])
         if len(kept) < len(matrices):
             seen, weights = matrices[kept], weights[kept]
         else:
             seen = matrices
         engine = get_engine(self.engine)
         samples = Samples.prepare(engine, seen, weights, self.n_clusters)
-        best = self._best(samples, init, rule, settings)
+        best = self._best_run(samples, lambda start: run_lloyd(samples, start, rule, settings))
         self.n_features_in_ = matrices.shape[-1]
         self._keep(best)
         if len(kept) < len(matrices):
@@ -89,8 +97,9 @@ class LloydModel(CentroidModel):
             warnings.warn(trouble, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _best(self, samples: Samples, init: str | RealArray, rule: Rule, settings: Settings) -> Run:
-        """Return the best of several runs."""
+    def _best_run(self, samples: Samples, run_from: Callable[[RealArray], Run]) -> Run:
+        """Return the best of several runs, with starts made of samples."""
+        init, rule = check_init(self.init, self.n_clusters, samples.d), self._rule()
         random_state = check_random_state(self.random_state)
         starts = Starts(samples, self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
@@ -105,7 +114,7 @@ class LloydModel(CentroidModel):
                 best = replace(best, message=f"interrupted by the user in start {number}")
                 break
             with limit_blas(1):  # threads would cost more than these matrices
-                run = run_lloyd(samples, centers, rule, settings)
+                run = run_from(centers)
             self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
             if best is None or run.objective < best.objective:
                 best = run

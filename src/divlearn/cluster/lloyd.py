@@ -17,13 +17,13 @@ from divlearn.cluster.samples import Assignment, Labels, Samples
 from divlearn.likelihood.spectra import Spectra
 from divlearn.progress import tell
 
-__all__ = ["Run", "Settings", "run_lloyd"]
+__all__ = ["RISE", "ROUNDING", "History", "Run", "Settings", "run_lloyd"]
 
 _T = TypeVar("_T")
 
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
-_ROUNDING = 1e-16
-_RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
+ROUNDING = 1e-16
+RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class _State:
 
 
 @dataclass(eq=False)
-class _History:
+class History:
+    """What happened, one entry per block."""
+
     rows: list[tuple[int, str, float, Point, int, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
@@ -166,7 +168,7 @@ class _Lloyd:
         self, samples: Samples, rule: Rule, settings: Settings, centers: RealArray
     ) -> None:
         self.samples, self.rule, self.settings = samples, rule, settings
-        self.history = _History()
+        self.history = History()
         self._clusters: dict[int, Cluster] = {}
         state = self._relocate(centers, self._assign(centers, rule.start), rule.start)
         mean = float(samples.weights @ state.divergences) / samples.total_weight
@@ -245,7 +247,7 @@ class _Lloyd:
         weights = self.samples.weights
         sums, limits = (
             np.bincount(state.labels, weights * values, len(centers))
-            for values in (own, (1 + _RISE) * state.divergences)
+            for values in (own, (1 + RISE) * state.divergences)
         )
         risen = np.flatnonzero(sums > limits)
         if len(risen):
@@ -282,7 +284,7 @@ class _Lloyd:
                 break
             losses = self.samples.weights * found.divergences
             far = np.argsort(-losses, kind="stable")[: len(empty)]
-            far = far[found.divergences[far] > _ROUNDING]
+            far = far[found.divergences[far] > ROUNDING]
             if not len(far):
                 break
             centers = centers.copy()

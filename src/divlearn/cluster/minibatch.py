@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,11 +22,39 @@ from divlearn.cluster.starts import Starts, check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.engines.blas import limit_blas
+from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 
-__all__ = ["MiniBatchABKMeans"]
+__all__ = ["MiniBatchABKMeans", "Progress"]
 
 _IMPROVEMENT = 1e-4  # relative, that is worth another batch
+
+
+@dataclass(eq=False)
+class Progress:
+    """How batches did so far, smoothed: a new one has a share in what is told."""
+
+    share: float
+    smoothed: float = np.inf
+    best: float = np.inf
+    waited: int = 0
+    rows: list[tuple[float, float, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, mean: float) -> int:
+        """Add the mean divergence in a batch; returns in how many there was no improvement."""
+        first = np.isinf(self.smoothed)
+        self.smoothed = mean if first else self.smoothed + self.share * (mean - self.smoothed)
+        self.rows.append((mean, self.smoothed, time.perf_counter() - self.started))
+        better = self.smoothed < (1 - _IMPROVEMENT) * self.best
+        self.waited = 0 if better else self.waited + 1
+        self.best = min(self.best, self.smoothed)
+        return self.waited
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Columns by name."""
+        columns = np.array(self.rows).reshape(-1, 3).T
+        return dict(zip(("objective", "smoothed", "seconds"), columns, strict=True))
 
 
 class MiniBatchABKMeans(CentroidModel):
@@ -126,8 +155,10 @@ class MiniBatchABKMeans(CentroidModel):
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
-            May be a memory map: never more than a block of it is copied.
+        X : array-like, shape (n_matrices, d, d), or shards
+            May be a memory map: never more than a block of it is copied. What
+            `divlearn.sharded.open_shards` takes is gone through shard by shard, with batches from
+            one shard each: matrices are best well mixed.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights.
@@ -136,6 +167,11 @@ class MiniBatchABKMeans(CentroidModel):
         -------
         self
         """
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.clustering import fit_minibatches
+
+            fit_minibatches(self, open_shards(X, None, sample_weight, engine=self.engine))
+            return self
         array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
         weights = _check_sample_weight(sample_weight, array, ensure_non_negative=True)
         for _ in checked_blocks(array, 1):
@@ -215,30 +251,33 @@ class MiniBatchABKMeans(CentroidModel):
         self.cluster_centers_ = drawn[int(np.argmin(losses))]
 
     def _run(self, array: RealArray, weights: RealArray, kept: Labels) -> None:
-        rows: list[tuple[float, float, float]] = []
-        started = time.perf_counter()
-        smoothed, best, waited = np.inf, np.inf, 0
-        share = min(1.0, 2 * self.batch_size / (len(kept) + 1))
-        self.message_, self.n_iter_ = f"max_iter={self.max_iter} reached", 0
+        progress = self._progress(len(kept))
         try:
             for number, batch in self._batches(kept):
                 self.n_iter_ = number
-                mean = self._step(self._take(array, weights, batch))
-                smoothed = mean if np.isinf(smoothed) else smoothed + share * (mean - smoothed)
-                rows.append((mean, smoothed, time.perf_counter() - started))
-                waited = 0 if smoothed < (1 - _IMPROVEMENT) * best else waited + 1
-                best = min(best, smoothed)
-                self._say(f"batch {self.n_steps_}: mean divergence {mean:.6g}, {smoothed:.6g}")
-                if waited >= self.max_no_improvement:
-                    self.message_ = (
-                        f"no improvement of the smoothed mean divergence in {waited} batches, "
-                        f"max_no_improvement={self.max_no_improvement}"
-                    )
+                if self._learn(self._take(array, weights, batch), progress):
                     break
         except KeyboardInterrupt:
             self.message_ = f"interrupted by the user after {self.n_steps_} batches"
-        columns = np.array(rows).reshape(-1, 3).T
-        self.history_ = dict(zip(("objective", "smoothed", "seconds"), columns, strict=True))
+        self.history_ = progress.arrays()
+
+    def _progress(self, n_matrices: int) -> Progress:
+        """Begin to look how batches do."""
+        self.message_, self.n_iter_ = f"max_iter={self.max_iter} reached", 0
+        return Progress(min(1.0, 2 * self.batch_size / (n_matrices + 1)))
+
+    def _learn(self, samples: Samples, progress: Progress) -> bool:
+        """Move the centroids by one batch; returns whether it is time to stop."""
+        mean = self._step(samples)
+        waited = progress.add(mean)
+        self._say(f"batch {self.n_steps_}: mean divergence {mean:.6g}, {progress.smoothed:.6g}")
+        if waited < self.max_no_improvement:
+            return False
+        self.message_ = (
+            f"no improvement of the smoothed mean divergence in {waited} batches, "
+            f"max_no_improvement={self.max_no_improvement}"
+        )
+        return True
 
     def _batches(self, kept: Labels) -> Iterator[tuple[int, Labels]]:
         """Yield the number of the pass, and rows; every pass in an order of its own."""

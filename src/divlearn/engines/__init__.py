@@ -7,11 +7,12 @@ import warnings
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
+from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [
-    "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines", "cpu_engine",
-    "cuda_problem", "get_engine",
+    "DaskEngine", "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines",
+    "cpu_engine", "cuda_problem", "get_engine",
 ]  # fmt: skip
 
 _LEAST_CAPABILITY = 80
@@ -111,6 +112,11 @@ def get_engine(
     """
     if isinstance(engine, Engine):
         return engine
+    if as_dask(engine) is not None:
+        raise ValueError(
+            f"engine={engine!r} works where data comes in shards: IDDL classifiers and regressors, "
+            "k-means, nearest neighbours, and divlearn.sharded; set engine='auto' here"
+        )
     available = available_engines()
     if engine == "auto":
         engine = available[0]

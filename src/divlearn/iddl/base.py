@@ -30,6 +30,8 @@ from divlearn.iddl.variants import Variant, make_variant
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
 from divlearn.progress import track
+from divlearn.sharded.opening import is_sharded, open_shards
+from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 
 __all__ = ["IDDLBase"]
@@ -291,7 +293,17 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _engine(self) -> Engine:
         return get_engine(self.engine, accuracy=_ACCURACY)
 
+    def _open_shards(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
+        return open_shards(X, y, sample_weight, engine=self.engine, accuracy=_ACCURACY)
+
     def _mean_scores(self, X: ArrayLike) -> RealArray:
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.learning import mean_scores
+
+            check_is_fitted(self)
+            shards = self._open_shards(X)
+            self._check_size(shards.d)
+            return mean_scores(self.models_, shards)
         engine, matrices, data = self._prepare(X)
         scores = [model.scores(engine, matrices, data) for model in self.models_]
         result: RealArray = np.mean(scores, axis=0)
@@ -299,12 +311,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_matrices(self, X: ArrayLike, *, reset: bool) -> RealArray:
         matrices = check_spd(X, ndim=3, dtype=np.float64)
-        if not reset and matrices.shape[-1] != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_}"
-            )
+        if not reset:
+            self._check_size(matrices.shape[-1])
         return matrices
+
+    def _check_size(self, d: int) -> None:
+        if d != self.n_features_in_:
+            raise ValueError(
+                f"X has matrices of size {d}, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_}"
+            )
 
     @property
     def atoms_(self) -> RealArray:

@@ -18,6 +18,7 @@ from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.iddl.online import Lesson
 from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import Labelled, check_labelled
+from divlearn.sharded.opening import is_sharded
 
 __all__ = ["IDDLClassifier"]
 
@@ -178,8 +179,11 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,)
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which are
+            learned from where they are. Then ``ensemble`` must be None, ``loss`` and ``gamma`` be
+            given, and there are no out-of-fold probabilities.
+        y : array-like, shape (n_matrices,), or shards likewise
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
             Handed to the splitter, where ``ensemble`` is one that needs them.
@@ -188,6 +192,11 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
         -------
         self
         """
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.learning import fit_classes
+
+            fit_classes(self, self._open_shards(X, y, sample_weight))
+            return self
         self._fit_labelled(check_labelled(X, y, sample_weight, self.class_weight), groups)
         return self
 

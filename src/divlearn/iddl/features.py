@@ -70,22 +70,30 @@ class FeatureMap:
             scale: RealArray = np.ones(V.shape[1])
             if self.standardize:
                 mean = weights @ values
-                variance = weights @ (values - mean) ** 2
-                flat = variance <= _LEAST_DEVIATION**2 * (weights @ values**2)
-                scale = np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+                scale = self.deviation(weights @ (values - mean) ** 2, weights @ values**2)
         else:
             mean, scale = known.mean, known.scale
         return Features((values - mean) / scale, mean, scale)
 
+    @staticmethod
+    def deviation(variance: RealArray, square: RealArray) -> RealArray:
+        """Deviations of columns from their variances and mean squares; one where they stay."""
+        flat = variance <= _LEAST_DEVIATION**2 * square
+        return np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+
     def pull(
-        self, V: RealArray, features: Features, weights: RealArray, cotangent: RealArray
-    ) -> RealArray:
-        """Gradient in V from that in the features computed from it."""
+        self, V: RealArray, features: Features, weights: RealArray, cotangent: RealArray,
+        sums: tuple[RealArray, RealArray] | None = None,
+    ) -> RealArray:  # fmt: skip
+        """Gradient in V from that in the features computed from it.
+
+        Where V holds but some of the samples, `sums` are those of the cotangent, and of the
+        cotangent times the features, over all of them.
+        """
         back = cotangent
         if self.standardize:
             z = features.values
-            constant = cotangent.sum(axis=0)
-            along = (cotangent * z).sum(axis=0)
+            constant, along = sums or (cotangent.sum(axis=0), (cotangent * z).sum(axis=0))
             back = cotangent - weights[:, None] * (constant + along * z)
         back = back / features.scale
         return back if self.offset is None else back / (V + self.offset)

@@ -6,6 +6,7 @@ With the head solved, the gradient in the features is the partial one (envelope 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -15,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import logsumexp, softmax
 
 from divlearn.arrays import RealArray
-from divlearn.iddl.newton import Expansion, minimize_head
+from divlearn.iddl.newton import Expansion, HeadMinimum, Rows, Samples, minimize_head
 
 _ROUNDED = 0.02  # of the margin
 _EXACT, _ROUGH = 1e-9, 1e-4
@@ -163,17 +164,35 @@ class NewtonLoss(Loss):
         """Find the best head. See `Loss.solve`."""
         columns = [features, np.ones((len(features), 1))] if self.bias else [features]
         design = np.concatenate(columns, axis=1)
-        penalty = np.full(design.shape[1], gamma)
-        penalty[features.shape[1] :] = 0
-        start = np.zeros((targets.shape[1], design.shape[1]))
-        if warm is not None and warm.weights.shape[1] == features.shape[1]:
-            start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)[:, : start.shape[1]]
-        found = minimize_head(
-            lambda s: self.expand(s, targets), design, weights, penalty, start, self.tolerance
-        )
-        W = found.W[:, : features.shape[1]]
-        bias = found.W[:, features.shape[1] :].sum(axis=1)
-        return Solved(Head(W, bias), found.value, found.slopes @ W)
+
+        def rows(loss: NewtonLoss) -> Samples:
+            return Rows(lambda scores: loss.expand(scores, targets), design, weights)
+
+        head, found = self.find(rows, (targets.shape[1], features.shape[1]), gamma, warm)
+        slopes = weights[:, None] * found.sums.keep.slopes
+        return Solved(head, found.value, slopes @ head.weights)
+
+    def find(
+        self, samples: Callable[[NewtonLoss], Samples], shape: tuple[int, int], gamma: float,
+        warm: Head | None = None,
+    ) -> tuple[Head, HeadMinimum]:  # fmt: skip
+        """Find the best head for samples, wherever they are.
+
+        Parameters
+        ----------
+        samples : callable
+            From a loss to the samples it is of, with a last column of ones where it has a bias.
+        shape : (n_outputs, n_features)
+        gamma, warm : as in `Loss.solve`
+        """
+        n_outputs, n_features = shape
+        penalty = np.full(n_features + self.bias, gamma)
+        penalty[n_features:] = 0
+        start = np.zeros((n_outputs, len(penalty)))
+        if warm is not None and warm.weights.shape[1] == n_features:
+            start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)[:, : len(penalty)]
+        found = minimize_head(samples(self), penalty, start, self.tolerance)
+        return Head(found.W[:, :n_features], found.W[:, n_features:].sum(axis=1)), found
 
 
 class SoftmaxLoss(NewtonLoss):
@@ -221,16 +240,16 @@ class HingeLoss(NewtonLoss):
         self.margin = margin
         self.width = _ROUNDED * margin
 
-    def solve(
-        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+    def find(
+        self, samples: Callable[[NewtonLoss], Samples], shape: tuple[int, int], gamma: float,
         warm: Head | None = None,
-    ) -> Solved:  # fmt: skip
-        """Find the best head, through hinges less and less rounded. See `Loss.solve`."""
+    ) -> tuple[Head, HeadMinimum]:  # fmt: skip
+        """Find the best head, through hinges less and less rounded. See `NewtonLoss.find`."""
         if self.width < self.margin:
             rounder = copy(self)
             rounder.width = min(4 * self.width, self.margin)
-            warm = rounder.solve(features, targets, weights, gamma, warm).head
-        return super().solve(features, targets, weights, gamma, warm)
+            warm, _ = rounder.find(samples, shape, gamma, warm)
+        return super().find(samples, shape, gamma, warm)
 
     def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
         """Loss of every sample."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from divlearn.arrays import RealArray
 
-__all__ = ["Expansion", "HeadMinimum", "minimize_head"]
+__all__ = ["Expansion", "HeadMinimum", "Rows", "Samples", "Sums", "minimize_head"]
 
 _NEWTON_STEPS = 50
 _CG_STEPS = 100
@@ -41,19 +42,109 @@ class Expansion:
 
 
 @dataclass(frozen=True, eq=False)
+class Sums:
+    """What a head has to know of all samples.
+
+    Attributes
+    ----------
+    loss : float, the weighted sum of losses.
+    gradient : ndarray, shape (n_outputs, n_columns), its gradient in the head.
+    size : float, a typical size of the second derivatives in the scores.
+    keep : what the samples need to multiply by the Hessian, and nobody else.
+    """
+
+    loss: float
+    gradient: RealArray
+    size: float
+    keep: Any
+
+
+class Samples(Protocol):
+    """Samples a head is fitted to: in memory, see `Rows`, or somewhere else."""
+
+    def gram(self) -> RealArray:
+        """Weighted Gram matrix of the design, shape (n_columns, n_columns)."""
+
+    def turn(self, basis: RealArray, rough: bool) -> None:
+        """Use the columns ``design @ basis`` from now on; few digits may do for products."""
+
+    def at(self, W: RealArray) -> Sums:
+        """Sum over the samples for a head."""
+
+    def product(self, sums: Sums, direction: RealArray) -> RealArray:
+        """Hessian of the loss times a direction, shape (n_outputs, n_columns)."""
+
+
+class Rows:
+    """Samples in memory.
+
+    Parameters
+    ----------
+    expand : callable
+        From scores (n_samples, n_outputs) to an `Expansion` of convex losses.
+    design : ndarray, shape (n_samples, n_columns)
+    weights : ndarray, shape (n_samples,)
+    """
+
+    def __init__(
+        self, expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray
+    ) -> None:
+        self.expand = expand
+        self.design = self.narrow = design
+        self.weights = weights[:, None]
+
+    def gram(self) -> RealArray:
+        """Weighted Gram matrix. See `Samples.gram`."""
+        gram: RealArray = self.design.T @ (self.weights * self.design)
+        return gram
+
+    def turn(self, basis: RealArray, rough: bool) -> None:
+        """Use other columns. See `Samples.turn`."""
+        self.design = self.design @ basis
+        # Towards a rough head directions of few digits lead as well, in half of the time.
+        self.narrow = self.design.astype(np.float32) if rough else self.design
+
+    def at(self, W: RealArray) -> Sums:
+        """Sum over the samples for a head. See `Samples.at`."""
+        expansion = self.expand(self.design @ W.T)
+        weights = self.weights[:, 0]
+        return Sums(
+            float(weights @ expansion.losses), (self.weights * expansion.slopes).T @ self.design,
+            float(weights @ expansion.size), expansion,
+        )  # fmt: skip
+
+    def product(self, sums: Sums, direction: RealArray) -> RealArray:
+        """Hessian times a direction. See `Samples.product`."""
+        narrow, dtype = self.narrow, self.narrow.dtype
+        turned = sums.keep.times(narrow @ direction.T.astype(dtype, copy=False))
+        scores = (self.weights * turned).astype(dtype, copy=False)
+        product: RealArray = scores.T @ narrow
+        return product
+
+
+@dataclass(frozen=True, eq=False)
 class HeadMinimum:
-    """The best head, the objective there, and the weighted slopes of the losses in the scores."""
+    """The best head, the objective and the sums over the samples there.
+
+    Attributes
+    ----------
+    W : ndarray, shape (n_outputs, n_columns)
+    value : float
+    gradient : ndarray, shape (n_outputs, n_columns), of the losses alone.
+    sums : Sums
+    """
 
     W: RealArray
     value: float
-    slopes: RealArray
+    gradient: RealArray
+    sums: Sums
 
 
 @dataclass(frozen=True, eq=False)
 class _State:
     W: RealArray
     value: float
-    expansion: Expansion
+    sums: Sums
     gradient: RealArray
 
 
@@ -66,33 +157,24 @@ class _Problem:
     variance have nothing to say, and are left out.
     """
 
-    def __init__(
-        self, expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
-        penalty: RealArray, n_outputs: int, rough: bool,
-    ) -> None:  # fmt: skip
-        self.expand = expand
-        self.weights = weights[:, None]
-        spread, basis = np.linalg.eigh(design.T @ (self.weights * design))
+    def __init__(self, samples: Samples, penalty: RealArray, n_outputs: int, rough: bool) -> None:
+        self.samples = samples
+        spread, basis = np.linalg.eigh(samples.gram())
         kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
         self.spread, self.basis = spread[kept], basis[:, kept]
-        self.design = design @ self.basis
-        # Towards a rough head directions of few digits lead as well, in half of the time.
-        self.narrow = self.design.astype(np.float32) if rough else self.design
+        samples.turn(self.basis, rough)
         self.penalty = self.basis.T @ (penalty[:, None] * self.basis)
         self.origin = self.evaluate(np.zeros((n_outputs, len(self.spread))))
 
     def evaluate(self, W: RealArray) -> _State:
-        expansion = self.expand(self.design @ W.T)
+        sums = self.samples.at(W)
         penalized = W @ self.penalty
-        value = float(self.weights[:, 0] @ expansion.losses) + float(np.vdot(penalized, W))
-        gradient = (self.weights * expansion.slopes).T @ self.design + 2 * penalized
-        return _State(W, value, expansion, gradient)
+        value = sums.loss + float(np.vdot(penalized, W))
+        return _State(W, value, sums, sums.gradient + 2 * penalized)
 
     def hessian(self, state: _State, direction: RealArray) -> RealArray:
-        narrow, dtype = self.narrow, self.narrow.dtype
-        turned = state.expansion.times(narrow @ direction.T.astype(dtype, copy=False))
-        scores = (self.weights * turned).astype(dtype, copy=False)
-        result: RealArray = scores.T @ narrow + 2 * direction @ self.penalty
+        product = self.samples.product(state.sums, direction)
+        result: RealArray = product + 2 * direction @ self.penalty
         return result + self.damping(state) * direction
 
     def damping(self, state: _State) -> float:
@@ -101,24 +183,20 @@ class _Problem:
         return _DAMPING * min(1.0, float(np.linalg.norm(state.gradient)) / max(start, _TINY))
 
     def precondition(self, state: _State, residual: RealArray) -> RealArray:
-        size = max(float(self.weights[:, 0] @ state.expansion.size), 1e-6)
+        size = max(state.sums.size, 1e-6)
         scale = size * self.spread + 2 * np.diag(self.penalty) + self.damping(state)
         result: RealArray = residual / np.maximum(scale, 1e-12 * scale.max())
         return result
 
 
 def minimize_head(
-    expand: Callable[[RealArray], Expansion], design: RealArray, weights: RealArray,
-    penalty: RealArray, start: RealArray, tolerance: float,
-) -> HeadMinimum:  # fmt: skip
+    samples: Samples, penalty: RealArray, start: RealArray, tolerance: float
+) -> HeadMinimum:
     r"""Minimise :math:`\sum_i w_i \ell_i(W x_i) + \sum_j \gamma_j \|W_{\cdot j}\|^2` over W.
 
     Parameters
     ----------
-    expand : callable
-        From scores (n_samples, n_outputs) to an `Expansion` of convex losses.
-    design : ndarray, shape (n_samples, n_columns)
-    weights : ndarray, shape (n_samples,)
+    samples : Samples
     penalty : ndarray, shape (n_columns,)
     start : ndarray, shape (n_outputs, n_columns)
     tolerance : float
@@ -128,7 +206,7 @@ def minimize_head(
     -------
     HeadMinimum
     """
-    problem = _Problem(expand, design, weights, penalty, len(start), tolerance >= _SINGLE)
+    problem = _Problem(samples, penalty, len(start), tolerance >= _SINGLE)
     origin = problem.origin
     state = problem.evaluate(start @ problem.basis) if start.any() else origin
     if origin.value < state.value:
@@ -143,8 +221,8 @@ def minimize_head(
         if following is None:
             break
         state = following
-    slopes = problem.weights * state.expansion.slopes
-    return HeadMinimum(state.W @ problem.basis.T, state.value, slopes)
+    back = problem.basis.T
+    return HeadMinimum(state.W @ back, state.value, state.sums.gradient @ back, state.sums)
 
 
 def _newton_step(problem: _Problem, state: _State, goal: float) -> RealArray:

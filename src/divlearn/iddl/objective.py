@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, Prepared, Pullback
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss, Solved
+from divlearn.iddl.spread import Spread
 from divlearn.iddl.variants import Variant
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
 
-__all__ = ["Dictionary", "Memo", "Objective"]
+__all__ = ["Coordinates", "Dictionary", "Memo", "Objective"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,66 @@ class Memo:
         """The best head."""
         return self.solved.head
 
+    def without_rows(self) -> Memo:
+        """Keep what prediction needs; copies, for a view would hold the whole."""
+        return Memo(
+            self.V[:0].copy(),
+            replace(self.features, values=self.features.values[:0].copy()),
+            replace(self.solved, cotangent=self.solved.cotangent[:0].copy()),
+        )
 
-class Objective:
+
+class Coordinates:
+    """Atoms and parameters as an optimiser sees them, wherever the data is; see `Objective`.
+
+    Parameters
+    ----------
+    d : int, size of the matrices.
+    variant : Variant
+    learn_atoms, learn_parameters : bool
+    """
+
+    def __init__(self, d: int, variant: Variant, learn_atoms: bool, learn_parameters: bool) -> None:
+        self.d = d
+        self.variant = variant
+        self.learn_atoms = learn_atoms
+        self.learn_parameters = learn_parameters and variant.learned
+        self.eigenproblems = 0
+
+    def collect(self, point: Dictionary, atoms: RealArray, back: Pullback) -> RealArray:
+        """Put a gradient together."""
+        size = point.frames.size
+        parts = np.zeros(size + len(point.parameters))
+        if self.learn_atoms:
+            parts[:size] = in_frames(back.whitened, atoms, point.frames).ravel()
+        if self.learn_parameters:
+            assert back.alpha is not None
+            assert back.beta is not None
+            parts[size:] = self.variant.pull(back.alpha, back.beta)
+        return parts
+
+    def move(self, point: Dictionary, step: RealArray) -> Dictionary:
+        """Take a step. See `Problem.move`."""
+        size = point.frames.size
+        frames, parameters = point.frames, point.parameters
+        if self.learn_atoms:
+            frames = move_frames(frames, step[:size].reshape(frames.shape))
+        if self.learn_parameters:
+            parameters = np.maximum(parameters + step[size:], 0)
+        return Dictionary(frames, parameters)
+
+    def size(self, step: RealArray) -> float:
+        """Longest way an atom or a parameter goes. See `Problem.size`."""
+        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.d**2)
+        ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
+        return float(max(way.max() for way in ways if way.size))
+
+    def limits(self, point: Dictionary) -> RealArray:
+        """Parameters stay non-negative. See `Problem.limits`."""
+        return np.concatenate([np.full(point.frames.size, -np.inf), -point.parameters])
+
+
+class Objective(Coordinates):
     r"""Minimise the loss of the best head over atoms and divergences.
 
     Around a dictionary, coordinates are symmetric matrices :math:`S_k` with
@@ -86,18 +145,15 @@ class Objective:
         variant: Variant, feature_map: FeatureMap, loss: Loss, gamma: float, *,
         learn_atoms: bool = True, learn_parameters: bool = True, extra: RealArray | None = None,
     ) -> None:  # fmt: skip
+        super().__init__(data.d, variant, learn_atoms, learn_parameters)
         self.engine = engine
         self.data = data
         self.targets = targets
         self.weights = weights
-        self.variant = variant
         self.feature_map = feature_map
         self.loss = loss
         self.gamma = gamma
-        self.learn_atoms = learn_atoms
-        self.learn_parameters = learn_parameters and variant.learned
         self.extra = extra
-        self.eigenproblems = 0
         self._warm: Head | None = None
 
     def trial(self, point: Dictionary) -> Trial:
@@ -144,46 +200,21 @@ class Objective:
     def gradient(self, trial: Trial) -> RealArray:
         """Compute the gradient. See `Problem.gradient`."""
         point, memo = trial.point, trial.memo
-        n, d = point.frames.shape[:2]
         alpha, beta = self.variant.expand(point.parameters)
         atoms = point.atoms
         back = self.engine.pullback(
             self.data, atoms, alpha, beta, self.pull(memo).reshape(-1, *alpha.shape),
             parameters=self.learn_parameters,
         )  # fmt: skip
-        self.eigenproblems += len(memo.V) * n
-        parts = np.zeros(n * d * d + len(point.parameters))
-        if self.learn_atoms:
-            parts[: n * d * d] = in_frames(back.whitened, atoms, point.frames).ravel()
-        if self.learn_parameters:
-            assert back.alpha is not None
-            assert back.beta is not None
-            parts[n * d * d :] = self.variant.pull(back.alpha, back.beta)
-        return parts
-
-    def move(self, point: Dictionary, step: RealArray) -> Dictionary:
-        """Take a step. See `Problem.move`."""
-        size = point.frames.size
-        frames, parameters = point.frames, point.parameters
-        if self.learn_atoms:
-            frames = move_frames(frames, step[:size].reshape(frames.shape))
-        if self.learn_parameters:
-            parameters = np.maximum(parameters + step[size:], 0)
-        return Dictionary(frames, parameters)
-
-    def size(self, step: RealArray) -> float:
-        """Longest way an atom or a parameter goes. See `Problem.size`."""
-        d = self.data.d
-        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, d * d)
-        ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
-        return float(max(way.max() for way in ways if way.size))
-
-    def limits(self, point: Dictionary) -> RealArray:
-        """Parameters stay non-negative. See `Problem.limits`."""
-        return np.concatenate([np.full(point.frames.size, -np.inf), -point.parameters])
+        self.eigenproblems += len(memo.V) * len(atoms)
+        return self.collect(point, atoms, back)
 
     def design(self, features: Features) -> RealArray:
         """Put together what the head sees."""
         if self.extra is None:
             return features.values
         return np.concatenate([features.values, self.extra], axis=1)
+
+    def spread(self, memo: Memo) -> Spread:
+        """Spread of what the head sees."""
+        return Spread.of(self.design(memo.features), self.weights, centre=self.loss.bias)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from divlearn.arrays import RealArray
 from divlearn.iddl.goals import make_folds, numbers_goal
 from divlearn.iddl.streaming import StreamingBase
+from divlearn.sharded.opening import is_sharded
 
 __all__ = ["IDDLRegressor"]
 
@@ -61,7 +62,7 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
+        X : array-like, shape (n_matrices, d, d), or shards as in `IDDLClassifier.fit`
         y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
@@ -71,6 +72,12 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         -------
         self
         """
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.learning import fit_numbers
+
+            self._check_kind()
+            fit_numbers(self, self._open_shards(X, y, sample_weight))
+            return self
         matrices, targets, weights, kept = self._check_numbers(X, y, sample_weight, reset=True)
         weights = weights / weights.sum()
         columns = targets.reshape(len(targets), -1)
@@ -131,10 +138,7 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[RealArray, RealArray, RealArray, NDArray[np.intp]]:
         """Matrices, targets and weights other than zero, and where these are."""
-        if self.loss not in ("auto", "ridge"):
-            raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
-        if self.head not in ("auto", "linear"):
-            raise ValueError(f'head={self.head!r} must be "auto" or "linear" for numbers')
+        self._check_kind()
         if y is None:
             raise ValueError("IDDLRegressor requires y to be passed, but the target y is None")
         matrices = self._check_matrices(X, reset=reset)
@@ -143,6 +147,12 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
         return matrices[kept], targets[kept], weights[kept], kept
+
+    def _check_kind(self) -> None:
+        if self.loss not in ("auto", "ridge"):
+            raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
+        if self.head not in ("auto", "linear"):
+            raise ValueError(f'head={self.head!r} must be "auto" or "linear" for numbers')
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers.

@@ -101,8 +101,9 @@ class Standing(FeatureMap):
         return super().compute(V, weights, known or self.known)
 
     def pull(
-        self, V: RealArray, features: Features, weights: RealArray, cotangent: RealArray
-    ) -> RealArray:
+        self, V: RealArray, features: Features, weights: RealArray, cotangent: RealArray,
+        sums: tuple[RealArray, RealArray] | None = None,
+    ) -> RealArray:  # fmt: skip
         """Gradient in V from that in the features. See `FeatureMap.pull`."""
         if self.standardize:
             cotangent = cotangent + weights[:, None] * self.push * features.values

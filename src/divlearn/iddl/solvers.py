@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.iddl.blocks import AtomBlock, ParameterBlock
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.objective import Coordinates, Dictionary, Objective
 from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
@@ -26,7 +26,7 @@ Watch = Callable[[int, Trial], str | None]
 class History:
     """What happened, one entry per iteration, and the start."""
 
-    objective: Objective
+    objective: Coordinates
     rows: list[tuple[float, float, str, RealArray, float, int]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
@@ -77,7 +77,7 @@ class Fit:
 class Interruptible:
     """Keep the last point when the user stops a run."""
 
-    def __init__(self, objective: Objective, start: Trial, watch: Watch | None) -> None:
+    def __init__(self, objective: Coordinates, start: Trial, watch: Watch | None) -> None:
         self.history = History(objective)
         self.trial = start
         self.n_iter = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,15 @@ from divlearn.arrays import RealArray
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
-from divlearn.iddl.objective import Dictionary, Memo, Objective
+from divlearn.iddl.objective import Coordinates, Dictionary, Objective
 from divlearn.iddl.solvers import Fit, Interruptible, Watch
+from divlearn.iddl.spread import Spread
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
 
 __all__ = [
-    "Learner", "Spread", "gradient_norm", "solve_stochastic", "take_rows", "trial_with",
+    "Batches", "Learner", "Spread", "gradient_norm", "solve_stochastic", "take_rows", "trial_with",
 ]  # fmt: skip
 
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
@@ -28,23 +30,6 @@ _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
 _HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head
 _LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
 _LARGEST_GRADIENT = 1e100  # beyond, squares overflow
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    r"""Mean :math:`\mu` and covariance :math:`U \operatorname{diag}(\lambda) U^T` of features."""
-
-    mean: RealArray
-    values: RealArray
-    vectors: RealArray
-
-    @classmethod
-    def of(cls, design: RealArray, weights: RealArray, *, centre: bool) -> Self:
-        """Spread of the rows of a design, around zero where there is no bias to centre them."""
-        mean = weights @ design if centre else np.zeros(design.shape[1])
-        centred = design - mean
-        values, vectors = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
-        return cls(mean, np.maximum(values, 0), vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +66,7 @@ class Learner:
     @classmethod
     def start(cls, objective: Objective, trial: Trial) -> Self:
         """Start where the objective was computed on data that determines a head."""
-        return cls.at(trial.point, trial.memo.head, _spread(objective, trial.memo.features))
+        return cls.at(trial.point, trial.memo.head, objective.spread(trial.memo))
 
     @classmethod
     def at(cls, point: Dictionary, head: Head, spread: Spread) -> Self:
@@ -93,7 +78,7 @@ class Learner:
 
     def settle(self, objective: Objective, trial: Trial) -> Self:
         """Go on from where the head was solved for on all data; the moments stay."""
-        spread = _spread(objective, trial.memo.features)
+        spread = objective.spread(trial.memo)
         return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
 
     def step(self, batch: Objective, step_size: float) -> Self | None:
@@ -163,6 +148,7 @@ def solve_stochastic(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
     watch: Watch | None = None, batch_size: int = 64,
     random_state: int | np.random.RandomState | None = 0,
+    batches: Callable[[Any, int, np.random.RandomState], Batches] | None = None,
 ) -> Fit:  # fmt: skip
     """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
@@ -185,6 +171,9 @@ def solve_stochastic(
         Matrices per minibatch, at least; fewer matrices are one.
     random_state : int, RandomState or None, default=0
         Draws the minibatches.
+    batches : callable, optional
+        Makes the minibatches of an objective whose data is elsewhere, from the objective, their
+        size and what draws them.
 
     Returns
     -------
@@ -203,15 +192,15 @@ def solve_stochastic(
     trial = _without_rows(first)
     del first
     run = Interruptible(objective, trial, watch)
-    batches = _Batches(objective, int(batch_size), check_random_state(random_state))
+    passes = (batches or _Batches)(objective, int(batch_size), check_random_state(random_state))
     try:
-        return _epochs(objective, trial, learner, batches, max_iter, tol, run)
+        return _epochs(objective, trial, learner, passes, max_iter, tol, run)
     except KeyboardInterrupt:
         return run.interrupted()
 
 
 def _epochs(
-    objective: Objective, trial: Trial, learner: Learner, batches: _Batches, max_iter: int,
+    objective: Objective, trial: Trial, learner: Learner, batches: Batches, max_iter: int,
     tol: float, run: Interruptible,
 ) -> Fit:  # fmt: skip
     message, converged, iteration = f"max_iter={max_iter} reached", False, 0
@@ -238,6 +227,13 @@ def _epochs(
         elif stop is None and step_size < _SHORTEST_STEP:
             stop = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
     return Fit(trial, iteration, converged, stop or message, run.history.arrays())
+
+
+class Batches(Protocol):
+    """Minibatches of all data."""
+
+    def run(self, learner: Learner, step_size: float) -> Learner | None:
+        """Learn from all data once; None where the steps were too long."""
 
 
 class _Batches:
@@ -286,24 +282,11 @@ def trial_with(objective: Objective, point: Dictionary, head: Head) -> Trial:
     return objective.hold_head(point, V, head)
 
 
-def _spread(objective: Objective, features: Features) -> Spread:
-    return Spread.of(objective.design(features), objective.weights, centre=objective.loss.bias)
-
-
 def _without_rows(trial: Trial) -> Trial:
-    """Keep what prediction needs; copies, for a view would hold the whole."""
-    memo: Memo = trial.memo
-    return replace(
-        trial,
-        memo=Memo(
-            memo.V[:0].copy(),
-            replace(memo.features, values=memo.features.values[:0].copy()),
-            replace(memo.solved, cotangent=memo.solved.cotangent[:0].copy()),
-        ),
-    )
+    return replace(trial, memo=trial.memo.without_rows())
 
 
-def gradient_norm(objective: Objective, learner: Learner | None) -> float:
+def gradient_norm(objective: Coordinates, learner: Learner | None) -> float:
     """Size of the running mean of gradients; NaN where there is no learner."""
     if learner is None:
         return np.nan

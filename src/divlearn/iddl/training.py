@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from divlearn.engines import Engine, Prepared
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
 from divlearn.iddl.machines import Scorer
-from divlearn.iddl.objective import Dictionary, Memo, Objective
+from divlearn.iddl.objective import Coordinates, Dictionary, Memo, Objective
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.tangent import TangentBlock
@@ -22,7 +23,7 @@ from divlearn.interrupts import is_interrupted
 from divlearn.optim.problem import Trial
 from divlearn.progress import tell
 
-__all__ = ["Model", "Recipe", "Report", "Start", "Task", "train"]
+__all__ = ["Model", "Recipe", "Report", "Start", "Task", "run_solver", "train"]
 
 SOLVERS: dict[str, Callable[..., Fit]] = {
     "joint": solve_joint, "bcd": solve_bcd, "stochastic": solve_stochastic,
@@ -172,6 +173,16 @@ def train(
         extra=None if tangent is None else tangent.compute(task.X),
     )  # fmt: skip
 
+    return run_solver(objective, start, recipe, feature_map, watch, report, tangent)
+
+
+def run_solver(
+    objective: Coordinates, start: Start, recipe: Recipe, feature_map: FeatureMap,
+    watch: Watch | None, report: Report | None, tangent: TangentBlock | None = None,
+    **options: Any,
+) -> tuple[Model, Fit]:  # fmt: skip
+    """Train a model by an objective that is set up; `options` are for the solver."""
+
     def model(trial: Trial) -> Model:
         point: Dictionary = trial.point
         memo: Memo = trial.memo
@@ -189,6 +200,6 @@ def train(
     n_iter = recipe.max_iter if learns else 0
     draws = {"random_state": recipe.seed} if recipe.solver == "stochastic" else {}
     fit = SOLVERS[recipe.solver](
-        objective, first, max_iter=n_iter, tol=recipe.tol, watch=note, **draws
+        objective, first, max_iter=n_iter, tol=recipe.tol, watch=note, **draws, **options
     )
     return model(fit.trial), fit

@@ -23,6 +23,7 @@ from divlearn.cluster.starts import check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.likelihood.members import get_members
+from divlearn.sharded.opening import is_sharded
 from divlearn.spd import check_spd
 
 __all__ = ["ABMixture"]
@@ -224,6 +225,11 @@ class ABMixture(MixtureModel):
 
     def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:
         """Check the data, and the numbers of components it is to have."""
+        if is_sharded(X, self.engine):
+            raise ValueError(
+                "ABMixture needs an array X in memory, not shards; pass a sample, "
+                "open_shards(X).sample(n_matrices, seed)[0], and engine='auto'"
+            )
         matrices = check_spd(X, ndim=3, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
         kept = np.flatnonzero(weights)

@@ -1,0 +1,79 @@
+"""Dask: who holds the data when it lives on the workers of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+__all__ = ["DaskEngine", "as_dask"]
+
+
+class DaskEngine:
+    """Workers of a Dask cluster, each of which runs an engine on the matrices it holds.
+
+    It has no verbs of its own: these map over shards, see `divlearn.sharded.open_shards`, and only
+    atoms, parameters, statistics and gradients travel. Estimators that learn from shards take it,
+    or ``engine="dask"``, which is this with the defaults.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The current one by default, whenever there is work.
+    engine : {"auto", "native", "reference", "cuda"}, default="auto"
+        What runs on the workers.
+    n_threads : int, default=1
+        Threads of every task; a worker runs as many tasks at once as it has threads.
+
+    Examples
+    --------
+    >>> DaskEngine(engine="native")
+    DaskEngine(engine='native', n_threads=1)
+    """
+
+    name = "dask"
+
+    def __init__(self, client: Any = None, engine: str = "auto", n_threads: int = 1) -> None:
+        self.client = client
+        self.engine = engine
+        self.n_threads = n_threads
+
+    def __repr__(self) -> str:
+        return f"DaskEngine(engine={self.engine!r}, n_threads={self.n_threads})"
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Return the same: a connection has no copy."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection behind: elsewhere there is another, or none."""
+        return {**self.__dict__, "client": None}
+
+    def connect(self) -> Any:
+        """Return the client; raise where there is none."""
+        try:
+            from distributed import get_client
+        except ImportError as error:
+            raise ImportError(
+                "engine='dask' needs dask and distributed; install divlearn[dask]"
+            ) from error
+        if self.client is not None:
+            return self.client
+        try:
+            return get_client()
+        except ValueError as error:
+            raise ValueError(
+                "engine='dask' finds no client; make one first, distributed.Client(...), or pass "
+                "DaskEngine(client)"
+            ) from error
+
+
+def as_dask(engine: Any) -> DaskEngine | None:
+    """Return the Dask engine that an engine is, or that its name stands for; else None.
+
+    Examples
+    --------
+    >>> as_dask("dask"), as_dask("native")
+    (DaskEngine(engine='auto', n_threads=1), None)
+    """
+    if isinstance(engine, DaskEngine):
+        return engine
+    return DaskEngine() if isinstance(engine, str) and engine == "dask" else None

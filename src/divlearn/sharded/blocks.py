@@ -1,0 +1,138 @@
+"""A block of matrices, ready for an engine, and how it is made from pieces of arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.sharded.pieces import MemoryPiece, Piece
+from divlearn.spd import check_spd
+
+__all__ = ["Block", "BlockSource", "EngineChoice", "bytes_of", "make_block"]
+
+_COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine by name, which means the same on every machine."""
+
+    name: str = "auto"
+    n_threads: int | None = None
+    accuracy: str | float = "auto"
+
+    def get(self) -> Engine:
+        """Make the engine."""
+        return get_engine(self.name, self.n_threads, self.accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Matrices that lie together.
+
+    Attributes
+    ----------
+    number : int
+    data : Prepared
+    choice : EngineChoice
+    y : ndarray of as many rows, or None
+    weights : ndarray, shape (n_matrices,), one each where none were given.
+    """
+
+    number: int
+    data: Prepared
+    choice: EngineChoice
+    y: NDArray[Any] | None
+    weights: RealArray
+
+    @property
+    def engine(self) -> Engine:
+        """Who computes."""
+        return self.choice.get()
+
+    def __len__(self) -> int:
+        return self.data.n_matrices
+
+    def __sizeof__(self) -> int:
+        """Bytes: by these Dask decides what to write to disk, and that blocks stay."""
+        return bytes_of(self.data.working) * _COPIES + bytes_of(self.y) + bytes_of(self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource:
+    """Where a block comes from.
+
+    Attributes
+    ----------
+    number : int
+    X : Piece
+    y, weights : Piece or None
+    choice : EngineChoice
+    """
+
+    number: int
+    X: Piece
+    y: Piece | None
+    weights: Piece | None
+    choice: EngineChoice
+
+    def load(self, *, check: bool = True) -> Block:
+        """Read, check and prepare; what was checked before need not be again."""
+        y, weights = (None if part is None else part.load() for part in (self.y, self.weights))
+        where = self.X.where
+        return make_block(self.number, where, self.choice, self.X.load(), y, weights, check=check)
+
+
+def make_block(
+    number: int, where: str, choice: EngineChoice, X: NDArray[Any],
+    y: NDArray[Any] | None = None, weights: NDArray[Any] | None = None, *, check: bool = True,
+) -> Block:  # fmt: skip
+    """Check matrices and what belongs to them; messages name the shard and the index."""
+    name = f"shard {number} ({where})"
+    if check:
+        matrices = check_spd(X, ndim=3, dtype=np.float64, name=f"{name}, X")
+        for what, values in (("y", y), ("sample_weight", weights)):
+            _check_rows(values, len(matrices), what, name)
+    else:
+        matrices = np.asarray(X, dtype=np.float64)
+        matrices = 0.5 * (matrices + matrices.mT)
+    data = choice.get().prepare(Prepared.checked(matrices))
+    counts = np.ones(len(matrices)) if weights is None else weights.astype(np.float64)
+    return Block(number, data, choice, y, counts)
+
+
+def _check_rows(values: NDArray[Any] | None, n_matrices: int, what: str, name: str) -> None:
+    if values is None:
+        return
+    if len(values) != n_matrices:
+        raise ValueError(
+            f"{name} has {n_matrices} matrices, but {what} has {len(values)} rows there; both must "
+            "be cut at the same places"
+        )
+    if values.dtype.kind in "fc":
+        bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+        if len(bad):
+            raise ValueError(f"{name}, {what}[{bad[0]}] is {values[bad[0]]}, but must be finite")
+    if what == "sample_weight" and (values < 0).any():
+        first = int(np.flatnonzero(values < 0)[0])
+        raise ValueError(f"{name}, sample_weight[{first}] = {values[first]} must be >= 0")
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of the arrays in a value."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, list | tuple):
+        return sum(map(bytes_of, value))
+    return 0
+
+
+def bytes_of_source(source: BlockSource) -> int:
+    """Bytes that travel with a source: those of arrays in memory."""
+    pieces = (source.X, source.y, source.weights)
+    return sum(bytes_of(piece.array) for piece in pieces if isinstance(piece, MemoryPiece))

@@ -1,0 +1,52 @@
+"""Shards of Dask arrays: their chunks, computed and prepared on the workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from divlearn.engines.dask import DaskEngine
+from divlearn.sharded.blocks import EngineChoice
+from divlearn.sharded.opening import load_block
+from divlearn.sharded.workers import DaskShards, place
+
+__all__ = ["load_dask_array"]
+
+
+def load_dask_array(
+    X: Any, y: Any, weights: Any, engine: DaskEngine, accuracy: str | float
+) -> DaskShards:
+    """Let workers compute the chunks of an array, and prepare them."""
+    import dask.array as da
+
+    from_array: Any = da.from_array
+
+    client = engine.connect()
+    if X.ndim != 3:
+        raise ValueError(f"X has {X.ndim} dimensions, but must have three, (n_matrices, d, d)")
+    if any(np.isnan(size) for size in X.shape):
+        raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first")
+    X = X.rechunk({1: -1, 2: -1})
+    columns = [_chunks(client, X)]
+    for name, values in (("y", y), ("sample_weight", weights)):
+        if values is None:
+            columns.append([None] * len(columns[0]))
+            continue
+        array = values if isinstance(values, da.Array) else from_array(np.asarray(values))
+        if len(array) != len(X):
+            raise ValueError(
+                f"{name} has {len(array)} rows, but X has {len(X)} matrices; both must be as many"
+            )
+        columns.append(_chunks(client, array.rechunk({0: X.chunks[0]})))
+    choice = EngineChoice(engine.engine, engine.n_threads, accuracy)
+    rows = [(i, choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
+    return DaskShards(client, *place(client, load_block, rows))
+
+
+def _chunks(client: Any, array: Any) -> list[Any]:
+    """Futures of the chunks along the first axis."""
+    chunks: list[Any] = client.compute(
+        list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0])
+    )
+    return chunks

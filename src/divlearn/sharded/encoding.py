@@ -1,0 +1,88 @@
+"""Divergences of shards to atoms: left where the shards are, gathered, or written to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import RealArray
+from divlearn.atomic import open_atomic
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.opening import open_shards
+from divlearn.sharded.shards import Parts
+
+__all__ = ["encode", "encode_block", "write_codes"]
+
+
+def encode(
+    X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, *, gather: bool = True,
+    **options: Any,
+) -> RealArray | Parts:  # fmt: skip
+    """Divergence of every matrix in shards to every atom.
+
+    Parameters
+    ----------
+    X : shards, or what `open_shards` takes
+    atoms, alpha, beta : as in `divlearn.engines.Engine.encode`
+    gather : bool, default=True
+        Whether to bring the divergences here. Else they stay where the shards are, and what is
+        returned can be passed as ``beside`` to the methods of the shards.
+    **options
+        Of `open_shards`.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs); or parts
+
+    Examples
+    --------
+    >>> X = np.stack([np.eye(2), 2 * np.eye(2), np.eye(2)])
+    >>> encode(X, np.eye(2)[None], 0, 0, block_size=2).round(4).ravel()
+    array([0.    , 0.4805, 0.    ])
+    """
+    shards = open_shards(X, **options)
+    shared = tuple(map(np.asarray, (atoms, alpha, beta)))
+    if not gather:
+        return shards.hold(encode_block, *shared)
+    return np.concatenate(shards.map(encode_block, *shared))
+
+
+def write_codes(
+    folder: str | Path, X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, **options: Any
+) -> list[Path]:
+    """Write the divergences of shards to files, one for each block, from where the blocks are.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Workers must see it under the same name.
+    X, atoms, alpha, beta, **options : as in `encode`
+
+    Returns
+    -------
+    list of Path
+        The .npy files, in the order of the blocks.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    shards = open_shards(X, **options)
+    shared = tuple(map(np.asarray, (atoms, alpha, beta)))
+    return [Path(path) for path in shards.map(_write_block, str(target), *shared)]
+
+
+def encode_block(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:
+    """Divergences of a block."""
+    return block.engine.encode(block.data, atoms, alpha, beta)
+
+
+def _write_block(
+    block: Block, folder: str, atoms: RealArray, alpha: RealArray, beta: RealArray
+) -> str:
+    path = Path(folder) / f"codes-{block.number:06d}.npy"
+    codes = encode_block(block, atoms, alpha, beta)
+    with open_atomic(path) as file:
+        np.save(file, codes)
+    return str(path)

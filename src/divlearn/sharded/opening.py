@@ -1,0 +1,216 @@
+"""Open shards: from arrays, files, Dask arrays or iterators, here or on workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from divlearn.engines import Engine
+from divlearn.engines.dask import DaskEngine, as_dask
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
+from divlearn.sharded.pieces import (
+    FilePiece,
+    MemoryPiece,
+    Piece,
+    from_iterator,
+    is_path,
+    open_file,
+    split,
+)
+from divlearn.sharded.shards import LocalShards, Shards
+
+__all__ = ["is_sharded", "open_shards"]
+
+_BLOCK_BYTES = 1 << 24
+_LEAST_ROWS = 256
+_BLOCKS_PER_THREAD = 4  # so that a slow worker can be helped
+_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def is_sharded(X: Any, engine: Any = None) -> bool:
+    """Whether data comes in shards, or an engine would make shards of it.
+
+    Examples
+    --------
+    >>> is_sharded(["part-0.npy", "part-1.npy"]), is_sharded(np.eye(2)[None])
+    (True, False)
+    """
+    return (
+        isinstance(X, Shards) or _are_paths(X) or is_path(X) or callable(X) or _is_dask_array(X)
+        or _is_zarr_array(X) or as_dask(engine) is not None
+    )  # fmt: skip
+
+
+def open_shards(
+    X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
+    accuracy: str | float = "auto", memory_limit: int | str | None = None,
+    block_size: int | None = None,
+) -> Shards:  # fmt: skip
+    """Open data in shards.
+
+    Parameters
+    ----------
+    X : array, memory map, Dask array, zarr array, file or files, or callable
+        Matrices, shape (n_matrices, d, d). Files are .npy, .npz (the array "X", or the only one) or
+        zarr; workers must see them under the same names. A callable returns an iterator of arrays,
+        or of tuples (X, y) or (X, y, sample_weight), the same each time. Shards are returned as
+        they are.
+    y, sample_weight : likewise, optional
+        Files, as many as for X; or arrays with one row per matrix. In a .npz file of X they have
+        their names.
+    engine : str, Engine or DaskEngine, default="auto"
+        "dask" or a `DaskEngine` keeps the shards on workers.
+    accuracy : as in `divlearn.get_engine`
+    memory_limit : int or str such as "1GB", optional
+        Of shards on this machine; see `LocalShards`.
+    block_size : int, optional
+        Matrices per block, at most, where files and arrays have to be cut. About 16 MB by default,
+        and four blocks for every thread of the workers.
+
+    Returns
+    -------
+    Shards
+
+    Examples
+    --------
+    >>> shards = open_shards(np.stack([np.eye(2)] * 5), block_size=2)
+    >>> len(shards), shards.n_matrices, shards.d
+    (3, 5, 2)
+    """
+    if isinstance(X, Shards):
+        if y is not None or sample_weight is not None:
+            raise ValueError("X is opened already; pass y and sample_weight to open_shards")
+        return X
+    dask = as_dask(engine)
+    if _is_dask_array(X):
+        from divlearn.sharded.dask_arrays import load_dask_array
+
+        return _checked(load_dask_array(X, y, sample_weight, dask or DaskEngine(), accuracy))
+    if dask is not None:
+        client = dask.connect()
+        threads = max(1, sum(client.nthreads().values()))
+        sources = _sources(X, y, sample_weight, block_size, _choice(dask, accuracy), threads)
+        from divlearn.sharded.workers import DaskShards
+
+        return _checked(DaskShards.load(client, sources))
+    sources = _sources(X, y, sample_weight, block_size, _choice(engine, accuracy), 0)
+    return _checked(LocalShards(sources, as_bytes(memory_limit)))
+
+
+def as_bytes(limit: int | str | None) -> int | None:
+    """Return a number of bytes.
+
+    Examples
+    --------
+    >>> as_bytes("1.5 GB"), as_bytes(None)
+    (1500000000, None)
+    """
+    if limit is None:
+        return None
+    found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
+    if isinstance(limit, bool) or not found or found[2] not in _UNITS:
+        raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or such as "2GB"')
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _checked(shards: Shards) -> Shards:
+    """Look at every matrix once; what is wrong is told here."""
+    if shards.n_matrices == 0:
+        raise ValueError("X holds no matrices (n_samples=0); pass one at least")
+    return shards
+
+
+def _choice(engine: Any, accuracy: str | float) -> EngineChoice:
+    if isinstance(engine, DaskEngine):
+        return EngineChoice(engine.engine, engine.n_threads, accuracy)
+    if isinstance(engine, Engine):
+        return EngineChoice(engine.name, engine.n_threads, engine.accuracy)
+    return EngineChoice(engine, None, accuracy)
+
+
+def _sources(
+    X: Any, y: Any, weights: Any, block_size: int | None, choice: EngineChoice, threads: int
+) -> list[BlockSource]:
+    if callable(X):
+        blocks, others = from_iterator(X)
+        if y is not None or weights is not None:
+            raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
+        none: list[Piece] = []
+        return _zip(blocks, *[*others, none, none][:2], choice=choice)
+    blocks = []
+    for part in X if _are_paths(X) else [X]:
+        if not is_path(part) and not hasattr(part, "shape"):
+            part = np.asarray(part)
+        blocks += split(part, "X", block_size or _rows(part, threads))
+    labels, shares = _cut(y, "y", blocks, X), _cut(weights, "sample_weight", blocks, X)
+    return _zip(blocks, labels, shares, choice=choice)
+
+
+def _zip(
+    blocks: Sequence[Piece], y: Sequence[Piece] | None, weights: Sequence[Piece] | None, *,
+    choice: EngineChoice,
+) -> list[BlockSource]:  # fmt: skip
+    nothing = [None] * len(blocks)
+    rows = zip(blocks, y or nothing, weights or nothing, strict=True)
+    return [BlockSource(i, *row, choice) for i, row in enumerate(rows)]
+
+
+def _rows(X: Any, threads: int) -> int:
+    shape = (open_file(X, "X") if is_path(X) else X).shape
+    if len(shape) != 3:
+        raise ValueError(f"X has shape {shape}, but must have three dimensions, (n_matrices, d, d)")
+    rows = max(_LEAST_ROWS, _BLOCK_BYTES // max(1, 8 * shape[1] * shape[2]))
+    if threads:
+        rows = min(rows, max(1, -(-shape[0] // (_BLOCKS_PER_THREAD * threads))))
+    return int(rows)
+
+
+def _length(piece: Piece) -> int:
+    if isinstance(piece, MemoryPiece):
+        return len(piece.array)
+    start, stop = getattr(piece, "start", None), getattr(piece, "stop", None)
+    if start is not None and stop is not None:
+        return int(stop - start)
+    return int(piece.shape[0])  # type: ignore[attr-defined]
+
+
+def _cut(values: Any, key: str, blocks: Sequence[Piece], X: Any) -> list[Piece] | None:
+    """Pieces of labels or weights, of the same lengths as those of X."""
+    if values is None:
+        return None
+    if _are_paths(values) and _are_paths(X) and len(values) == len(X):
+        beside = dict(zip(map(str, X), map(str, values), strict=True))
+        files = [block for block in blocks if isinstance(block, FilePiece)]
+        return [replace(block, file=beside[block.file], key=key) for block in files]
+    if is_path(values):
+        values = np.asarray(open_file(values, key))
+    elif callable(getattr(values, "compute", None)):
+        values = values.compute()
+    array, lengths = np.asarray(values), [_length(block) for block in blocks]
+    if len(array) != sum(lengths):
+        raise ValueError(
+            f"{key} has {len(array)} rows, but X has {sum(lengths)} matrices (inconsistent numbers "
+            "of samples); both must be as many"
+        )
+    return [MemoryPiece(key, part) for part in np.split(array, np.cumsum(lengths)[:-1])]
+
+
+def _are_paths(values: Any) -> bool:
+    return isinstance(values, list | tuple) and len(values) > 0 and all(map(is_path, values))
+
+
+def _is_dask_array(X: Any) -> bool:
+    return type(X).__module__.startswith("dask.array")
+
+
+def _is_zarr_array(X: Any) -> bool:
+    return type(X).__module__.startswith("zarr.")
+
+
+def load_block(number: int, choice: EngineChoice, X: Any, y: Any, weights: Any) -> Block:
+    """Make a block of arrays that workers have computed."""
+    return make_block(number, f"chunk {number}", choice, X, y, weights)

@@ -1,0 +1,275 @@
+"""Shards: blocks of matrices that live somewhere, and what can be asked of all of them."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from divlearn.arrays import IntArray, RealArray
+from divlearn.sharded.blocks import Block, BlockSource, bytes_of
+
+__all__ = ["LocalShards", "Parts", "Shards", "add", "merge_all"]
+
+_FAN_IN = 8
+_SHARE = 0.5  # of the memory there is, for blocks; the rest is for what is computed from them
+
+Function = Callable[..., Any]
+Merge = Callable[[Any, Any], Any]
+Parts = Sequence[Any]  # one for each block, wherever the block is
+
+
+class Shards(ABC):
+    """A sequence of blocks, each of which lives somewhere.
+
+    Functions that are mapped get a block, then one part of everything in ``beside``, then what is
+    shared by all. They are pure: a block that is lost is made again, and gives the same.
+    """
+
+    @abstractmethod
+    def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
+        """Call a function for every block, and bring the results here."""
+
+    @abstractmethod
+    def hold(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> Parts:
+        """Call a function for every block, and leave the results where the blocks are."""
+
+    @abstractmethod
+    def reduce(
+        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        merge: Merge | None = None,
+    ) -> Any:  # fmt: skip
+        """Call a function for every block, and merge the results; sums of tuples by default.
+
+        Neighbours are merged by eights, and these again, so that the result depends on the blocks
+        but not on who is ready first.
+        """
+
+    @abstractmethod
+    def fold(
+        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        beside: Sequence[Parts] = (),
+    ) -> Any:  # fmt: skip
+        """Hand a state from block to block; the function gets it before what is shared."""
+
+    @cached_property
+    def _outline(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = self.map(_outline)
+        sizes = {d for _, d in found}
+        if len(sizes) > 1:
+            other = next(i for i, (_, d) in enumerate(found) if d != found[0][1])
+            raise ValueError(
+                f"shard {other} has matrices of size {found[other][1]}, but shard 0 of size "
+                f"{found[0][1]}; all must have the same"
+            )
+        return found
+
+    @property
+    def lengths(self) -> IntArray:
+        """Matrices in every block."""
+        return np.array([n for n, _ in self._outline])
+
+    @property
+    def n_matrices(self) -> int:
+        """Matrices in all blocks."""
+        return int(self.lengths.sum())
+
+    @property
+    def d(self) -> int:
+        """Rows of a matrix."""
+        return self._outline[0][1]
+
+    def __len__(self) -> int:
+        """Count the blocks."""
+        return len(self._outline)
+
+    def sample(self, n_matrices: int, seed: int) -> tuple[RealArray, Any, RealArray]:
+        """Draw matrices with a weight, with what belongs to them; all in their order if few.
+
+        Parameters
+        ----------
+        n_matrices : int
+            At most about so many.
+        seed : int
+
+        Returns
+        -------
+        X : ndarray, shape (n_drawn, d, d)
+        y : ndarray or None
+        weights : ndarray, shape (n_drawn,)
+        """
+        share = min(1.0, n_matrices / self.n_matrices)
+        parts = self.map(_draw, share, seed)
+        X, y, weights = zip(*parts, strict=True)
+        labels = None if y[0] is None else np.concatenate(y)
+        return np.concatenate(X), labels, np.concatenate(weights)
+
+
+class LocalShards(Shards):
+    """Blocks on this machine: read, worked on and dropped, one after the other.
+
+    Parameters
+    ----------
+    sources : sequence of BlockSource
+    memory_limit : int, optional
+        Bytes for matrices and for what is computed from them, beside the block at hand. What is
+        beyond is read anew, or written to temporary files. No limit by default.
+    """
+
+    def __init__(self, sources: Sequence[BlockSource], memory_limit: int | None = None) -> None:
+        self._sources = list(sources)
+        limit = np.inf if memory_limit is None else float(memory_limit)
+        self._blocks_left, self._parts_left = _Budget(_SHARE * limit), _Budget(_SHARE * limit)
+        self._kept: dict[int, Block] = {}
+        self._checked: set[int] = set()
+
+    def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
+        """Call a function for every block. See `Shards.map`."""
+        return list(self._results(function, shared, beside))
+
+    def hold(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> Parts:
+        """Keep results in memory or in files. See `Shards.hold`."""
+        return _LocalParts(self._results(function, shared, beside), self._parts_left)
+
+    def reduce(
+        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        merge: Merge | None = None,
+    ) -> Any:  # fmt: skip
+        """Merge results. See `Shards.reduce`."""
+        return merge_all(self._results(function, shared, beside), merge or add)
+
+    def fold(
+        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        beside: Sequence[Parts] = (),
+    ) -> Any:  # fmt: skip
+        """Hand a state from block to block. See `Shards.fold`."""
+        for i in order:
+            state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
+        return state
+
+    def _results(
+        self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]
+    ) -> Iterator[Any]:
+        for i in range(len(self._sources)):
+            yield function(self._block(i), *(parts[i] for parts in beside), *shared)
+
+    def _block(self, number: int) -> Block:
+        if number in self._kept:
+            return self._kept[number]
+        block = self._sources[number].load(check=number not in self._checked)
+        self._checked.add(number)
+        if self._blocks_left.take(block.__sizeof__()):
+            self._kept[number] = block
+        return block
+
+
+class _Budget:
+    """Bytes that may still be used."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    def take(self, size: float) -> bool:
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+    def give(self, size: float) -> None:
+        self.left += size
+
+
+class _LocalParts(Sequence[Any]):
+    """Results, in memory as long as there is room, else in a temporary folder."""
+
+    def __init__(self, results: Iterator[Any], budget: _Budget) -> None:
+        self._values: list[Any] = []
+        self._folder: Path | None = None
+        used = 0
+        for i, result in enumerate(results):
+            size = bytes_of(result)
+            if budget.take(size):
+                used += size
+                self._values.append(result)
+            else:
+                path = self._open_folder() / f"{i}.pickle"
+                with path.open("wb") as file:
+                    pickle.dump(result, file, protocol=5)
+                self._values.append(path)
+        weakref.finalize(self, budget.give, used)
+
+    def _open_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="divlearn-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, i: Any) -> Any:
+        value = self._values[i]
+        if not isinstance(value, Path):
+            return value
+        with value.open("rb") as file:
+            return pickle.load(file)
+
+
+def merge_all(results: Iterator[Any], merge: Merge) -> Any:
+    """Merge neighbours by eights, and these again, holding few at a time."""
+    levels: list[list[Any]] = []
+    for result in results:
+        carried, level = result, 0
+        while True:
+            if level == len(levels):
+                levels.append([])
+            levels[level].append(carried)
+            if len(levels[level]) < _FAN_IN:
+                break
+            carried, levels[level] = merge_some(merge, levels[level]), []
+            level += 1
+    left: list[Any] = []
+    for whole in levels:
+        # What is left over from below comes after all that is whole.
+        together = [*whole, *left]
+        left = [merge_some(merge, together)] if together else []
+    if not left:
+        raise ValueError("there are no shards; pass one at least")
+    return left[0]
+
+
+def merge_some(merge: Merge, results: Sequence[Any]) -> Any:
+    """Merge a few, from the first to the last."""
+    total = results[0]
+    for result in results[1:]:
+        total = merge(total, result)
+    return total
+
+
+def add(first: Any, second: Any) -> Any:
+    """Sum of two results: numbers, arrays, None, or tuples of these."""
+    if isinstance(first, tuple):
+        return tuple(map(add, first, second))
+    return None if first is None else first + second
+
+
+def _outline(block: Block) -> tuple[int, int]:
+    return len(block), block.data.d
+
+
+def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Any, RealArray]:
+    rows = np.flatnonzero(block.weights)
+    if share < 1:
+        random_state = np.random.RandomState([seed, block.number])
+        count = int(np.ceil(share * len(rows)))
+        rows = np.sort(random_state.choice(rows, count, replace=False))
+    y = None if block.y is None else block.y[rows]
+    return block.data.matrices[rows], y, block.weights[rows]

@@ -1,0 +1,168 @@
+"""Shards on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+from uuid import uuid4
+
+from divlearn.sharded.blocks import BlockSource, bytes_of_source
+from divlearn.sharded.shards import Function, Merge, Parts, Shards, add, merge_some
+
+__all__ = ["DaskShards", "place"]
+
+_FAN_IN = 8
+
+
+class DaskShards(Shards):
+    """Blocks that were prepared once on workers, and are kept there.
+
+    Functions run where the blocks are. What they share travels as a task of its own: a worker that
+    joins, or takes the place of one that was lost, gets it from there like any other input. Blocks
+    of a lost worker are made again from where they came from.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    blocks : sequence of futures
+    homes : sequence of str
+        Workers that are to have them.
+
+    Attributes
+    ----------
+    sent, received : int, bytes of what was shared and of what came back, so far.
+    """
+
+    def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
+        self._client = client
+        self._blocks = list(blocks)
+        self._homes = list(homes)
+        self.sent = self.received = 0
+
+    @classmethod
+    def load(cls, client: Any, sources: Sequence[BlockSource]) -> DaskShards:
+        """Let workers read and prepare the blocks."""
+        import dask
+
+        # Data in memory here has to travel, once: no reason for a warning.
+        size = sum(map(bytes_of_source, sources))
+        threshold = max(10_000_000, 2 * size)
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": threshold}):
+            return cls(client, *place(client, _load, [(source,) for source in sources]))
+
+    def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
+        """Bring results here. See `Shards.map`."""
+        found: list[Any] = self._gather(self._submit(function, shared, beside))
+        return found
+
+    def hold(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> Parts:
+        """Leave results on the workers. See `Shards.hold`."""
+        return self._submit(function, shared, beside)
+
+    def reduce(
+        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        merge: Merge | None = None,
+    ) -> Any:  # fmt: skip
+        """Merge results on the workers. See `Shards.reduce`."""
+        level = self._submit(function, shared, beside)
+        while len(level) > 1:
+            level = [
+                self._client.submit(
+                    merge_some, merge or add, level[i : i + _FAN_IN], pure=False
+                )
+                for i in range(0, len(level), _FAN_IN)
+            ]  # fmt: skip
+        return self._gather(level)[0]
+
+    def fold(
+        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        beside: Sequence[Parts] = (),
+    ) -> Any:  # fmt: skip
+        """Hand a state from worker to worker. See `Shards.fold`."""
+        common = self._share(shared)
+        carried = self._share((state,), single=True)
+        for i in order:
+            parts = [part[i] for part in beside]
+            carried = self._client.submit(
+                _step, function, self._blocks[i], parts, carried, common, pure=False,
+                key=_names(1)[0], workers=[self._homes[i]], allow_other_workers=True,
+            )  # fmt: skip
+        return self._gather([carried])[0]
+
+    def _submit(
+        self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]
+    ) -> list[Any]:
+        common = self._share(shared)
+        futures: list[Any] = []
+        # Blocks of one home are neighbours.
+        for home, group in groupby(range(len(self._blocks)), key=self._homes.__getitem__):
+            numbers = list(group)
+            part = slice(numbers[0], numbers[-1] + 1)
+            columns = [self._blocks[part], *(parts[part] for parts in beside)]
+            futures += self._client.map(
+                _call, [function] * len(numbers), [common] * len(numbers), *columns, pure=False,
+                key=_names(len(numbers)), workers=[home], allow_other_workers=True,
+            )  # fmt: skip
+        return futures
+
+    def _share(self, shared: tuple[Any, ...], *, single: bool = False) -> Any:
+        self.sent += len(pickle.dumps(shared, protocol=5))
+        value = shared[0] if single else shared
+        return self._client.submit(_carry, _Parcel(value), pure=False)
+
+    def _gather(self, futures: list[Any]) -> Any:
+        found = self._client.gather(futures)
+        self.received += len(pickle.dumps(found, protocol=5))
+        return found
+
+
+def place(
+    client: Any, function: Function, arguments: Sequence[tuple[Any, ...]]
+) -> tuple[list[Any], list[str]]:
+    """Make blocks, with neighbours on one worker; returns them, and the workers.
+
+    Results of neighbours are merged first: then most of that needs no transfer.
+    """
+    workers, count = sorted(client.nthreads()), len(arguments)
+    homes = [workers[i * len(workers) // count] for i in range(count)]
+    blocks = [
+        client.submit(function, *one, pure=False, workers=[home], allow_other_workers=True)
+        for one, home in zip(arguments, homes, strict=True)
+    ]
+    return blocks, homes
+
+
+def _names(count: int) -> list[str]:
+    """Names of tasks that stay with their block.
+
+    An idle worker would take tasks from others, and fetch the blocks they need. Dask leaves short
+    ones alone, and takes tasks of this name for short.
+    """
+    return [f"rechunk-split-{uuid4().hex}-{i}" for i in range(count)]
+
+
+class _Parcel:
+    """A value that is opened on arrival: Dask does not look into it for futures."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _carry(parcel: _Parcel) -> Any:
+    return parcel.value
+
+
+def _load(source: BlockSource) -> Any:
+    return source.load()
+
+
+def _call(function: Function, shared: tuple[Any, ...], block: Any, *parts: Any) -> Any:
+    return function(block, *parts, *shared)
+
+
+def _step(
+    function: Function, block: Any, parts: Sequence[Any], state: Any, shared: tuple[Any, ...]
+) -> Any:
+    return function(block, *parts, state, *shared)

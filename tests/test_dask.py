@@ -1,0 +1,251 @@
+"""Dask: the same results as one process, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from divlearn.baselines import DivergenceKNN
+from divlearn.cluster import ABKMeans, MiniBatchABKMeans
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import DaskEngine, get_engine
+from divlearn.iddl import IDDLClassifier
+from divlearn.sharded import encode, open_shards
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+SETTINGS = {
+    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 3,
+    "n_atoms": 4, "pairs": [(1.0, 1.0)], "loss": "ridge",
+}  # fmt: skip
+MEMORY = {
+    # A worker writes to disk what it holds beyond 1 % of its memory.
+    "distributed.worker.memory.target": 0.01,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    "distributed.comm.timeouts.connect": "60s",
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set(MEMORY),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+
+
+def arrays(X, y, rows):
+    import dask.array as da
+
+    return da.from_array(X, chunks=(rows, 2, 3)), da.from_array(y, chunks=17)
+
+
+def close(first, second):
+    np.testing.assert_allclose(first, second, rtol=1e-8, atol=1e-8)
+
+
+def test_without_a_client_there_is_advice(data):
+    with pytest.raises(ValueError, match="finds no client"):
+        open_shards(data[0], engine="dask")
+
+
+@pytest.mark.parametrize("loss", ["ridge", "softmax"])
+def test_classifiers_are_those_of_one_process(client, data, loss):
+    X, y = data
+    settings = SETTINGS | {"loss": loss}
+    whole = IDDLClassifier(**settings).fit(X, y)
+    lazy, labels = arrays(X, y, 25)
+    parts = IDDLClassifier(engine="dask", **settings).fit(lazy, labels)
+    close(whole.atoms_, parts.atoms_)
+    close(whole.alpha_, parts.alpha_)
+    close(whole._mean_scores(X), parts._mean_scores(lazy))
+    assert (whole.predict(X) == parts.predict(X)).all()  # an array is cut into shards
+
+
+def test_minibatches_are_those_of_one_process(client, data):
+    X, y = data
+    settings = SETTINGS | {"solver": "stochastic", "max_iter": 2}
+    here, there = (
+        IDDLClassifier(**settings).fit(
+            open_shards(X, y, engine=engine, block_size=25, accuracy=1e-6), None
+        )
+        for engine in ("native", DaskEngine(client, "native"))
+    )
+    close(here.atoms_, there.atoms_)
+    close(here.history_["objective"], there.history_["objective"])
+
+
+def test_clusters_are_those_of_one_process(client, data):
+    X, y = data
+    settings = {"random_state": 0, "n_init": 1}
+    whole = ABKMeans(4, **settings).fit(X)
+    lazy, _ = arrays(X, y, 25)
+    parts = ABKMeans(4, engine="dask", **settings).fit(lazy)
+    close(whole.cluster_centers_, parts.cluster_centers_)
+    assert (whole.labels_ == parts.labels_).all()
+    assert (parts.predict(lazy) == whole.labels_).all()
+
+
+def test_neighbours_are_those_of_one_process(client, data):
+    X, y = data
+    whole = DivergenceKNN(3, "stein").fit(X[:40], y[:40])
+    lazy, labels = arrays(X[:40], y[:40], 15)
+    among = DivergenceKNN(3, "stein", engine="dask").fit(lazy, labels)
+    for found, expected in zip(among.kneighbors(X[40:]), whole.kneighbors(X[40:]), strict=True):
+        close(found, expected)
+    assert np.array_equal(whole.predict(arrays(X[40:], y, 7)[0]), whole.predict(X[40:]))
+
+
+def test_minibatch_clusters_are_those_of_one_process(client, data):
+    here, there = (
+        MiniBatchABKMeans(3, batch_size=10, random_state=0, max_iter=2, n_init=1).fit(
+            open_shards(data[0], engine=engine, block_size=25)
+        )
+        for engine in ("auto", "dask")
+    )
+    close(here.cluster_centers_, there.cluster_centers_)
+    assert np.array_equal(here.labels_, there.labels_)
+
+
+def test_a_killed_worker_changes_nothing(client, data):
+    X, y = data
+    whole = IDDLClassifier(**SETTINGS).fit(X, y)
+    lazy, labels = arrays(X, y, 10)
+    shards = open_shards(lazy, labels, engine="dask", accuracy=1e-6)
+    reduce, calls = shards.reduce, []
+
+    def kill_in_between(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 6:
+            address, process = next(iter(client.run(os.getpid).items()))
+            assert client.has_what()[address]  # it holds some of the blocks
+            os.kill(process, signal.SIGKILL)
+        return reduce(*arguments, **options)
+
+    shards.reduce = kill_in_between
+    parts = IDDLClassifier(**SETTINGS).fit(shards, None)
+    assert len(calls) > 6
+    close(whole.atoms_, parts.atoms_)
+    close(whole.history_["objective"], parts.history_["objective"])
+    client.wait_for_workers(2, timeout=120)
+
+
+def slow_down(seconds):
+    """Let all encoding on a worker take its time; 0 ends that."""
+    from divlearn.engines.base import Engine
+
+    if not hasattr(Engine, "usual"):
+        Engine.usual = Engine.encode
+
+    def encode(self, *arguments, **options):
+        time.sleep(seconds)
+        return Engine.usual(self, *arguments, **options)
+
+    Engine.encode = encode if seconds else Engine.usual
+
+
+def test_a_slow_worker_changes_nothing(client, data):
+    X, y = data
+    slow = list(client.scheduler_info()["workers"])[:1]
+    client.run(slow_down, 0.2, workers=slow)
+    try:
+        lazy, _ = arrays(X, y, 10)
+        found = encode(lazy, X[:4], 1.0, 0.5)
+    finally:
+        client.run(slow_down, 0, workers=slow)
+    close(found, get_engine().encode(X, X[:4], 1.0, 0.5))
+
+
+def count_spilled(dask_worker):
+    return len(dask_worker.data.slow)
+
+
+def test_less_memory_than_data(client):
+    X = np.linspace(1, 2, 40_000)[:, None, None] * np.eye(10)
+    shards = open_shards(X, engine=DaskEngine(client), block_size=4000)  # 96 MB, packed too
+    atoms = np.stack([np.eye(10), 3 * np.eye(10)])
+    found = [encode(shards, atoms, 0.0, 0.0) for _ in range(2)]
+    assert sum(client.run(count_spilled).values()) > 0
+    expected = get_engine().encode(X, atoms, 0.0, 0.0)
+    for one in found:
+        np.testing.assert_allclose(one, expected, rtol=1e-12)
+
+
+def test_errors_name_the_shard_and_the_index(client, data):
+    X, y = data
+    bad = X.copy()
+    bad[43] = -bad[43]
+    with pytest.raises(ValueError, match=r"shard 2 \(chunk 2\), X\[3\] has a diagonal entry"):
+        open_shards(arrays(bad, y, 20)[0])
+    with pytest.raises(ValueError, match=r"shard 4 \(rows 40 to 49\), X\[3\] has a diagonal entry"):
+        open_shards(bad, engine="dask", block_size=10)
+
+
+def sent_between_workers(dask_worker):
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+def test_neither_matrices_nor_divergences_travel(client):
+    X, y = make_wishart_clusters(2, 3000, 8, random_state=0)
+    shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
+    shards.map(len)
+    before = shards.sent + shards.received, sum(client.run(sent_between_workers).values())
+    classifier = IDDLClassifier(**SETTINGS | {"init": X[:4], "max_iter": 3}).fit(shards, None)
+    travelled = shards.sent + shards.received - before[0]
+    between = sum(client.run(sent_between_workers).values()) - before[1]
+    V = 8 * len(X) * 4
+    # Atoms there and gradients back, at every trial: 2 kB each, and as much for statistics.
+    assert classifier.n_iter_ == 3
+    assert travelled < 100_000 < V
+    assert between < V / 2 < X.nbytes / 20
+
+
+def test_files_and_iterators_are_read_by_workers(client, tmp_path, data):
+    import zarr
+
+    X, y = data
+    files = []
+    for i, rows in enumerate(np.array_split(np.arange(60), 3)):
+        files.append(str(tmp_path / f"{i}.npz"))
+        np.savez(files[-1], X=X[rows], y=y[rows])
+    np.save(tmp_path / "all.npy", X)
+    zarr.save(tmp_path / "all.zarr", X)
+    sources = [
+        files, np.load(tmp_path / "all.npy", mmap_mode="r"), tmp_path / "all.zarr",
+        lambda: iter(np.array_split(X, 4)),
+    ]  # fmt: skip
+    expected = get_engine().encode(X, X[:2], 1.0, 0.5)
+    for source in sources:
+        close(encode(source, X[:2], 1.0, 0.5, engine="dask", block_size=15), expected)
+    shards = open_shards(files, files, engine="dask")
+    parts = IDDLClassifier(**SETTINGS).fit(shards, None)
+    close(parts.atoms_, IDDLClassifier(**SETTINGS).fit(X, y).atoms_)
+
+
+def test_engines_travel_without_their_client(client):
+    engine = pickle.loads(pickle.dumps(DaskEngine(client, "reference")))
+    assert (engine.client, engine.engine) == (None, "reference")
+    estimator = IDDLClassifier(engine=DaskEngine(client))
+    from sklearn.base import clone
+
+    assert clone(estimator).engine is estimator.engine
+    with pytest.raises(ValueError, match="works where data comes in shards"):
+        get_engine("dask")

@@ -1,0 +1,297 @@
+"""Shards on one machine: where they come from, and results equal to those of data in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divlearn.baselines import DivergenceKNN
+from divlearn.cluster import ABKMeans, ABMixture, MiniBatchABKMeans
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import get_engine
+from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.losses import LOSSES
+from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.training import Recipe, Start
+from divlearn.iddl.variants import make_variant
+from divlearn.sharded import encode, open_shards, write_codes
+from divlearn.sharded.objective import ShardedObjective
+from divlearn.sharded.shards import add, merge_all
+from divlearn.sharded.statistics import Moments, merge_moments
+from divlearn.sharded.targets import class_targets
+
+SETTINGS = {
+    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 4,
+    "n_atoms": 4, "pairs": [(1.0, 1.0)],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    weights = np.random.RandomState(0).uniform(size=len(X))
+    weights[7] = 0
+    return X, y, weights
+
+
+def close(first, second, tolerance=1e-8):
+    np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance)
+
+
+# ---------------------------------------------------------------------- where shards come from
+
+
+def sources(folder, X):
+    import zarr
+
+    np.save(folder / "all.npy", X)
+    files = []
+    for i, part in enumerate(np.array_split(X, 3)):
+        files.append(folder / f"{i}.npz")
+        np.savez(files[-1], X=part, y=np.arange(len(part)))
+    zarr.save(folder / "all.zarr", X)
+    mapped = np.load(folder / "all.npy", mmap_mode="r")
+    return {
+        "array": X, "list": X.tolist(), "map": mapped, "file": folder / "all.npy", "files": files,
+        "zarr": str(folder / "all.zarr"), "zarr array": zarr.open(folder / "all.zarr", mode="r"),
+        "iterator": lambda: iter(np.array_split(X, 4)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("memory_limit", [None, 2000])
+def test_all_sources_hold_the_same(tmp_path, data, memory_limit):
+    X = data[0]
+    for name, source in sources(tmp_path, X).items():
+        shards = open_shards(source, block_size=8, memory_limit=memory_limit)
+        assert len(shards) > 2, name
+        for _ in range(2):  # what is read again is the same
+            np.testing.assert_array_equal(
+                np.concatenate(shards.map(lambda block: block.data.matrices)), X, err_msg=name
+            )
+
+
+def test_views_of_memory_maps_are_read_where_they_lie(tmp_path, data):
+    X = data[0]
+    np.save(tmp_path / "all.npy", X)
+    mapped = np.load(tmp_path / "all.npy", mmap_mode="r")
+    shards = open_shards(mapped[5:40][3:], block_size=7)
+    found = np.concatenate(shards.map(lambda block: block.data.matrices))
+    np.testing.assert_array_equal(found, X[8:40])
+
+
+def test_labels_of_files_stay_beside_their_matrices(tmp_path, data):
+    X = data[0]
+    files = sources(tmp_path, X)["files"]
+    shards = open_shards(files, files, block_size=8)
+    assert np.concatenate(shards.map(lambda block: block.y)).tolist() == 3 * list(range(20))
+
+
+def test_errors_name_the_shard_and_the_index(data):
+    X, y, _ = data
+    bad = X.copy()
+    bad[43] = -bad[43]
+    with pytest.raises(ValueError, match=r"shard 2 \(rows 40 to 59\), X\[3\] has a diagonal entry"):
+        open_shards(bad, block_size=20)
+    bad = X.copy()
+    bad[21, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"shard 1 .*X\[1\] has a NaN entry"):
+        open_shards(bad, block_size=20)
+    with pytest.raises(ValueError, match="y has 59 rows, but X has 60"):
+        open_shards(X, y[:-1])
+    with pytest.raises(ValueError, match="shard 1 has matrices of size 2"):
+        open_shards(lambda: iter([X, X[:, :2, :2]]))
+    with pytest.raises(ValueError, match=r"shard 0 .*sample_weight\[2\] = -1.0 must be >= 0"):
+        open_shards(X, y, np.where(np.arange(60) == 2, -1.0, 1.0))
+    with pytest.raises(ValueError, match="memory_limit='much'"):
+        open_shards(X, memory_limit="much")
+    with pytest.raises(ValueError, match="is no shard"):
+        open_shards("data.csv")
+
+
+def test_results_that_do_not_fit_go_to_files(data):
+    X = data[0]
+    shards = open_shards(X, block_size=8, memory_limit=1500)
+    held = shards.hold(lambda block: block.data.matrices)
+    kinds = {type(value).__name__ for value in held._values}
+    assert kinds == {"ndarray", "PosixPath"}
+    assert np.array_equal(np.concatenate(list(held)), X)
+
+
+def test_sums_have_one_order():
+    for count in (1, 7, 8, 9, 64, 65, 100):
+        joined = merge_all(iter([f"{i} " for i in range(count)]), lambda a, b: f"({a}{b})")
+        assert joined.replace("(", "").replace(")", "").split() == list(map(str, range(count)))
+    assert add((1, None, (2.0, 3)), (4, None, (5.0, 6))) == (5, None, (7.0, 9))
+
+
+def test_moments_are_those_of_all_rows():
+    random = np.random.RandomState(0)
+    rows, weights = 1e6 + random.normal(size=(50, 3)), random.uniform(size=50)
+    weights[:10] = 0
+    parts = [Moments.of(rows[i : i + 10], weights[i : i + 10]) for i in range(0, 50, 10)]
+    found = merge_all(iter(parts), merge_moments)
+    expected = np.cov(rows.T, aweights=weights, ddof=0)
+    np.testing.assert_allclose(found.mean, np.average(rows, axis=0, weights=weights), rtol=1e-14)
+    np.testing.assert_allclose(found.scatter / found.weight, expected, rtol=1e-8)
+
+
+def test_codes_are_gathered_held_or_written(tmp_path, data):
+    X, _, _ = data
+    expected = get_engine().encode(X, X[:4], 1.0, [0.0, 0.5, 1.0, 2.0])
+    arguments = (X, X[:4], 1.0, [0.0, 0.5, 1.0, 2.0])
+    close(encode(*arguments, block_size=7), expected, 1e-12)
+    close(np.concatenate(list(encode(*arguments, block_size=7, gather=False))), expected, 1e-12)
+    files = write_codes(tmp_path / "codes", *arguments, block_size=7)
+    close(np.concatenate([np.load(file) for file in files]), expected, 1e-12)
+
+
+# ---------------------------------------------------------------------- the objective
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize(("bias", "standardize"), [(True, True), (False, True), (True, False)])
+def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, standardize):
+    X, y, weights = data
+    engine = get_engine()
+    shares = weights / weights.sum()
+    solver = LOSSES[loss](bias)
+    solver.tolerance = 1e-12  # so that heads of hinges agree in all digits
+    variant = make_variant("free", 3, [(1.0, 0.5), (0.5, 0.0)])
+    V = engine.encode(X, X[:3], *variant.expand(variant.start)).reshape(len(X), -1)
+    features = FeatureMap.for_data(V, shares, logarithm=True, standardize=standardize)
+    recipe = Recipe(solver, 1e-2)
+    whole = Objective(
+        engine, engine.prepare(X), np.eye(3)[y], shares, variant, features, solver, 1e-2
+    )
+    shards = open_shards(X, y, weights, block_size=9)
+    _, targets = class_targets(shards, None)
+    start = Start(X[:3], variant)
+    parts = ShardedObjective(shards, targets, start, recipe, features)
+    point = Dictionary(np.linalg.cholesky(X[:3]), variant.start)
+    one, other = whole.trial(point), parts.trial(point)
+    close(one.value, other.value, 1e-10)
+    close(whole.gradient(one), parts.gradient(other))
+    for name in ("mean", "values"):
+        close(getattr(whole.spread(one.memo), name), getattr(parts.spread(other.memo), name))
+
+
+# ---------------------------------------------------------------------- estimators
+
+
+@pytest.mark.parametrize("loss", ["ridge", "softmax"])
+def test_classifiers_are_those_of_data_in_memory(data, loss):
+    X, y, weights = data
+    names = np.array(["b", "a", "c"])[y]
+    settings = SETTINGS | {"loss": loss, "class_weight": "balanced"}
+    whole = IDDLClassifier(**settings).fit(X, names, weights)
+    shards = open_shards(X, names, weights, block_size=13, accuracy=1e-6)
+    parts = IDDLClassifier(**settings).fit(shards, None)
+    assert parts.classes_.tolist() == ["a", "b", "c"]
+    close(whole.atoms_, parts.atoms_)
+    close(whole.alpha_, parts.alpha_)
+    close(whole._mean_scores(X), parts._mean_scores(shards))
+    assert (parts.predict(shards) == whole.predict(X)).all()
+    assert whole.message_ == parts.message_
+    close(whole.history_["objective"], parts.history_["objective"])
+
+
+def test_regressors_are_those_of_data_in_memory(data):
+    X, _, weights = data
+    y = np.stack([np.linalg.slogdet(X)[1], X[:, 0, 0]], axis=1)
+    whole = IDDLRegressor(**SETTINGS).fit(X, y, weights)
+    shards = open_shards(X, y, weights, block_size=13, accuracy=1e-6)
+    parts = IDDLRegressor(**SETTINGS).fit(shards, None)
+    close(whole.predict(X), parts.predict(X))
+    close(whole.predict(X), parts.predict(shards))
+
+
+def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
+    X, y, weights = data
+    settings = SETTINGS | {"loss": "softmax", "solver": "stochastic", "max_iter": 2}
+    whole = IDDLClassifier(**settings).fit(X, y, weights)
+    parts = IDDLClassifier(**settings).fit(open_shards(X, y, weights, accuracy=1e-6), None)
+    close(whole.atoms_, parts.atoms_)
+    close(whole.history_["objective"], parts.history_["objective"])
+    cut = {"block_size": 25, "accuracy": 1e-6}
+    kept = IDDLClassifier(**settings).fit(open_shards(X, y, weights, **cut), None)
+    read = IDDLClassifier(**settings).fit(open_shards(X, y, weights, memory_limit=100, **cut), None)
+    assert np.array_equal(kept.atoms_, read.atoms_)
+    assert not np.array_equal(kept.atoms_, parts.atoms_)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ensemble", 4), ("loss", "auto"), ("gamma", "auto"), ("tangent", True), ("pairs", "grid"),
+        ("solver", "bcd"), ("head", "rbf"),
+    ],
+)  # fmt: skip
+def test_what_needs_all_data_says_what_to_set(data, name, value):
+    X, y, _ = data
+    classifier = IDDLClassifier(**SETTINGS | {"loss": "ridge", name: value})
+    with pytest.raises(ValueError, match=f"{name}={value!r} must be .*for data in shards; set"):
+        classifier.fit(open_shards(X, y), None)
+
+
+@pytest.mark.parametrize(
+    ("divergence", "solver", "init"),
+    [
+        ((0.5, 1.5), "fixed-point", "tangent"), ((1.5, 1.5), "fixed-point", "k-means++"),
+        ((1.0, 1.0), "conjugate-gradient", "tangent"), ((1.0, 0.0), "fixed-point", None),
+    ],
+)  # fmt: skip
+def test_clusters_are_those_of_data_in_memory(data, divergence, solver, init):
+    X, _, weights = data
+    if init is None:  # most of these lose all their matrices, and are moved
+        init = np.stack([np.eye(3) * size for size in (1.0, 1e6, 1e7, 1e8)])
+    settings = {"solver": solver, "init": init, "n_init": 2, "random_state": 0}
+    whole = ABKMeans(4, divergence, **settings).fit(X, None, weights)
+    shards = open_shards(X, None, weights, block_size=13)
+    parts = ABKMeans(4, divergence, **settings).fit(shards)
+    close(whole.cluster_centers_, parts.cluster_centers_)
+    assert (whole.labels_ == parts.labels_).all()
+    assert whole.n_iter_ == parts.n_iter_
+    close(whole.history_["objective"], parts.history_["objective"])
+    assert (parts.predict(shards) == parts.labels_).all()
+    close(parts.transform(shards), whole.transform(X))
+
+
+def test_minibatch_clusters_do_not_depend_on_where_shards_are(data):
+    X, _, weights = data
+    settings = {"batch_size": 10, "random_state": 0, "max_iter": 3, "n_init": 1}
+    limits = (None, 100)
+    kept, read = (
+        MiniBatchABKMeans(3, **settings).fit(
+            open_shards(X, None, weights, block_size=25, memory_limit=limit)
+        )
+        for limit in limits
+    )
+    assert np.array_equal(kept.cluster_centers_, read.cluster_centers_)
+    assert kept.n_steps_ == 3 * (2 + 2 + 1)  # batches of blocks of 25, 25 and 10
+    table = kept.transform(X)
+    assert np.array_equal(kept.labels_, table.argmin(axis=1))
+    close(kept.inertia_, weights @ table.min(axis=1))
+    whole = MiniBatchABKMeans(3, **settings).fit(X, None, weights)
+    assert kept.inertia_ < 1.1 * whole.inertia_
+
+
+@pytest.mark.parametrize("divergence", ["airm", "jeffreys", (0.5, 1.0)])
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_neighbours_are_those_of_data_in_memory(data, divergence, weights):
+    X, y, _ = data
+    settings = {"n_neighbors": 5, "divergence": divergence, "weights": weights}
+    whole = DivergenceKNN(**settings).fit(X[::2], y[::2])
+    among = DivergenceKNN(**settings).fit(open_shards(X[::2], y[::2], block_size=4), None)
+    for found, expected in zip(among.kneighbors(X[1::2]), whole.kneighbors(X[1::2]), strict=True):
+        close(found, expected)
+    close(whole.predict_proba(X), among.predict_proba(X))
+    queries = open_shards(X, block_size=7)
+    assert np.array_equal(whole.predict(queries), whole.predict(X))
+
+
+def test_learned_divergences_need_data_in_memory(data):
+    with pytest.raises(ValueError, match="must be given for data in shards"):
+        ABKMeans(3, "learn").fit(open_shards(data[0]))
+    with pytest.raises(ValueError, match="needs an array X in memory"):
+        ABMixture(2).fit(open_shards(data[0]))
