@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,9 @@ import pytest
 from divlearn import experiments
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
-from divlearn.experiments import EXPERIMENTS
+from divlearn.engines import get_engine
+from divlearn.experiments import EXPERIMENTS, clustering
+from divlearn.experiments.clustering import measure_clusters
 from divlearn.experiments.protocol import Limits
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -157,24 +158,61 @@ def test_what_fails_is_named(place, capsys, monkeypatch):
     assert "Failed: Wishart matrices, IDDL-N, 0: ValueError: no time for d=2." in printed
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "sign", "parts"),
+    [
+        (["cluster-number"], "cluster-number: ", 40),
+        (["cluster-table", "--data", "data", "--full", "--jobs", "2"], "done: ", 60),
+    ],
+)
+def test_ctrl_c_keeps_what_is_done(place, options, sign, parts):
     """As a program: interrupted, it says how to go on, and the next run does not begin again."""
-    command = [
-        sys.executable, "-m", "divlearn", "reproduce", "cluster-number", "--cache", "cache",
-    ]  # fmt: skip
-    environment = {name: v for name, v in os.environ.items() if name != "DIVLEARN_DATA"}
+    command = [sys.executable, "-m", "divlearn", "reproduce", *options, "--cache", "cache"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
+        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     ) as process:  # fmt: skip
-        while "3 of " not in process.stderr.readline():
-            pass
-        time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        for _ in range(3):
+            while sign not in process.stderr.readline():
+                pass
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, told = process.communicate(timeout=60)
     assert process.returncode == 3  # interrupted, and something is kept
     line = next(line for line in told.splitlines() if line.startswith("divlearn: interrupted"))
-    done = len(list((tmp_path / "cache").glob("??/*.json")))
+    done = len(list((place / "cache").glob("??/*.json")))
     assert done >= 2
-    assert f"{done} of 40 parts are done" in line
+    assert f"{done} of {parts} parts are done" in line
     assert "the same command goes on from there" in line
+
+
+def test_processes_find_what_one_finds(place, capsys):
+    options = ("cluster-table", "--data", "data", "--json")
+    one, printed, _ = reproduce(capsys, *options, "-o", "one")
+    (place / "cache").rename(place / "before")
+    several, again, told = reproduce(capsys, *options, "-o", "several", "--jobs", "2")
+    assert one == several == 0
+    assert told.count("done: ") == len(list((place / "before").glob("[0-9a-f][0-9a-f]/*.json")))
+    rows, same = (json.loads(text)["results"][0]["rows"] for text in (printed, again))
+    assert rows == same
+
+
+def test_times_are_taken_by_one_process(place, capsys):
+    code, _, told = reproduce(capsys, "gradient-time", "--jobs", "2", "-o", "out")
+    assert code == 0
+    assert "done: " not in told
+
+
+def test_an_engine_for_all(place, capsys, monkeypatch):
+    seen = set()
+
+    def look(*arguments):
+        seen.add(get_engine().name)
+        return measure_clusters(*arguments)
+
+    monkeypatch.setattr(clustering, "measure_clusters", look)
+    code, *_ = reproduce(capsys, "cluster-table", "--data", "data", "--engine", "reference")
+    assert code == 0
+    assert seen == {"reference"}
+    code, _, told = reproduce(capsys, "cluster-table", "--engine", "abacus")
+    assert code == 1
+    assert "engine='abacus' must be" in told

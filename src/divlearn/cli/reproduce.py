@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divlearn.cli.options import AsJson
+from divlearn.cli.options import AsJson, EngineName
 
 if TYPE_CHECKING:
     from divlearn.cli.output import Output
     from divlearn.experiments import Result
+    from divlearn.experiments.cells import Cell
     from divlearn.experiments.running import Step
 
 __all__ = ["reproduce"]
@@ -50,6 +51,10 @@ def reproduce(
     docs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the text there, not into --output.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes at work at once, for all that is not about time.")
+    ] = 1,
+    engine: EngineName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compute the tables and figures of the paper again, beside what it reports.
@@ -74,26 +79,32 @@ def reproduce(
     Example: divlearn reproduce all --data data --quick -o reproduced
     """  # noqa: D301
     from divlearn.cli.output import Output
+    from divlearn.engines import get_engine, prefer_engine
     from divlearn.experiments import EXPERIMENTS, FULL, QUICK, Cache, Shelf, run
     from divlearn.experiments.cache import default_folder
     from divlearn.experiments.costs import say_cost
+    from divlearn.experiments.parallel import Plan, compute_ahead
     from divlearn.experiments.running import Interrupted, cells_left, stoppable
     from divlearn.progress import tell
 
     out = Output(as_json)
     if name != "all" and name not in EXPERIMENTS:
         raise ValueError(f"NAME {name} must be all or one of {', '.join(EXPERIMENTS)}")
+    get_engine(engine)  # what cannot run is told before anything is computed
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
     protocol = FULL if full else QUICK
     kept = Cache(cache or default_folder())
     results: list[Result] = []
     shelf, stopped = Shelf(), False
-    with out.working("Looking at the data") as rename, stoppable():
+    with out.working("Looking at the data") as rename, stoppable(), prefer_engine(engine):
         try:
             shelf = Shelf.in_folder(data, kept)
             if not cached:
                 out.say(say_cost(chosen, shelf, protocol, kept))
             rename("Computing")
+            if jobs > 1 and not cached:
+                names = [experiment.name for experiment in chosen]
+                compute_ahead(Plan(names, data, protocol, kept.folder, engine), jobs, _log_done)
             for number, experiment in enumerate(chosen):
                 tell("experiments", number, len(chosen), experiment.name)
                 results.append(
@@ -113,8 +124,15 @@ def reproduce(
 
 def _log(step: Step) -> None:
     """Tell of a cell in a line, where there are no bars that show it."""
+    _tell(f"{step.experiment.name}: {step.index + 1} of {step.n_cells}, {step.cell}")
+
+
+def _log_done(cell: Cell) -> None:
+    _tell(f"done: {cell}")
+
+
+def _tell(text: str) -> None:
     if not sys.stderr.isatty():
-        text = f"{step.experiment.name}: {step.index + 1} of {step.n_cells}, {step.cell}"
         print(text, file=sys.stderr, flush=True)
 
 

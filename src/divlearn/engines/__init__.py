@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
@@ -12,10 +14,11 @@ from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [
     "DaskEngine", "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines",
-    "cpu_engine", "cuda_problem", "get_engine",
+    "cpu_engine", "cuda_problem", "get_engine", "prefer_engine",
 ]  # fmt: skip
 
 _LEAST_CAPABILITY = 80
+_preferred: tuple[str, int | None] = ("auto", None)
 
 
 @cache
@@ -87,6 +90,30 @@ def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> 
     return get_engine(available_engines()[0], n_threads, accuracy)
 
 
+@contextmanager
+def prefer_engine(engine: str, n_threads: int | None = None) -> Iterator[None]:
+    """Let "auto" mean an engine inside a ``with`` block, in all threads of the process.
+
+    Parameters
+    ----------
+    engine : {"auto", "native", "reference", "cuda"}
+    n_threads : int, optional
+        Of engines that are asked for by "auto" and without a number of their own.
+
+    Examples
+    --------
+    >>> with prefer_engine("reference"):
+    ...     get_engine().name
+    'reference'
+    """
+    global _preferred
+    before, _preferred = _preferred, (engine, n_threads)
+    try:
+        yield
+    finally:
+        _preferred = before
+
+
 def get_engine(
     engine: str | Engine = "auto", n_threads: int | None = None, accuracy: str | float = "auto"
 ) -> Engine:
@@ -95,7 +122,8 @@ def get_engine(
     Parameters
     ----------
     engine : {"auto", "native", "reference", "cuda"} or Engine
-        "auto" is the fastest that runs on the CPU; an engine is returned as it is.
+        "auto" is the fastest that runs on the CPU, unless `prefer_engine` says otherwise; an engine
+        is returned as it is.
     n_threads : int, optional
         Threads to use; all the process may use by default.
     accuracy : {"auto", "accurate", "fast"} or float
@@ -118,6 +146,9 @@ def get_engine(
             "k-means, nearest neighbours, and divlearn.sharded; set engine='auto' here"
         )
     available = available_engines()
+    if engine == "auto":
+        engine, threads = _preferred
+        n_threads = threads if n_threads is None else n_threads
     if engine == "auto":
         engine = available[0]
         if engine == "reference":

@@ -35,6 +35,7 @@ class ClusterSizes(Experiment):
     """
 
     unit = "pairwise F1; seconds of one update in alpha-beta k-means with alpha = beta"
+    timed = True
     axis: ClassVar[str]
 
     @abstractmethod

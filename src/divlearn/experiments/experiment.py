@@ -34,6 +34,8 @@ class Experiment(ABC):
         Keys of the data that the paper used for it; none for synthetic data.
     column_reasons : mapping of str to str
         Why columns may differ from the paper, by their names.
+    timed : bool
+        Whether times are among its figures, which others at work would disturb.
     """
 
     name: ClassVar[str]
@@ -42,6 +44,7 @@ class Experiment(ABC):
     unit: ClassVar[str]
     sources: ClassVar[tuple[str, ...]] = ()
     column_reasons: ClassVar[Mapping[str, str]] = {}
+    timed: ClassVar[bool] = False
 
     @abstractmethod
     def cells(self, shelf: Shelf, protocol: Protocol) -> list[Cell]:

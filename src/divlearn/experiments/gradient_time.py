@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import get_engine
+from divlearn.engines import cpu_engine
 from divlearn.experiments.cells import Cell, Outcome, Outcomes, Task
 from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.protocol import Protocol
@@ -46,7 +46,7 @@ def measure_gradient(d: int, n_atoms: int, rounds: int) -> Outcome:
         "seconds" of processor time.
     """
     X, y = make_wishart_clusters(_CLASSES, _PER_CLASS, d, random_state=0)
-    engine = get_engine(n_threads=1)
+    engine = cpu_engine(n_threads=1)
     variant = make_variant("N", n_atoms, [(1.0, 1.0)])
     weights, targets = np.full(len(X), 1 / len(X)), np.eye(_CLASSES)[y]
     atoms = X[np.random.default_rng(0).choice(len(X), n_atoms, replace=n_atoms > len(X))]
@@ -71,6 +71,7 @@ class GradientTime(Experiment):
     title = "Time of one gradient and two objectives"
     where = 'Figure "Time taken for one gradient computation and two objective evaluations"'
     unit = "milliseconds"
+    timed = True
 
     def cells(self, shelf: Shelf, protocol: Protocol) -> list[Cell]:
         """See `Experiment.cells`."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from divlearn.experiments.cache import Cache
+from divlearn.experiments.cache import Cache, Stored
 from divlearn.experiments.cells import Cell, Outcomes
 from divlearn.experiments.experiment import Experiment
 from divlearn.experiments.protocol import Protocol
@@ -18,7 +18,7 @@ from divlearn.experiments.result import Result
 from divlearn.experiments.shelf import Shelf
 from divlearn.progress import tell
 
-__all__ = ["Interrupted", "Step", "cells_left", "run", "stoppable"]
+__all__ = ["Interrupted", "Step", "cells_left", "compute_cell", "run", "stoppable"]
 
 
 class Interrupted(BaseException):
@@ -62,29 +62,39 @@ def run(
         A cell that fails is named in it, and leaves its place empty.
     """
     cells = list({cell.key: cell for cell in experiment.cells(shelf, protocol)}.values())
-    done, failures, seconds = [], [], 0.0
+    done, seconds = [], 0.0
+    failures: list[str] = []
     for index, cell in enumerate(cells):
         tell("cells", index, len(cells), str(cell))
         stored = cache.read(cell)
         if stored is None and compute:
             watch(Step(experiment, cell, index, len(cells)))
-            started, used = time.perf_counter(), time.process_time()
-            try:
-                outcome = cell.compute()
-            except Exception as error:
-                # One method that fails must not cost the results of all others.
-                failures.append(f"{cell}: {type(error).__name__}: {error}")
-                continue
-            stored = cache.write(
-                cell, outcome, seconds=time.perf_counter() - started,
-                cpu_seconds=time.process_time() - used,
-            )  # fmt: skip
+            stored = compute_cell(cell, cache, failures.append)
         if stored is not None:
             done.append((cell, stored.outcome))
             seconds += stored.seconds
     return experiment.collect(
         shelf, protocol, Outcomes(done), n_cells=len(cells), seconds=seconds, failures=failures
     )
+
+
+def compute_cell(
+    cell: Cell, cache: Cache, fail: Callable[[str], None] = lambda text: None
+) -> Stored | None:
+    """Compute a cell and keep its outcome; one that fails is told of, and is None.
+
+    One method that fails must not cost the results of all others.
+    """
+    started, used = time.perf_counter(), time.process_time()
+    try:
+        outcome = cell.compute()
+    except Exception as error:
+        fail(f"{cell}: {type(error).__name__}: {error}")
+        return None
+    return cache.write(
+        cell, outcome, seconds=time.perf_counter() - started,
+        cpu_seconds=time.process_time() - used,
+    )  # fmt: skip
 
 
 @contextmanager
