@@ -70,6 +70,13 @@ class Results:
         """Data sets that all these methods have finished."""
         return [data for data in self.data if self.is_complete(data, *methods)]
 
+    def everywhere(self, methods: Sequence[str]) -> list[str]:
+        """Methods that have finished all data sets there are results of."""
+        return [method for method in methods if self.is_complete_on(self.data, method)]
+
+    def is_complete_on(self, data: Sequence[str], method: str) -> bool:
+        return all(self.is_complete(name, method) for name in data)
+
     def accuracy(self, data: str, method: str) -> Estimate:
         cells = self.of(data, method).values()
         values = np.array([cell["accuracy"] for cell in cells])
@@ -116,13 +123,14 @@ def _titles(data: Sequence[str]) -> list[str]:
 
 def accuracy_table(results: Results) -> list[str]:
     """Accuracies; in bold the highest of every column."""
-    common = results.common(results.methods)
+    compared = results.everywhere(results.methods)
+    common = results.data if compared else []
     columns: list[dict[str, Estimate]] = [
         {m: results.accuracy(data, m) for m in results.methods if results.of(data, m)}
         for data in results.data
     ]
     if common:
-        columns.append({method: results.mean(method, common) for method in results.methods})
+        columns.append({method: results.mean(method, common) for method in compared})
     headings = [*_titles(results.data), *([f"mean of {len(common)}"] if common else [])]
     rows = [
         [METHODS[method].title, *(_bold_if_best(column, method) for column in columns)]
@@ -144,12 +152,13 @@ def gain_table(results: Results) -> list[str]:
     data = [name for name in results.data if results.of(name, "spd")]
     if not data or not others:
         return []
-    common = results.common(["spd", *others])
+    compared = results.everywhere(others) if results.is_complete_on(results.data, "spd") else []
+    common = results.data if compared else []
     rows = []
     for other in others:
         gains = {name: results.gain(name, "spd", other) for name in data if results.of(name, other)}
         shown = list(gains.items())
-        if common:
+        if other in compared:
             shown.append(("mean", average([gains[name] for name in common])))
         cells = {name: f"**{g.signed}**" if g.is_behind else g.signed for name, g in shown}
         names = [*data, *(["mean"] if common else [])]
@@ -201,14 +210,19 @@ def verdicts(results: Results) -> list[str]:
 
 
 def _committee(results: Results) -> list[str]:
-    others = [name for name in BASELINES if name in results.methods]
+    seen = [name for name in BASELINES if name in results.methods]
+    others = results.everywhere(seen)
     data = results.common(["spd", *others])
     if not data or not others:
         return ["SPDClassifier against the baselines: not measured yet."]
     behind = {
-        name: {o: g for o in others if (g := results.gain(name, "spd", o)).is_behind}
+        name: {
+            other: gain for other in seen
+            if results.is_complete(name, other)
+            and (gain := results.gain(name, "spd", other)).is_behind
+        }
         for name in data
-    }
+    }  # fmt: skip
     sentences = [
         f"{SOURCES[name].title}: SPDClassifier is behind "
         + ", ".join(f"{METHODS[other].title} ({gain.signed})" for other, gain in found.items())
@@ -220,6 +234,8 @@ def _committee(results: Results) -> list[str]:
         f"SPDClassifier is within one standard error of every baseline, or ahead, on {n_level} of "
         f"{len(data)} data sets: {_met(n_level == len(data), data)}."
     )
+    if partly := [METHODS[name].title for name in seen if name not in others]:
+        sentences.append(f"Not run on all data, and left out of means: {', '.join(partly)}.")
     best = _best_baseline(results, others, data)
     gain = average([results.gain(name, "spd", best) for name in data])
     sentences.append(
@@ -231,7 +247,7 @@ def _committee(results: Results) -> list[str]:
 
 
 def _learned(results: Results) -> list[str]:
-    others = [name for name in BASELINES if name in results.methods]
+    others = results.everywhere([name for name in BASELINES if name in results.methods])
     sentences = []
     if data := results.common(["iddl", "iddl-paper"]):
         gains = {name: results.gain(name, "iddl", "iddl-paper") for name in data}

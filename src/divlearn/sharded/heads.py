@@ -148,9 +148,9 @@ class ShardedRows:
         return gram
 
     def turn(self, basis: RealArray, rough: bool) -> None:
-        """Let the blocks make their rows of the design."""
+        """Let the blocks make their rows of the design, with all digits for rough heads too."""
         self._design = self._shards.hold(
-            _design_block, *self._known, self._loss.bias, basis, rough, beside=[self._V]
+            _design_block, *self._known, self._loss.bias, basis, beside=[self._V]
         )
 
     def at(self, W: RealArray) -> Sums:
@@ -178,7 +178,7 @@ class ShardedRows:
 
 def _design_block(
     block: Block, V: RealArray, feature_map: FeatureMap, known: Features, bias: bool,
-    basis: RealArray, rough: bool,
+    basis: RealArray,
 ) -> RealArray:  # fmt: skip
     values = feature_map.compute(V, np.empty(0), known).values
     if bias:
