@@ -30,9 +30,8 @@ LAYERS = [
     {"divergence", "log_vectors", "optim"},
     {"means"},
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood", "torch",
-     "sharded"},
+     "sharded", "checkpoint", "models"},
     {"committee"},
-    {"models"},
     {"experiments", "demo", "doctor", "evaluation", "judging", "maps", "report", "which"},
     {"cli", "__main__"},
 ]  # fmt: skip

@@ -298,5 +298,5 @@ def test_no_more_than_one_encoding_of_all_data_is_held(monkeypatch):
     monkeypatch.setattr(objective, "encode", watched)
     fit = solve(objective, start, max_iter=3)
     assert len(kept) == 4
-    assert fit.trial.memo.V.shape == (0, 4)
+    assert fit.trial.memo.features.values.shape == (0, 4)
     assert fit.trial.memo.features.values.base is None

@@ -36,15 +36,25 @@ def fit(
     repair: Repair = "raise",
     seed: Seed = 0,
     engine: EngineName = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep progress in a file, to go on from after a kill."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the file of --checkpoint.")
+    ] = False,
     report: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn a classifier of matrices, and keep it in a file.
 
-    Ctrl-C stops learning early where that is possible, and keeps the best so far.
+    Ctrl-C stops learning early where that is possible, and keeps the best so far. With
+    --checkpoint, learning that was stopped or killed goes on by --resume, and ends with the same
+    model; the file is removed once that is written.
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """
+    from divlearn.checkpoint import checkpointed, stage
     from divlearn.cli.data import read_data, require_labels
     from divlearn.cli.models import make_classifier
     from divlearn.cli.output import Output
@@ -53,17 +63,22 @@ def fit(
     from divlearn.report.fitted import classifier_page
 
     out = Output(as_json, report)
+    _check_checkpoint(checkpoint, resume)
     output = Path(data.name).with_suffix(".divlearn") if output is None else output
     classifier = make_classifier(model, seed, engine)
     dataset = require_labels(read_data(data, matrices, labels, repair), data)
     started = time.perf_counter()
-    with out.working(f"Learning from {len(dataset.labels)} matrices"):
-        classifier.fit(dataset.matrices, dataset.labels)
-    seconds = time.perf_counter() - started
-    save(classifier, output)
+    given = {"X": dataset.matrices, "y": dataset.labels}
+    with checkpointed(checkpoint, classifier, **given):
+        with out.working(f"Learning from {len(dataset.labels)} matrices"):
+            classifier = stage("fit", lambda: classifier.fit(dataset.matrices, dataset.labels))
+        seconds = time.perf_counter() - started
+        save(classifier, output)
     tale = tell_of(classifier, dataset.labels)
     if out.interrupted:
         out.say(f"Interrupted, and the best so far is kept: {classifier.message_}.")
+        if checkpoint is not None and checkpoint.exists():
+            out.say(f"To go on: the same command with --resume; its checkpoint is {checkpoint}.")
     out.say(f"{type(classifier).__name__} {tale.text}")
     if tale.members:
         out.table(["member", "weight", "right, held out"], tale.members)
@@ -76,3 +91,17 @@ def fit(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
         held_out_accuracy=tale.held_out_accuracy, summary=tale.text, data=dataset.digest(),
     )  # fmt: skip
+
+
+def _check_checkpoint(checkpoint: Path | None, resume: bool) -> None:
+    """Raise where it is not clear whether to go on or to start anew."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("--resume needs --checkpoint FILE, the file to go on from; add it")
+    elif resume and not checkpoint.exists():
+        raise ValueError(f"--resume: there is no {checkpoint} to go on from; leave out --resume")
+    elif not resume and checkpoint.exists():
+        raise ValueError(
+            f"--checkpoint {checkpoint} is there already; add --resume to go on from it, or remove "
+            "it to start anew"
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.centroids import SOLVERS
@@ -41,6 +44,7 @@ class LloydModel(CentroidModel):
     solver: str
     steps: int
     random_state: int | np.random.RandomState | None
+    checkpoint: str | os.PathLike[str] | None = None
 
     kappa_: float
     labels_: Labels
@@ -86,7 +90,8 @@ class LloydModel(CentroidModel):
             seen = matrices
         engine = get_engine(self.engine)
         samples = Samples.prepare(engine, seen, weights, self.n_clusters)
-        best = self._best_run(samples, lambda start: run_lloyd(samples, start, rule, settings))
+        with checkpointed(self.checkpoint, self, X=seen, weights=weights):
+            best = self._best_run(samples, lambda start: run_lloyd(samples, start, rule, settings))
         self.n_features_in_ = matrices.shape[-1]
         self._keep(best)
         if len(kept) < len(matrices):
@@ -100,21 +105,22 @@ class LloydModel(CentroidModel):
     def _best_run(self, samples: Samples, run_from: Callable[[RealArray], Run]) -> Run:
         """Return the best of several runs, with starts made of samples."""
         init, rule = check_init(self.init, self.n_clusters, samples.d), self._rule()
-        random_state = check_random_state(self.random_state)
+        random = check_random_state(self.random_state)
         starts = Starts(samples, self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
+        draw = partial(starts.draw, init, rule.start.alpha, rule.start.beta, random)
         best: Run | None = None
         for number in range(1, n_init + 1):
             try:
                 tell("starts", number - 1, n_init)
-                centers = starts.draw(init, rule.start.alpha, rule.start.beta, random_state)
+                centers = stage("start", draw, random)
             except KeyboardInterrupt:
                 if best is None:
                     raise
                 best = replace(best, message=f"interrupted by the user in start {number}")
                 break
             with limit_blas(1):  # threads would cost more than these matrices
-                run = run_from(centers)
+                run = stage("run", partial(run_from, centers))
             self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
             if best is None or run.objective < best.objective:
                 best = run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Self
 
@@ -62,6 +63,10 @@ class ABKMeans(LloydModel):
         See `divlearn.get_engine`.
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
+    checkpoint : str, path-like or None, default=None
+        File that `fit` keeps its progress in, at most every five seconds: after a kill the same
+        call goes on from there. It is removed at the end, but stays after Ctrl-C. See
+        `divlearn.IDDLClassifier`.
 
     Attributes
     ----------
@@ -132,6 +137,7 @@ class ABKMeans(LloydModel):
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
@@ -146,6 +152,7 @@ class ABKMeans(LloydModel):
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     @classmethod
     def paper(cls, n_clusters: int, *, tied: bool = False) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.centroids import Cluster, Solver, safeguarded
 from divlearn.cluster.parameters import LearnedRule, Point, Rule
 from divlearn.cluster.samples import Assignment, Labels, Samples
@@ -75,7 +76,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
+class State:
     """Clusters whose matrices are nearer to their own centroid than to any other."""
 
     centers: RealArray
@@ -90,6 +91,11 @@ class History:
 
     rows: list[tuple[int, str, float, Point, int, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, str, float, Point, int, float]]) -> History:
+        """Go on with what happened before."""
+        return cls(list(rows), time.perf_counter() - (rows[-1][-1] if rows else 0.0))
 
     def add(
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
@@ -132,11 +138,22 @@ def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settin
     -------
     Run
     """
-    run = _Lloyd(samples, rule, settings, centers)
-    iteration, interrupted = 0, False
-    message = f"max_iter={settings.max_iter} reached"
+    with loop("lloyd") as rounds:
+        return _run(samples, centers, rule, settings, rounds)
+
+
+def _run(samples: Samples, centers: RealArray, rule: Rule, settings: Settings, rounds: Loop) -> Run:
+    run = _Lloyd(samples, rule, settings)
+    if rounds.state is None:
+        run.begin(centers)
+        iteration = 0
+    else:
+        iteration, run.state, rows = rounds.state
+        run.history = History.of(rows)
+    interrupted, message = False, f"max_iter={settings.max_iter} reached"
     try:
         while iteration < settings.max_iter:
+            rounds.save((iteration, run.state, list(run.history.rows)))
             before = run.state
             changed = run.turn(iteration + 1)
             iteration += 1
@@ -164,12 +181,16 @@ def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settin
 class _Lloyd:
     """A run that is under way; its state is whole between turns."""
 
-    def __init__(
-        self, samples: Samples, rule: Rule, settings: Settings, centers: RealArray
-    ) -> None:
+    state: State
+
+    def __init__(self, samples: Samples, rule: Rule, settings: Settings) -> None:
         self.samples, self.rule, self.settings = samples, rule, settings
         self.history = History()
         self._clusters: dict[int, Cluster] = {}
+
+    def begin(self, centers: RealArray) -> None:
+        """Assign matrices to the first centroids."""
+        samples, rule = self.samples, self.rule
         state = self._relocate(centers, self._assign(centers, rule.start), rule.start)
         mean = float(samples.weights @ state.divergences) / samples.total_weight
         self.state = replace(state, point=rule.begin(mean, samples.d))
@@ -273,7 +294,7 @@ class _Lloyd:
         point = self.state.point
         return self.samples.reassign(centers, point.alpha, point.beta, self.state.labels)
 
-    def _relocate(self, centers: RealArray, found: Assignment, point: Point) -> _State:
+    def _relocate(self, centers: RealArray, found: Assignment, point: Point) -> State:
         """Move centroids of empty clusters to the matrices that are worst off.
 
         An empty cluster has nothing to lose, and a matrix that becomes a centroid much to gain.
@@ -290,4 +311,4 @@ class _Lloyd:
             centers = centers.copy()
             centers[empty[: len(far)]] = self.samples.matrices[far]
             found = self._assign(centers, point)
-        return _State(centers, found.labels, found.divergences, point)
+        return State(centers, found.labels, found.divergences, point)

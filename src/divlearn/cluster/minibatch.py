@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import Loop, checkpointed, loop
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.centroids import Cluster, partial_step
@@ -50,6 +53,17 @@ class Progress:
         self.waited = 0 if better else self.waited + 1
         self.best = min(self.best, self.smoothed)
         return self.waited
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """All of it, to go on from later."""
+        return self.smoothed, self.best, self.waited, list(self.rows)
+
+    @state.setter
+    def state(self, state: tuple[Any, ...]) -> None:
+        self.smoothed, self.best, self.waited, rows = state
+        self.rows = list(rows)
+        self.started = time.perf_counter() - (self.rows[-1][2] if rows else 0.0)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Columns by name."""
@@ -90,6 +104,10 @@ class MiniBatchABKMeans(CentroidModel):
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
+    checkpoint : str, path-like or None, default=None
+        File that `fit` keeps its progress in, at most every five seconds: after a kill the same
+        call goes on from there. It is removed at the end, but stays after Ctrl-C. See
+        `divlearn.IDDLClassifier`.
 
     Attributes
     ----------
@@ -137,6 +155,7 @@ class MiniBatchABKMeans(CentroidModel):
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
@@ -149,6 +168,7 @@ class MiniBatchABKMeans(CentroidModel):
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices, batch by batch.
@@ -179,9 +199,7 @@ class MiniBatchABKMeans(CentroidModel):
         kept = np.flatnonzero(weights)
         self._begin(array.shape[-1], len(kept))
         self._random = check_random_state(self.random_state)
-        first = self._random.permutation(kept)[: max(3 * self.batch_size, 3 * self.n_clusters)]
-        with limit_blas(1):
-            self._start(self._take(array, weights, first))
+        with limit_blas(1), checkpointed(self.checkpoint, self, X=array, weights=weights):
             self._run(array, weights, kept)
         found = [(table.argmin(axis=1), table.min(axis=1)) for table in self._tables(array)]
         self.labels_, nearest = map(np.concatenate, zip(*found, strict=True))
@@ -252,14 +270,50 @@ class MiniBatchABKMeans(CentroidModel):
 
     def _run(self, array: RealArray, weights: RealArray, kept: Labels) -> None:
         progress = self._progress(len(kept))
-        try:
-            for number, batch in self._batches(kept):
-                self.n_iter_ = number
-                if self._learn(self._take(array, weights, batch), progress):
-                    break
-        except KeyboardInterrupt:
-            self.message_ = f"interrupted by the user after {self.n_steps_} batches"
+        with loop("passes") as passes:
+            if passes.state is None:
+                count = 3 * max(self.batch_size, self.n_clusters)
+                self._start(self._take(array, weights, self._random.permutation(kept)[:count]))
+            try:
+                for _ in self.passes(passes, progress):
+                    if self._pass(array, weights, kept, progress):
+                        break
+            except KeyboardInterrupt:
+                self.message_ = f"interrupted by the user after {self.n_steps_} batches"
         self.history_ = progress.arrays()
+
+    def passes(self, rounds: Loop, progress: Progress) -> Iterator[None]:
+        """Go through the data again and again, from where a fit was broken off."""
+        for number in range(self._go_on(rounds, progress, 1), self.max_iter + 1):
+            self._keep_now(rounds, progress, number)
+            self.n_iter_ = number
+            yield
+
+    def _pass(self, array: RealArray, weights: RealArray, kept: Labels, progress: Progress) -> bool:
+        """Learn from all batches, in an order of chance; returns whether it is time to stop."""
+        count = max(1, len(kept) // self.batch_size)
+        drawn = np.array_split(self._random.permutation(kept), count)
+        with loop("batches") as batches:
+            for index in range(self._go_on(batches, progress, 0), count):
+                self._keep_now(batches, progress, index)
+                if self._learn(self._take(array, weights, drawn[index]), progress):
+                    return True
+        return False
+
+    def _keep_now(self, rounds: Loop, progress: Progress, number: int) -> None:
+        """Keep where a fit stands."""
+        if rounds.kept:
+            learned = self.cluster_centers_, self.weights_, self.n_steps_, deepcopy(self._random)
+            rounds.save((number, progress.state, learned))
+
+    def _go_on(self, rounds: Loop, progress: Progress, first: int) -> int:
+        """Go back to where a fit stood; returns the number it had then."""
+        if rounds.state is None:
+            return first
+        number, progress.state, learned = rounds.state
+        self.cluster_centers_, self.weights_, self.n_steps_, random = learned
+        self._random = deepcopy(random)
+        return int(number)
 
     def _progress(self, n_matrices: int) -> Progress:
         """Begin to look how batches do."""
@@ -278,13 +332,6 @@ class MiniBatchABKMeans(CentroidModel):
             f"max_no_improvement={self.max_no_improvement}"
         )
         return True
-
-    def _batches(self, kept: Labels) -> Iterator[tuple[int, Labels]]:
-        """Yield the number of the pass, and rows; every pass in an order of its own."""
-        count = max(1, len(kept) // self.batch_size)
-        for number in range(1, self.max_iter + 1):
-            for rows in np.array_split(self._random.permutation(kept), count):
-                yield number, rows
 
     def _step(self, samples: Samples) -> float:
         """Move the centroids by one batch; returns the mean divergence before."""

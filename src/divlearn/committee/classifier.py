@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.engines import Engine
@@ -71,6 +73,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
+    checkpoint : str, path-like or None, default=None
+        File that `fit` keeps its progress in and goes on from, as in `IDDLClassifier`.
 
     Attributes
     ----------
@@ -101,6 +105,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.members = members
         self.cv = cv
@@ -108,6 +113,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
@@ -130,12 +136,14 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self._check_members()
         data = check_labelled(X, y, sample_weight, self.class_weight)
         self.classes_ = data.classes
-        folds = self._folds(data.codes, data.choose(groups))
         self.n_features_in_ = data.matrices.shape[-1]
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         # Weights of zero are gone: what members say of data held out is about the kept.
         kept = replace(data, kept=np.arange(len(data.codes)), n_given=len(data.codes))
-        found = self._fit_members(kept, folds, seed)
+        chosen = data.choose(groups)
+        given = {"X": data.matrices, "y": data.codes, "weights": data.weights, "groups": chosen}
+        with checkpointed(self.checkpoint, self, **given):
+            folds = self._folds(data.codes, chosen)
+            found = self._fit_members(kept, folds, draw_seed(self.random_state))
         self.members_ = {name: found[name] for name in self.members if name in found}
         self._weigh(data)
         return self
@@ -150,9 +158,9 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             try:
                 for kind in track(kinds, "kinds of classifiers"):
                     if kind == "iddl":
-                        found |= self._fit_iddl(data, folds, seed)
+                        found |= stage(kind, partial(self._fit_iddl, data, folds, seed))
                     else:
-                        found[kind] = self._fit_other(kind, data, folds)
+                        found[kind] = stage(kind, partial(self._fit_other, kind, data, folds))
                     if interrupts.seen:  # inside, where the best so far was kept
                         raise KeyboardInterrupt
             except KeyboardInterrupt:
@@ -170,7 +178,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
 
     def _folds(self, codes: NDArray[np.intp], groups: NDArray[Any] | None) -> Folds:
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        seed = draw_seed(self.random_state)
         fewest, rarest = np.bincount(codes).min(), np.bincount(codes).argmin()
         if fewest < 2:
             raise ValueError(

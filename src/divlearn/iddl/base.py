@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.ensemble import Part, make_parts
@@ -73,6 +75,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_atoms = n_atoms
         self.variant = variant
@@ -96,8 +99,15 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # ------------------------------------------------------------------ fitting
+
+    def _checkpointed(self, **data: Any) -> AbstractContextManager[None]:
+        """Keep the fit of some data in the file, if there is one."""
+        if self.warm_start:
+            data["the model to go on from"] = getattr(self, "models_", None)
+        return checkpointed(self.checkpoint, self, **data)
 
     def _fit(self, X: RealArray, goal: Goal) -> list[Learned]:
         """Choose, train and keep the best; returns all that was learned."""
@@ -118,29 +128,36 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         def make_start(number: int, rows: NDArray[np.intp], warm: bool) -> Start:
             codes = None if goal.codes is None else goal.codes[rows]
-            return self._start(X[rows], codes, n_atoms, seed, number, warm=warm)
+            start = partial(self._start, X[rows], codes, n_atoms, seed, number, warm=warm)
+            return stage("start", start)
 
         single = self.ensemble is None
         first = make_start(0, np.arange(len(X)), True) if single else None
         if goal.folds is None:
             first = first or make_start(0, np.arange(len(X)), True)
-            return [learn_single(engine, task, first, Screened.nothing(recipes[0]), self._tell)]
+            nothing = Screened.nothing(recipes[0])
+            return [
+                stage("single", partial(learn_single, engine, task, first, nothing, self._tell))
+            ]
         # A model of everything has seen what the folds hold out: they do not go on from it.
         parts = make_parts(engine, task, partial(make_start, warm=not single), goal.folds)
         if self._searches_plane():
-            pair = search_plane(
-                engine, parts, recipes[0], tied=self.variant in ("tied", "V"), loss=goal.loss
-            )
+            tied = self.variant in ("tied", "V")
+            search = partial(search_plane, engine, parts, recipes[0], tied=tied, loss=goal.loss)
+            pair = stage("plane", search)
             self._tell(1, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
             parts = [replace(part, start=self._place(part.start, pair)) for part in parts]
             first = first and self._place(first, pair)
-        screened = self._screen(engine, parts, recipes, goal)
+        screened = stage("screen", partial(self._screen, engine, parts, recipes, goal))
         if first is not None:
             best = min(screened, key=lambda one: one.loss)
-            learned = [learn_single(engine, task, first, best, self._tell)]
-        else:
             learned = [
-                learn_ensemble(engine, task, parts, one.recipe, goal, self._tell)
+                stage("single", partial(learn_single, engine, task, first, best, self._tell))
+            ]
+        else:
+            learn = partial(learn_ensemble, engine, task, parts, goal=goal, tell=self._tell)
+            learned = [
+                stage("ensemble", partial(learn, recipe=one.recipe))
                 for one in track(screened, "losses")
             ]
         return self._with_heads(engine, learned, parts, task, goal)
@@ -150,7 +167,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     ) -> list[Learned]:
         kinds = self._heads(goal)
         machines = [
-            learn_heads(engine, kind, one, parts, task, goal, self._tell)
+            stage("heads", partial(learn_heads, engine, kind, one, parts, task, goal, self._tell))
             for kind in kinds
             if kind != "linear"
             for one in learned
@@ -170,7 +187,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = learned.history
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return draw_seed(self.random_state)
 
     def _tell(self, level: int, text: str) -> None:
         if self.verbose >= level:

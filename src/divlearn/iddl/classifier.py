@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -84,6 +85,11 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
+    checkpoint : str, path-like or None, default=None
+        File that `fit` keeps its progress in, at most every five seconds. After a kill the same
+        call, with the same data and parameters, goes on from there and ends with the same model;
+        others are refused. The file is removed at the end, and stays after Ctrl-C, which gives the
+        best model so far: a new `fit` goes on.
 
     Attributes
     ----------
@@ -137,13 +143,14 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             n_atoms, variant=variant, pairs=pairs, loss=loss, gamma=gamma, logarithm=logarithm,
             standardize=standardize, tangent=tangent, bias=bias, margin=margin, solver=solver,
             init=init, learn_atoms=learn_atoms, learn_parameters=learn_parameters,
             max_iter=max_iter, tol=tol, ensemble=ensemble, head=head, warm_start=warm_start,
-            random_state=random_state, engine=engine, verbose=verbose,
+            random_state=random_state, engine=engine, verbose=verbose, checkpoint=checkpoint,
         )  # fmt: skip
         self.class_weight = class_weight
 
@@ -223,6 +230,11 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
         return members
 
     def _fit_labelled(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
+        given = {"X": data.matrices, "y": data.codes, "weights": data.weights}
+        with self._checkpointed(**given, groups=data.choose(groups)):
+            return self._learn_classes(data, groups)
+
+    def _learn_classes(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
         folds = make_folds(
             self.ensemble, len(data.codes), data.codes, data.choose(groups), self._seed()
         )

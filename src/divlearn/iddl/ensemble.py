@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import stage
 from divlearn.engines import Engine, Prepared
-from divlearn.iddl.solvers import Fit
 from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
 from divlearn.progress import track
 
 __all__ = ["Ensemble", "Folds", "Part", "make_parts", "train_ensemble"]
 
 Folds = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+History = dict[str, NDArray[np.generic]]
+# Models of a fold, iteration by iteration, their scores of what is held out, and the history.
+Run = tuple[list[Model], list[RealArray], History]
 _T = TypeVar("_T")
 
 _PATIENCE = 8  # iterations without a better held-out score before a fold stops
@@ -29,13 +33,17 @@ class Ensemble:
 
     Attributes
     ----------
-    fits : list of Fit
     path : ndarray, the loss of what is held out at every iteration; the first is the start.
+    runs : list of runs, one for each part.
     """
 
-    fits: list[Fit]
     path: RealArray
-    runs: list[_Run]
+    runs: list[Run]
+
+    @property
+    def histories(self) -> list[History]:
+        """What happened on the way."""
+        return [history for _, _, history in self.runs]
 
     @property
     def best(self) -> int:
@@ -44,11 +52,11 @@ class Ensemble:
 
     def models(self, iteration: int) -> list[Model]:
         """Models after some iterations."""
-        return [_at(run.models, iteration) for run in self.runs]
+        return [_at(models, iteration) for models, _, _ in self.runs]
 
     def scores(self, iteration: int) -> RealArray:
         """Scores of what is held out after some iterations, one fold after the other."""
-        return np.concatenate([_at(run.scores, iteration) for run in self.runs])
+        return np.concatenate([_at(scores, iteration) for _, scores, _ in self.runs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,48 +121,45 @@ def train_ensemble(
     -------
     Ensemble
     """
-    runs = [_Run(engine, part) for part in parts]
     recipe = replace(recipe, loss=recipe.loss.roughly())  # what stops early need not be exact
-    fits = [
-        train(engine, part.task, part.start, recipe, run.watcher(loss), report=report)[1]
-        for part, run in track(list(zip(parts, runs, strict=True)), "models")
-    ]
+
+    def train_part(part: Part) -> Run:
+        watcher = _Watcher(engine, part, loss)
+        _, fit = train(engine, part.task, part.start, recipe, watcher, report=report)
+        return watcher.models, watcher.scores, fit.history
+
+    runs = [stage("model", partial(train_part, part)) for part in track(parts, "models")]
     held = np.concatenate([part.held for part in parts])
     path = [
-        loss(np.concatenate([_at(run.scores, i) for run in runs]), held)
-        for i in range(max(len(run.models) for run in runs))
+        loss(np.concatenate([_at(scores, i) for _, scores, _ in runs]), held)
+        for i in range(max(len(models) for models, _, _ in runs))
     ]
-    return Ensemble(fits, np.array(path), runs)
+    return Ensemble(np.array(path), runs)
 
 
-class _Run:
-    """The models of one fold, iteration by iteration, and their scores of what is held out."""
+class _Watcher:
+    """Watch a model on what its fold holds out, and stop it when that gets no better."""
 
-    def __init__(self, engine: Engine, part: Part) -> None:
+    def __init__(
+        self, engine: Engine, part: Part, loss: Callable[[RealArray, NDArray[np.intp]], float]
+    ) -> None:
         self.models: list[Model] = []
         self.scores: list[RealArray] = []
-        self._engine = engine
-        self._part = part
+        self._losses: list[float] = []
+        self._engine, self._part, self._loss = engine, part, loss
         self._beside: RealArray | None = None
 
-    def watcher(
-        self, loss: Callable[[RealArray, NDArray[np.intp]], float]
-    ) -> Callable[[int, Model], str | None]:
-        losses: list[float] = []
+    def __call__(self, iteration: int, model: Model) -> str | None:
         part = self._part
-
-        def watch(iteration: int, model: Model) -> str | None:
-            if self._beside is None and model.tangent is not None:
-                self._beside = model.tangent.compute(part.X)
-            self.models.append(model)
-            self.scores.append(model.scores(self._engine, part.X, part.data, self._beside))
-            losses.append(loss(self.scores[-1], part.held))
-            waited = iteration - int(np.argmin(losses))
-            if waited >= _PATIENCE:
-                return f"held-out loss did not fall for {waited} iterations"
-            return None
-
-        return watch
+        if self._beside is None and model.tangent is not None:
+            self._beside = model.tangent.compute(part.X)
+        self.models.append(model)
+        self.scores.append(model.scores(self._engine, part.X, part.data, self._beside))
+        self._losses.append(self._loss(self.scores[-1], part.held))
+        waited = iteration - int(np.argmin(self._losses))
+        if waited >= _PATIENCE:
+            return f"held-out loss did not fall for {waited} iterations"
+        return None
 
 
 def _at(sequence: list[_T], iteration: int) -> _T:

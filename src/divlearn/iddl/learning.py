@@ -171,7 +171,7 @@ def _at(ensemble: Ensemble, iteration: int, recipe: Recipe, rows: NDArray[np.int
     )
     if iteration != ensemble.best:
         message = f"iteration {iteration}, held-out loss {loss:.4g}; {len(models)} models averaged"
-    history = _join([fit.history for fit in ensemble.fits])
+    history = _join(ensemble.histories)
     history["held_out_loss"] = ensemble.path
     scores = ensemble.scores(iteration)
     return Learned(recipe, "linear", models, iteration, message, history, rows, scores, loss)

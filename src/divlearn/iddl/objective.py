@@ -78,6 +78,16 @@ class Coordinates:
         self.learn_atoms = learn_atoms
         self.learn_parameters = learn_parameters and variant.learned
         self.eigenproblems = 0
+        self._warm: Head | None = None  # where the next head starts from
+
+    @property
+    def effort(self) -> tuple[Head | None, int]:
+        """What later trials depend on beside their points: the last head, and a count."""
+        return self._warm, self.eigenproblems
+
+    @effort.setter
+    def effort(self, effort: tuple[Head | None, int]) -> None:
+        self._warm, self.eigenproblems = effort
 
     def collect(self, point: Dictionary, atoms: RealArray, back: Pullback) -> RealArray:
         """Put a gradient together."""
@@ -154,7 +164,6 @@ class Objective(Coordinates):
         self.loss = loss
         self.gamma = gamma
         self.extra = extra
-        self._warm: Head | None = None
 
     def trial(self, point: Dictionary) -> Trial:
         """Compute the objective. See `Problem.trial`."""

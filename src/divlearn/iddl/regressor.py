@@ -33,7 +33,8 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         Without classes the first two are the same.
     variant, pairs, gamma, logarithm, standardize, tangent, bias, margin, solver, learn_atoms,
-    learn_parameters, max_iter, tol, ensemble, warm_start, random_state, engine, verbose
+    learn_parameters, max_iter, tol, ensemble, warm_start, random_state, engine, verbose,
+    checkpoint
         As in `IDDLClassifier`.
     head : {"auto", "linear"}
         Both are the head that is learned with the atoms.
@@ -83,8 +84,9 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         columns = targets.reshape(len(targets), -1)
         mean, scale = _units(columns, weights)
         groups = None if groups is None else np.asarray(groups)[kept]
-        folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
-        self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
+        with self._checkpointed(X=matrices, y=targets, weights=weights, groups=groups):
+            folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
+            self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
         self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
         return self
 

@@ -5,21 +5,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import Loop, loop
 from divlearn.iddl.blocks import AtomBlock, ParameterBlock
+from divlearn.iddl.features import Features
+from divlearn.iddl.losses import Head
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective
 from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 from divlearn.optim.projected_gradient import minimize_projected_gradient
 
-__all__ = ["Fit", "History", "Interruptible", "Watch", "solve_bcd", "solve_joint"]
+__all__ = ["Fit", "History", "Interruptible", "Known", "Watch", "solve_bcd", "solve_joint"]
 
 Watch = Callable[[int, Trial], str | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What prediction needs of a memo: features without samples, and the head."""
+
+    features: Features
+    head: Head
+
+    @classmethod
+    def of(cls, trial: Trial) -> Trial:
+        """Take a trial with no more than that, which can be kept in a file."""
+        memo = trial.memo.without_rows()
+        return replace(trial, memo=cls(memo.features, memo.head))
+
+    def without_rows(self) -> Known:
+        """Return the same."""
+        return self
 
 
 @dataclass(eq=False)
@@ -75,20 +97,46 @@ class Fit:
 
 
 class Interruptible:
-    """Keep the last point when the user stops a run."""
+    """Keep the last point when the user stops a run, and all that was told when it is killed."""
 
-    def __init__(self, objective: Coordinates, start: Trial, watch: Watch | None) -> None:
+    def __init__(
+        self, objective: Coordinates, start: Trial, watch: Watch | None, rounds: Loop
+    ) -> None:
         self.history = History(objective)
         self.trial = start
         self.n_iter = 0
         self._watch = watch
+        self._rounds = rounds
+        self._told: list[tuple[int, Trial]] = []
+        if rounds.state is not None:
+            self._replay(*rounds.state[:3])
+
+    def _replay(
+        self, rows: list[Any], told: list[tuple[int, Trial]], effort: tuple[Head | None, int]
+    ) -> None:
+        """Go on where a run was broken off: whoever watches hears it all again."""
+        self.history.rows = list(rows)
+        self.history.started -= rows[-1][4] if rows else 0.0
+        self.history.objective.effort = effort
+        self._told = list(told)
+        for iteration, trial in told:
+            assert self._watch is not None
+            self._watch(iteration, trial)
+
+    def save(self, *state: Any) -> None:
+        """Keep where things stand, before the next is noted."""
+        effort = self.history.objective.effort
+        self._rounds.save((list(self.history.rows), list(self._told), effort, *state))
 
     def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> str | None:
         """Remember where things stand; returns a sentence where the watcher wants to stop."""
         self.trial, self.n_iter = trial, iteration
         self.history.add(trial, gradient_norm, block)
-        whole = block not in ("atoms", "parameters")
-        return self._watch(iteration, trial) if self._watch and whole else None
+        if block in ("atoms", "parameters") or self._watch is None:
+            return None
+        if self._rounds.kept:
+            self._told.append((iteration, Known.of(trial)))
+        return self._watch(iteration, trial)
 
     def interrupted(self) -> Fit:
         """Make the last point the result."""
@@ -116,12 +164,21 @@ def solve_joint(
     -------
     Fit
     """
-    first = objective.trial(start)
-    run = Interruptible(objective, first, watch)
-    largest = 0.0
+    with loop("joint") as rounds:
+        return _joint(objective, start, max_iter, tol, watch, rounds)
+
+
+def _joint(
+    objective: Objective, start: Dictionary, max_iter: int, tol: float, watch: Watch | None,
+    rounds: Loop,
+) -> Fit:  # fmt: skip
+    first, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
+    first = first or objective.trial(start)
+    run = Interruptible(objective, first, watch, rounds)
 
     def callback(progress: Progress) -> str | None:
         nonlocal largest
+        run.save(Known.of(progress.trial), largest, progress.state)
         largest = max(largest, progress.gradient_norm) if progress.iteration == 0 else largest
         stop = run.note(progress.iteration, progress.trial, progress.gradient_norm, "joint")
         if stop is None and progress.gradient_norm <= tol * largest:
@@ -131,8 +188,9 @@ def solve_joint(
 
     try:
         result = minimize_lbfgs(
-            objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback
-        )
+            objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback,
+            state=state,
+        )  # fmt: skip
     except KeyboardInterrupt:
         return run.interrupted()
     return Fit(result.trial, result.n_iter, result.converged, result.message, run.history.arrays())
@@ -156,20 +214,23 @@ def solve_bcd(
     -------
     Fit
     """
-    trial = objective.trial(start)
-    run = Interruptible(objective, trial, watch)
-    try:
-        return _bcd(objective, trial, max_iter, tol, inner, run)
-    except KeyboardInterrupt:
-        return run.interrupted()
+    with loop("blocks") as rounds:
+        trial, iteration = rounds.state[3:] if rounds.state else (objective.trial(start), 0)
+        run = Interruptible(objective, trial, watch, rounds)
+        try:
+            return _bcd(objective, trial, iteration, max_iter, tol, inner, run)
+        except KeyboardInterrupt:
+            return run.interrupted()
 
 
 def _bcd(
-    objective: Objective, trial: Trial, max_iter: int, tol: float, inner: int, run: Interruptible
-) -> Fit:
-    message, converged, iteration = f"max_iter={max_iter} reached", False, 0
-    stop = run.note(0, trial, np.nan, "start")
+    objective: Objective, trial: Trial, iteration: int, max_iter: int, tol: float, inner: int,
+    run: Interruptible,
+) -> Fit:  # fmt: skip
+    message, converged = f"max_iter={max_iter} reached", False
+    stop = None if run.history.rows else run.note(0, trial, np.nan, "start")
     while stop is None and iteration < max_iter:
+        run.save(trial, iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import loop
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective
-from divlearn.iddl.solvers import Fit, Interruptible, Watch
+from divlearn.iddl.solvers import Fit, Interruptible, Known, Watch
 from divlearn.iddl.spread import Spread
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
@@ -187,26 +189,44 @@ def solve_stochastic(
         raise ValueError(
             f"batch_size={batch_size} must be >= 2, as features are standardised by the minibatch"
         )
+    with loop("epochs") as rounds:
+        state = rounds.state[3] if rounds.state else _begin(objective, start, random_state)
+        run = Interruptible(objective, state.trial, watch, rounds)
+        passes = (batches or _Batches)(objective, int(batch_size), deepcopy(state.random))
+        try:
+            return _epochs(objective, state, passes, max_iter, tol, run)
+        except KeyboardInterrupt:
+            return run.interrupted()
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """Where an epoch begins: the best trial so far, the learner that goes on, and how it does."""
+
+    number: int
+    trial: Trial
+    learner: Learner
+    step_size: float
+    random: np.random.RandomState
+
+
+def _begin(
+    objective: Objective, start: Dictionary, random_state: int | np.random.RandomState | None
+) -> Epoch:
     first = objective.trial(start)
     learner = Learner.start(objective, first)
-    trial = _without_rows(first)
-    del first
-    run = Interruptible(objective, trial, watch)
-    passes = (batches or _Batches)(objective, int(batch_size), check_random_state(random_state))
-    try:
-        return _epochs(objective, trial, learner, passes, max_iter, tol, run)
-    except KeyboardInterrupt:
-        return run.interrupted()
+    return Epoch(0, Known.of(first), learner, _FIRST_STEP, check_random_state(random_state))
 
 
 def _epochs(
-    objective: Objective, trial: Trial, learner: Learner, batches: Batches, max_iter: int,
-    tol: float, run: Interruptible,
+    objective: Objective, state: Epoch, batches: Batches, max_iter: int, tol: float,
+    run: Interruptible,
 ) -> Fit:  # fmt: skip
-    message, converged, iteration = f"max_iter={max_iter} reached", False, 0
-    step_size = _FIRST_STEP
-    stop = run.note(0, trial, np.nan, "start")
+    message, converged, iteration = f"max_iter={max_iter} reached", False, state.number
+    trial, learner, step_size = state.trial, state.learner, state.step_size
+    stop = None if run.history.rows else run.note(0, trial, np.nan, "start")
     while stop is None and iteration < max_iter:
+        run.save(Epoch(iteration, trial, learner, step_size, deepcopy(batches.random)))
         before = trial.value
         iteration += 1
         ended = batches.run(learner, step_size)
@@ -215,7 +235,7 @@ def _epochs(
         if ended and following and following.value <= before:
             lower = True
             learner = ended.settle(objective, following)
-            trial = _without_rows(following)
+            trial = Known.of(following)
         else:
             step_size /= 2
         del following  # the next encoding needs its room
@@ -230,7 +250,9 @@ def _epochs(
 
 
 class Batches(Protocol):
-    """Minibatches of all data."""
+    """Minibatches of all data, drawn at random."""
+
+    random: np.random.RandomState
 
     def run(self, learner: Learner, step_size: float) -> Learner | None:
         """Learn from all data once; None where the steps were too long."""
@@ -247,18 +269,23 @@ class _Batches:
         # A minibatch of no weight would have nothing to standardise by.
         self._rows = np.flatnonzero(objective.weights)
         self._count = max(1, len(self._rows) // batch_size)
-        self._random = random
+        self.random = random
 
     def run(self, learner: Learner, step_size: float) -> Learner | None:
         """Learn from all data once; None where the steps were too long."""
-        for rows in np.array_split(self._random.permutation(self._rows), self._count):
-            batch = take_rows(self._objective, self._matrices, rows)
-            with limit_blas(1):
-                following = learner.step(batch, step_size)
-            self._objective.eigenproblems += batch.eigenproblems
-            if following is None:
-                return None
-            learner = following
+        drawn = np.array_split(self.random.permutation(self._rows), self._count)
+        objective = self._objective
+        with loop("minibatches") as rounds:
+            done, learner, objective.effort = rounds.state or (0, learner, objective.effort)
+            for number in range(done, len(drawn)):
+                rounds.save((number, learner, objective.effort))
+                batch = take_rows(objective, self._matrices, drawn[number])
+                with limit_blas(1):
+                    following = learner.step(batch, step_size)
+                objective.eigenproblems += batch.eigenproblems
+                if following is None:
+                    return None
+                learner = following
         return learner
 
 
@@ -280,10 +307,6 @@ def trial_with(objective: Objective, point: Dictionary, head: Head) -> Trial:
     if not np.isfinite(V).all():
         return Trial(point, np.inf)
     return objective.hold_head(point, V, head)
-
-
-def _without_rows(trial: Trial) -> Trial:
-    return replace(trial, memo=trial.memo.without_rows())
 
 
 def gradient_norm(objective: Coordinates, learner: Learner | None) -> float:

@@ -185,7 +185,7 @@ def run_solver(
 
     def model(trial: Trial) -> Model:
         point: Dictionary = trial.point
-        memo: Memo = trial.memo
+        memo: Memo = trial.memo.without_rows()
         alpha, beta = start.variant.expand(point.parameters)
         return Model(point.atoms, alpha, beta, feature_map, memo.features, memo.head, tangent)
 

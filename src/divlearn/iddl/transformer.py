@@ -38,7 +38,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         As in `IDDLClassifier`; 5 without y.
     variant, pairs, loss, gamma, logarithm, standardize, tangent, bias, margin, solver, init,
     learn_atoms, learn_parameters, max_iter, tol, ensemble, head, warm_start, random_state, engine,
-    verbose
+    verbose, checkpoint
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.
 

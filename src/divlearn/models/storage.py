@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -27,9 +28,9 @@ from divlearn.datasets.files.stacks import explaining
 from divlearn.datasets.files.variables import Refusal
 from divlearn.models.tree import Unknown, flatten, restore
 
-__all__ = ["load", "save"]
+__all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]
 
-FORMAT = "divlearn model"
+MODEL = "model"
 VERSION = 1  # of the format: of files, not of the library
 _PAGE, _CHECKSUM = "model.json", "checksum"
 _LONGEST_PAGE = 2**26
@@ -72,22 +73,9 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
             f"model is {type(model).__name__}, must be an estimator; pass what was fitted"
         )
     try:
-        tree, arrays = flatten(model)
+        write_object(model, Path(path), MODEL)
     except Unknown as error:
         raise TypeError(f"{type(model).__name__} cannot be saved: {error}") from None
-    stored = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-    page = json.dumps(
-        {
-            "format": FORMAT,
-            "version": VERSION,
-            "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
-            "arrays": [_digest(array) for array in stored],
-            "model": tree,
-        },
-        indent=1,
-    ).encode()
-    with open_atomic(Path(path)) as file:
-        _write(file, page, stored)
 
 
 def load(path: str | os.PathLike[str], *, limit: int = 2**32) -> Any:
@@ -114,23 +102,67 @@ def load(path: str | os.PathLike[str], *, limit: int = 2**32) -> Any:
     --------
     save : the inverse, with an example.
     """
-    path = Path(path)
+    model, then = read_object(Path(path), MODEL, BaseEstimator, limit)
+    _compare_libraries(Path(path), then)
+    return model
+
+
+def write_object(value: Any, path: Path, kind: str) -> None:
+    """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
+    tree, arrays = flatten(value)
+    stored = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
+    page = json.dumps(
+        {
+            "format": f"divlearn {kind}",
+            "version": VERSION,
+            "libraries": libraries(),
+            "arrays": [_digest(array) for array in stored],
+            "model": tree,
+        },
+        indent=1,
+    ).encode()
+    with open_atomic(path) as file:
+        _write(file, page, stored)
+
+
+def read_object(
+    path: Path, kind: str, wanted: type[Any], limit: int = sys.maxsize
+) -> tuple[Any, dict[str, str]]:
+    """Read a file of some kind: what it holds, and the versions of the libraries that wrote it."""
     with open_regular(path, str(path)) as file:
         size = os.fstat(file.fileno()).st_size
         with explaining(str(path), limit):
             if not file.read(4).startswith(ZIP_MAGICS):
-                raise Refusal("it is not a model of divlearn; pass a file that save() has written")
+                raise Refusal(_foreign(kind))
             file.seek(0)
-            page = _read_page(file)
+            page = _read_page(file, kind)
             arrays = _read_arrays(file, size, page["arrays"], limit)
             try:
-                model = restore(page["model"], arrays)
+                value = restore(page["model"], arrays)
             except Unknown as error:
                 raise Refusal(f"{error}; it is damaged, or of a later version") from error
-            if not isinstance(model, BaseEstimator):
-                raise Refusal(f"it holds {type(model).__name__}, must hold an estimator")
-    _compare_libraries(path, page["libraries"])
-    return model
+            if not isinstance(value, wanted):
+                name = "an estimator" if wanted is BaseEstimator else wanted.__name__
+                raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
+            return value, page["libraries"]
+
+
+def libraries() -> dict[str, str]:
+    """Versions of the libraries that a model depends on."""
+    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of all that a file would hold of a value.
+
+    Examples
+    --------
+    >>> fingerprint((1, np.zeros(2))) == fingerprint((1, np.zeros(2, dtype=np.float32)))
+    False
+    """
+    tree, arrays = flatten(value)
+    page = json.dumps([tree, [_digest(array) for array in arrays]])
+    return hashlib.sha256(page.encode()).hexdigest()
 
 
 def _write(file: BinaryIO, page: bytes, arrays: list[NDArray[Any]]) -> None:
@@ -144,24 +176,30 @@ def _write(file: BinaryIO, page: bytes, arrays: list[NDArray[Any]]) -> None:
 
 def _digest(array: NDArray[Any]) -> str:
     """SHA-256 of type, shape and entries."""
-    about = f"{array.dtype.str} {array.shape}".encode()
-    return hashlib.sha256(about + array.tobytes()).hexdigest()
+    found = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
-def _read_page(file: BinaryIO) -> dict[str, Any]:
+def _foreign(kind: str) -> str:
+    source = "save() has" if kind == MODEL else "a fit with checkpoint= has"
+    return f"it is not a {kind} of divlearn; pass a file that {source} written"
+
+
+def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
     """Read the page of JSON, checked for being ours, whole, and of a version that can be read."""
     with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):
             raise Refusal("it has two members of one name; it is damaged, write it again")
         if _PAGE not in members or _CHECKSUM not in members:
-            raise Refusal("it is not a model of divlearn; pass a file that save() has written")
+            raise Refusal(_foreign(kind))
         text, checksum = (_read_member(archive, members[name]) for name in (_PAGE, _CHECKSUM))
     if hashlib.sha256(text).hexdigest().encode() != checksum:
         raise Refusal("its checksum is wrong: it was damaged or changed; write it again")
     page = json.loads(text)
-    if not isinstance(page, dict) or page.get("format") != FORMAT:
-        raise Refusal("it is not a model of divlearn; pass a file that save() has written")
+    if not isinstance(page, dict) or page.get("format") != f"divlearn {kind}":
+        raise Refusal(_foreign(kind))
     if page["version"] != VERSION:
         raise Refusal(
             f"its format has the version {page['version']!r:.20}, must be {VERSION}; install a "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,8 @@ class _Writer:
             return self._write_array(value, path)
         if isinstance(value, np.random.RandomState):
             return {"random state": self.write(_get_state(value, path), path, depth + 1)}
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
         if isinstance(value, Engine):
             state = {"name": value.name, "n_threads": value.n_threads, "accuracy": value.accuracy}
             return {"engine": state}
@@ -174,6 +177,8 @@ class _Reader:
         if kind is None:
             raise Unknown(f"it names the class {name!r:.80}, which this version does not know")
         values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
+        if issubclass(kind, tuple):
+            return _make_row(kind, values)
         instance = object.__new__(kind)
         vars(instance).update(_complete(kind, values))
         return instance
@@ -183,8 +188,15 @@ def _state(value: Any) -> dict[str, Any]:
     """Attributes of an object; of records without what they compute by themselves."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    attributes: dict[str, Any] = vars(value)
+    attributes: dict[str, Any] = vars(value) if not hasattr(value, "_asdict") else value._asdict()
     return attributes
+
+
+def _make_row(kind: Any, values: dict[str, Any]) -> Any:
+    """Fill a tuple of named fields."""
+    if values.keys() != set(kind._fields):
+        raise Unknown(f"its {kind.__name__} has {', '.join(values)}, not {', '.join(kind._fields)}")
+    return tuple.__new__(kind, [values[name] for name in kind._fields])
 
 
 def _complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from divlearn.optim.problem import (
 
 __all__ = ["Memory", "minimize_lbfgs"]
 
+State = tuple[int, RealArray, list[tuple[RealArray, RealArray]]]  # iteration, gradient, pairs
+
 _CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is learned from it
 
 
@@ -35,6 +37,16 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         self._pairs: deque[tuple[RealArray, RealArray]] = deque(maxlen=size)
+
+    @property
+    def pairs(self) -> list[tuple[RealArray, RealArray]]:
+        """What is remembered, the oldest first."""
+        return list(self._pairs)
+
+    @pairs.setter
+    def pairs(self, pairs: list[tuple[RealArray, RealArray]]) -> None:
+        self._pairs.clear()
+        self._pairs.extend(pairs)
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -85,6 +97,7 @@ def minimize_lbfgs(
     memory: int = 10,
     first_step: float = 1.0,
     callback: Callback | None = None,
+    state: State | None = None,
 ) -> Result:
     r"""Minimise by limited-memory BFGS.
 
@@ -105,18 +118,21 @@ def minimize_lbfgs(
         Size of the first step, which is along the gradient.
     callback : callable, optional
         Called after each iteration, and at the start; a sentence it returns stops the run.
+    state : state, optional
+        Of the progress of a run that was broken off: go on from there, where `start` is.
 
     Returns
     -------
     Result
     """
     learned = Memory(memory)
-    trial, gradient = start, problem.gradient(start)
+    trial = start
+    iteration, gradient, learned.pairs = state or (0, problem.gradient(start), [])
     limits = problem.limits(trial.point)
-    iteration = 0
     while True:
         slope = projected(gradient, limits)
-        progress = Progress(iteration, trial, problem.size(slope))
+        now = iteration, gradient, learned.pairs
+        progress = Progress(iteration, trial, problem.size(slope), now)
         end = check_end(progress, max_iter, tol, callback)
         if end is not None:
             return end

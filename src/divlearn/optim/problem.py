@@ -55,11 +55,15 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Where an optimiser stands after an iteration; number 0 is the start."""
+    """Where an optimiser stands after an iteration; number 0 is the start.
+
+    Some can go on from there: what they need for that, beside the trial, is their state.
+    """
 
     iteration: int
     trial: Trial
     gradient_norm: float
+    state: Any = None
 
 
 Callback = Callable[[Progress], str | None]

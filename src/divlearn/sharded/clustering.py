@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, loop
 from divlearn.cluster.minibatch import Progress
 from divlearn.cluster.parameters import LearnedRule
 from divlearn.cluster.samples import Labels, Samples
@@ -16,6 +17,7 @@ from divlearn.engines import cpu_engine
 from divlearn.engines.blas import limit_blas
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.encoding import encode_block
+from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.lloyd import assign_block, run_sharded_lloyd
 from divlearn.sharded.shards import Shards
 
@@ -36,9 +38,11 @@ def fit_kmeans(estimator: Any, shards: Shards) -> None:
             "fit ABKMeans on a subset and pass its (alpha_, beta_)"
         )
     samples = draw_samples(estimator, shards, max(_SAMPLE, 3 * estimator.n_clusters))
-    best = estimator._best_run(
-        samples, lambda centers: run_sharded_lloyd(shards, centers, rule.start, settings)
-    )
+    path = estimator.checkpoint
+    with checkpointed(path, estimator, X=path and shards.map(fingerprint_block)):
+        best = estimator._best_run(
+            samples, lambda centers: run_sharded_lloyd(shards, centers, rule.start, settings)
+        )
     estimator.n_features_in_ = shards.d
     estimator._keep(best)
     estimator._warn_of_empty_clusters(best.labels)
@@ -49,16 +53,21 @@ def fit_minibatches(estimator: Any, shards: Shards) -> None:
     n_seen = int(shards.reduce(_count_block))
     estimator._begin(shards.d, n_seen)
     estimator._random = check_random_state(estimator.random_state)
-    count = 3 * max(estimator.batch_size, estimator.n_clusters)
-    with limit_blas(1):
-        estimator._start(draw_samples(estimator, shards, count))
-        progress = estimator._progress(n_seen)
+    progress, path = estimator._progress(n_seen), estimator.checkpoint
+    with (
+        limit_blas(1),
+        checkpointed(path, estimator, X=path and shards.map(fingerprint_block)),
+        loop("passes") as passes,
+    ):
+        if passes.state is None:
+            count = 3 * max(estimator.batch_size, estimator.n_clusters)
+            estimator._start(draw_samples(estimator, shards, count))
         try:
-            for number in range(1, estimator.max_iter + 1):
-                estimator.n_iter_ = number
+            for _ in estimator.passes(passes, progress):
                 order = estimator._random.permutation(len(shards)).tolist()
                 state = estimator, progress, False
-                found, progress, stop = shards.fold(_batches_block, state, order)
+                found, moved, stop = shards.fold(_batches_block, state, order)
+                progress.state = moved.state
                 for name in _LEARNED:
                     setattr(estimator, name, getattr(found, name))
                 if stop:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import stage
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.learning import Learned
@@ -14,6 +16,7 @@ from divlearn.iddl.selection import Screened
 from divlearn.iddl.training import Model, Start, run_solver
 from divlearn.interrupts import Interrupts
 from divlearn.sharded.blocks import Block
+from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.minibatches import ShardedBatches
 from divlearn.sharded.objective import ShardedObjective, start_features
 from divlearn.sharded.shards import Parts, Shards
@@ -49,7 +52,8 @@ def mean_scores(models: list[Model], shards: Shards) -> RealArray:
 
 
 def _fit(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: Any) -> None:
-    with limit_blas(1), Interrupts() as interrupts:
+    found = estimator.checkpoint and shards.map(fingerprint_block)
+    with limit_blas(1), estimator._checkpointed(X=found), Interrupts() as interrupts:
         learned = _learn(estimator, shards, targets, loss, classes)
     estimator._keep(learned)
     if interrupts.seen and "interrupted" not in estimator.message_:
@@ -62,7 +66,7 @@ def _learn(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: A
     n_groups = 1 if classes is None else len(classes)
     n_atoms = estimator._count_atoms(shards.n_matrices, n_groups)
     recipe = estimator._recipe(loss, seed)
-    start = _start(estimator, shards, classes, n_atoms, seed)
+    start = stage("start", partial(_start, estimator, shards, classes, n_atoms, seed))
     feature_map = start_features(shards, targets, start, recipe)
     objective = ShardedObjective(shards, targets, start, recipe, feature_map)
     options: dict[str, Any] = {"batches": ShardedBatches} if recipe.solver == "stochastic" else {}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.centroids import SOLVERS, Cluster, fixed_point, is_plain, safeguarded
 from divlearn.cluster.lloyd import RISE, ROUNDING, History, Run, Settings
 from divlearn.cluster.parameters import Point
@@ -47,11 +48,17 @@ def run_sharded_lloyd(shards: Shards, centers: RealArray, point: Point, settings
     -------
     Run
     """
-    run = _ShardedLloyd(shards, point, settings, centers)
-    iteration, interrupted = 0, False
-    message = f"max_iter={settings.max_iter} reached"
+    with loop("lloyd") as rounds:
+        return _run(shards, centers, point, settings, rounds)
+
+
+def _run(shards: Shards, centers: RealArray, point: Point, settings: Settings, rounds: Loop) -> Run:
+    iteration, centers, rows = rounds.state or (0, centers, [])
+    run = _ShardedLloyd(shards, point, settings, centers, History.of(rows))
+    interrupted, message = False, f"max_iter={settings.max_iter} reached"
     try:
         while iteration < settings.max_iter:
+            rounds.save((iteration, run.state.centers, list(run.history.rows)))
             changed = run.turn(iteration + 1)
             iteration += 1
             tell("iterations", iteration, settings.max_iter)
@@ -75,14 +82,17 @@ class _ShardedLloyd:
     """A run that is under way; its state is whole between turns."""
 
     def __init__(
-        self, shards: Shards, point: Point, settings: Settings, centers: RealArray
-    ) -> None:
+        self, shards: Shards, point: Point, settings: Settings, centers: RealArray,
+        history: History,
+    ) -> None:  # fmt: skip
         self.shards, self.point, self.settings = shards, point, settings
-        self.history = History()
+        self.history = history
         self.n_seen = int(shards.reduce(_count_block))
         found = shards.hold(assign_block, centers, point.alpha, point.beta)
-        self.state = self._relocate(self._sum(centers, found))
-        self._note(0, "start", self.state.losses, self.n_seen)
+        self.state = self._sum(centers, found)
+        if not history.rows:
+            self.state = self._relocate(self.state)
+            self._note(0, "start", self.state.losses, self.n_seen)
 
     def turn(self, iteration: int) -> int:
         """Update centroids and assignment; returns how many assignments changed."""

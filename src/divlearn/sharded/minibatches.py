@@ -45,18 +45,18 @@ class ShardedBatches:
     ) -> None:
         self._objective = objective
         self._batch_size = batch_size
-        self._random = random
+        self.random = random
 
     def run(self, learner: Learner, step_size: float) -> Learner | None:
         """Learn from all data once; None where the steps were too long."""
         objective = self._objective
-        order = self._random.permutation(len(objective.shards)).tolist()
+        order = self.random.permutation(len(objective.shards)).tolist()
         lesson = _Lesson(
             objective.variant, objective.feature_map, objective.loss, objective.gamma,
             objective.learn_atoms, objective.learn_parameters, self._batch_size, step_size,
         )  # fmt: skip
-        ended, self._random, eigenproblems = objective.shards.fold(
-            _learn_block, (learner, self._random, 0), order, lesson, beside=[objective.targets]
+        ended, self.random, eigenproblems = objective.shards.fold(
+            _learn_block, (learner, self.random, 0), order, lesson, beside=[objective.targets]
         )
         objective.eigenproblems += eigenproblems
         following: Learner | None = ended

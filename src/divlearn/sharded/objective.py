@@ -77,7 +77,6 @@ class ShardedObjective(Coordinates):
         self.feature_map = feature_map
         self.loss: Loss = recipe.loss
         self.gamma = recipe.gamma
-        self._warm: Head | None = None
 
     def trial(self, point: Dictionary) -> Trial:
         """Compute the objective. See `Problem.trial`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.samples import Samples
 from divlearn.engines import Engine, Prepared
 from divlearn.likelihood.members import Members
@@ -112,6 +113,13 @@ class _Progress:
     rows: list[tuple[float, FamilyParameters, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
+    @classmethod
+    def of(
+        cls, mixture: Mixture, rows: Sequence[tuple[float, FamilyParameters, float]]
+    ) -> _Progress:
+        """Go on with what happened before."""
+        return cls(mixture, list(rows), time.perf_counter() - (rows[-1][-1] if rows else 0.0))
+
     @property
     def bound(self) -> float:
         return self.rows[-1][0]
@@ -144,11 +152,19 @@ def run_em(samples: Samples, start: Mixture, settings: EMSettings) -> EMRun:
     EMRun
         Its likelihood never falls but for rounding; interrupted by the user it is the last one.
     """
-    progress = _Progress(start)
-    responsibilities, bound = _expect(samples, start)
-    progress.note(start, bound)
+    with loop("em") as rounds:
+        return _run(samples, start, settings, rounds)
+
+
+def _run(samples: Samples, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
+    mixture, rows = rounds.state or (start, [])
+    progress = _Progress.of(mixture, rows)
+    responsibilities, bound = _expect(samples, mixture)
+    if not rows:
+        progress.note(mixture, bound)
     try:
-        for iteration in range(1, settings.max_iter + 1):
+        for iteration in range(len(progress.rows), settings.max_iter + 1):
+            rounds.save((progress.mixture, list(progress.rows)))
             before = progress.bound
             mixture = _maximize(samples, progress.mixture, responsibilities, settings)
             responsibilities, bound = _expect(samples, mixture)

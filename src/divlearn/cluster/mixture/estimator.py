@@ -2,8 +2,10 @@ r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation m
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.mixture.em import EMRun, EMSettings
 from divlearn.cluster.mixture.fit import Search, fit_mixture
@@ -73,6 +76,10 @@ class ABMixture(MixtureModel):
     engine : str or Engine, default="auto"
     verbose : int, default=0
         1 for a line per start, 2 for one per iteration.
+    checkpoint : str, path-like or None, default=None
+        File that `fit` keeps its progress in, at most every five seconds: after a kill the same
+        call goes on from there. It is removed at the end, but stays after Ctrl-C. See
+        `divlearn.IDDLClassifier`.
 
     Attributes
     ----------
@@ -141,6 +148,7 @@ class ABMixture(MixtureModel):
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_components = n_components
         self.divergence = divergence
@@ -153,6 +161,7 @@ class ABMixture(MixtureModel):
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # ------------------------------------------------------------------ fitting
 
@@ -171,13 +180,22 @@ class ABMixture(MixtureModel):
         self
         """
         samples, counts = self._samples(X, sample_weight)
+        given = {"X": samples.matrices, "weights": samples.weights}
+        with checkpointed(self.checkpoint, self, **given):
+            self._fit(samples, counts)
+        return self
+
+    def _fit(self, samples: Samples, counts: list[int]) -> None:
         settings, random_state = self._settings(), check_random_state(self.random_state)
         n_matrices, runs = len(samples.matrices), {}
         self.bics_, self.n_features_in_ = {}, samples.d
         for count in counts:
             search = self._search(count, samples.d, settings)
             try:
-                runs[count] = fit_mixture(samples, count, search, random_state)
+                runs[count] = stage(
+                    "mixture", partial(fit_mixture, samples, count, search, random_state),
+                    random_state,
+                )  # fmt: skip
             except KeyboardInterrupt:
                 if not runs:
                     raise
@@ -190,7 +208,6 @@ class ABMixture(MixtureModel):
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if len(runs) < len(counts):
             self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
-        return self
 
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None

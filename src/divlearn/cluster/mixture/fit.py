@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import stage
 from divlearn.cluster.mixture.em import (
     FEWEST_MEMBERS,
     FIRST_POINT,
@@ -72,7 +74,9 @@ def fit_mixture(
         try:
             tell("starts", number - 1, n_init)
             with limit_blas(1):  # threads would cost more than these matrices
-                run = _run(samples, starts, search, random_state)
+                run = stage(
+                    "run", partial(_run, samples, starts, search, random_state), random_state
+                )
         except KeyboardInterrupt:
             if best is None:
                 raise
@@ -95,8 +99,10 @@ def fit_mixture(
 def _run(
     samples: Samples, starts: Starts, search: Search, random_state: np.random.RandomState
 ) -> EMRun:
-    centers = starts.draw(search.init, *FIRST_POINT, random_state)
-    run = run_em(samples, fit_start(samples, centers, search.settings), search.settings)
+    draw = partial(starts.draw, search.init, *FIRST_POINT, random_state)
+    centers = stage("centers", draw, random_state)
+    first = stage("start", partial(fit_start, samples, centers, search.settings))
+    run = stage("em", partial(run_em, samples, first, search.settings))
     if search.relocate and len(centers) > 1:
         run = relocate(samples, run, search.settings, random_state)
     return run

@@ -6,8 +6,10 @@ with one component on two clusters and two on another. The likelihood tells such
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import stage
 from divlearn.cluster.mixture.em import EMRun, EMSettings, Mixture, run_em
 from divlearn.cluster.samples import Samples
 from divlearn.geometry import compose
@@ -24,6 +27,8 @@ from divlearn.means import mean_abld
 from divlearn.spectral import abld_scalar
 
 __all__ = ["relocate"]
+
+Split = tuple[float, RealArray]  # what two centres gain over one, and these
 
 _ROUNDS = 3  # of 2-means, to see what a split is worth
 _STEPS = 3  # towards the centroids in each
@@ -57,7 +62,7 @@ def relocate(
             start = moves.propose(run.mixture)
             if start is None:
                 break
-            following = run_em(samples, start, settings)
+            following = stage("em", partial(run_em, samples, start, settings))
         except KeyboardInterrupt:
             return replace(run, interrupted=True, message="interrupted by the user in a move")
         rise = following.lower_bound - run.lower_bound
@@ -81,10 +86,14 @@ class _Moves:
     def __init__(self, samples: Samples, random_state: np.random.RandomState) -> None:
         self._samples = samples
         self._random_state = random_state
-        self._known: dict[bytes, tuple[float, RealArray]] = {}
+        self._known: dict[str, Split] = {}
 
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the move that promises most, or None if none does."""
+        found, self._known = stage("move", partial(self._propose, mixture), self._random_state)
+        return found
+
+    def _propose(self, mixture: Mixture) -> tuple[Mixture | None, dict[str, Split]]:
         blocks = self._samples.blocks
         log_joint = np.concatenate(
             [mixture.log_joint(self._samples.engine, block) for block in blocks]
@@ -99,13 +108,13 @@ class _Moves:
         np.fill_diagonal(net, -np.inf)
         split, given_up = np.unravel_index(net.argmax(), net.shape)
         if not net[split, given_up] > 0:
-            return None
+            return None, self._known
         means, weights = mixture.means.copy(), mixture.weights.copy()
         means[[split, given_up]] = splits[split][1]
         weights[[split, given_up]] = 0.5 * weights[split]
         family = mixture.parameters
         moved = family.replaced(np.array([given_up]), family.only(np.array([split])))
-        return Mixture(weights / weights.sum(), means, moved)
+        return Mixture(weights / weights.sum(), means, moved), dict(self._known)
 
     def _cost_of_giving_up(self, log_joint: RealArray) -> RealArray:
         """Log-likelihood that is lost without each component, if the others stay as they are."""
@@ -121,7 +130,7 @@ class _Moves:
         self, mixture: Mixture, component: int, rows: NDArray[np.intp]
     ) -> tuple[float, RealArray]:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
-        key = rows.tobytes()
+        key = hashlib.sha256(rows.tobytes()).hexdigest()
         if key not in self._known:
             self._known[key] = (
                 self._divide(mixture, component, rows)
