@@ -2,7 +2,7 @@ r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
 
-__all__ = ["MeanResult", "mean_abld"]
+__all__ = ["MeanResult", "MeanSearch", "mean_abld", "search_mean"]
 
 
 _HALVINGS = 40
@@ -110,14 +110,14 @@ def mean_abld(
         raise ValueError(f"tol={tol} must be > 0")
     if not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise ValueError(f"max_iter={max_iter!r} must be an integer >= 0")
-    problem = _Problem(chosen, data, weights, a, b, given.dtype)
+    problem = _Problem(chosen, data, weights, a, b)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
-        state = problem.evaluate(np.linalg.cholesky(closed(data.matrices, weights)))
+        frame = np.linalg.cholesky(closed(data.matrices, weights))
+        state = _State.at(frame, *problem.evaluate(frame @ frame.T))
         kind = closed.__name__.replace("_", " ")
-        return _result(
-            given.dtype, state, 0, True, f"the {kind}, in closed form", [state.objective]
-        )
+        found = _result(state, 0, True, f"the {kind}, in closed form", [state.objective])
+        return replace(found, mean=found.mean.astype(given.dtype))
     if init is None:
         start = geodesic(
             arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
@@ -126,7 +126,14 @@ def mean_abld(
         start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
         if start.shape[0] != data.d:
             raise ValueError(f"init has shape {start.shape}, but must have {(data.d, data.d)}")
-    return _iterate(problem, start, tol, max_iter)
+    search = search_mean(a, b, start, tol, max_iter)
+    trial = next(search)
+    while True:
+        try:
+            trial = search.send(problem.evaluate(trial))
+        except StopIteration as end:
+            found = end.value
+            return replace(found, mean=found.mean.astype(given.dtype))
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -141,6 +148,11 @@ def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
     return 0.5 * (inverse + inverse.T)
 
 
+# Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.
+Slope = tuple[float, RealArray]
+MeanSearch = Generator[RealArray, Slope, MeanResult]
+
+
 @dataclass(frozen=True, eq=False)
 class _State:
     """An iterate C = A A^T with its objective and G in the frame A."""
@@ -148,6 +160,13 @@ class _State:
     frame: RealArray
     objective: float
     G: RealArray
+
+    @classmethod
+    def at(cls, frame: RealArray, objective: float, slope: RealArray) -> _State:
+        # From the frame of the Cholesky factor to ours: a rotation.
+        rotation = np.linalg.solve(np.linalg.cholesky(frame @ frame.T), frame)
+        G = rotation.T @ slope @ rotation
+        return cls(frame, objective, 0.5 * (G + G.T))
 
     @property
     def gradient_norm(self) -> float:
@@ -165,21 +184,22 @@ class _Problem:
     weights: RealArray
     alpha: float
     beta: float
-    dtype: np.dtype[Any]  # of the result
 
-    def evaluate(self, frame: RealArray) -> _State:
-        mean = frame @ frame.T
+    def evaluate(self, mean: RealArray) -> Slope:
         back = self.engine.pullback(
             self.data, mean[None], self.alpha, self.beta, self.weights[:, None],
             parameters=False, values=True,
         )  # fmt: skip
         assert back.values is not None
-        # From the frame of the Cholesky factor to ours: a rotation.
-        rotation = np.linalg.solve(np.linalg.cholesky(mean), frame)
-        G = -rotation.T @ back.whitened[0] @ rotation
-        return _State(frame, float(self.weights @ back.values[:, 0]), 0.5 * (G + G.T))
+        return float(self.weights @ back.values[:, 0]), -back.whitened[0]
 
-    def steps(self, G: RealArray, memory: Memory) -> Iterator[RealArray]:
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    alpha: float
+    beta: float
+
+    def propose(self, G: RealArray, memory: Memory) -> Iterator[RealArray]:
         """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
         slopes, vectors = np.linalg.eigh(G)
         slopes = self._in_range(slopes)
@@ -208,20 +228,41 @@ class _Problem:
         return np.clip(slopes, low, high)
 
 
-def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> MeanResult:
-    state = problem.evaluate(np.linalg.cholesky(start))
+def search_mean(
+    alpha: float, beta: float, start: RealArray, tol: float, max_iter: int
+) -> MeanSearch:
+    r"""Steps of `mean_abld`, whoever has the matrices.
+
+    Parameters
+    ----------
+    alpha, beta : float >= 0
+    start : ndarray, shape (d, d)
+    tol, max_iter : as in `mean_abld`
+
+    Yields
+    ------
+    ndarray, shape (d, d)
+        A matrix L L^T. What is to be sent for it is the weighted mean divergence, and the weighted
+        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor.
+
+    Returns
+    -------
+    MeanResult
+    """
+    frame, steps = np.linalg.cholesky(start), _Steps(alpha, beta)
+    state = _State.at(frame, *(yield frame @ frame.T))
     history, memory = [state.objective], Memory(_PAIRS)
     for iteration in range(max_iter):
         if state.gradient_norm <= tol:
             message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
-            return _result(problem.dtype, state, iteration, True, message, history)
-        following = _descend(problem, state, memory)
+            return _result(state, iteration, True, message, history)
+        following = yield from _descend(steps, state, memory)
         if following is None:
             message = (
                 f"no step lowers the objective beyond rounding; gradient norm "
                 f"{state.gradient_norm:.2g} > tol={tol:g}"
             )
-            return _result(problem.dtype, state, iteration, False, message, history)
+            return _result(state, iteration, False, message, history)
         state = following
         history.append(state.objective)
     converged = state.gradient_norm <= tol
@@ -230,15 +271,18 @@ def _iterate(problem: _Problem, start: RealArray, tol: float, max_iter: int) -> 
         f"max_iter={max_iter} reached; gradient norm {state.gradient_norm:.2g} {relation} "
         f"tol={tol:g}"
     )
-    return _result(problem.dtype, state, max_iter, converged, message, history)
+    return _result(state, max_iter, converged, message, history)
 
 
-def _descend(problem: _Problem, state: _State, memory: Memory) -> _State | None:
+def _descend(
+    steps: _Steps, state: _State, memory: Memory
+) -> Generator[RealArray, Slope, _State | None]:
     """First step that does not raise the objective, or None at the level of rounding."""
     allowance = _ROUNDING * abs(state.objective)
-    for step in problem.steps(state.G, memory):
+    for step in steps.propose(state.G, memory):
         values, vectors = np.linalg.eigh(step)
-        trial = problem.evaluate(state.frame @ (vectors * np.exp(0.5 * values)) @ vectors.T)
+        frame = state.frame @ (vectors * np.exp(0.5 * values)) @ vectors.T
+        trial = _State.at(frame, *(yield frame @ frame.T))
         # Near the centroid the objective is flat to rounding while the gradient still falls.
         flat = trial.objective <= state.objective + allowance
         falling = trial.gradient_norm < state.gradient_norm
@@ -249,12 +293,11 @@ def _descend(problem: _Problem, state: _State, memory: Memory) -> _State | None:
 
 
 def _result(
-    dtype: np.dtype[Any], state: _State, n_iter: int, converged: bool, message: str,
-    history: list[float],
-) -> MeanResult:  # fmt: skip
+    state: _State, n_iter: int, converged: bool, message: str, history: list[float]
+) -> MeanResult:
     return MeanResult(
-        state.mean.astype(dtype), state.objective, state.gradient_norm, n_iter, converged,
-        message, np.array(history),
+        state.mean, state.objective, state.gradient_norm, n_iter, converged, message,
+        np.array(history),
     )  # fmt: skip
 
 
