@@ -231,7 +231,7 @@ class _Steps:
 def search_mean(
     alpha: float, beta: float, start: RealArray, tol: float, max_iter: int
 ) -> MeanSearch:
-    r"""Steps of `mean_abld`, whoever has the matrices.
+    r"""Take the steps of `mean_abld`, whoever has the matrices.
 
     Parameters
     ----------

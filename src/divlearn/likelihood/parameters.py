@@ -30,7 +30,7 @@ from divlearn.likelihood.normalizer import (
     log_normalizer,
     smallest_kappa,
 )
-from divlearn.likelihood.spectra import Spectra
+from divlearn.likelihood.spectra import SpectralSums
 from divlearn.spectral import abld_scalar
 
 __all__ = ["FamilyParameters", "ParameterFit", "fit_parameters"]
@@ -84,7 +84,7 @@ class ParameterFit:
 
 
 def fit_parameters(
-    spectra: Spectra, members: Members, start: Point, *, tied: bool = True,
+    spectra: SpectralSums, members: Members, start: Point, *, tied: bool = True,
     kappa: RealArray | None = None, held: NDArray[np.bool_] | None = None,
     largest_kappa: float = math.inf, tol: float = 1e-10, max_iter: int = 100,
 ) -> ParameterFit:  # fmt: skip
@@ -92,7 +92,7 @@ def fit_parameters(
 
     Parameters
     ----------
-    spectra : Spectra
+    spectra : SpectralSums
     members : Members
         What to choose from.
     start : (alpha, beta)
@@ -122,6 +122,7 @@ def fit_parameters(
     Examples
     --------
     >>> from divlearn import get_engine
+    >>> from divlearn.likelihood import Spectra
     >>> t = np.random.default_rng(0).normal(0.3, 0.5, (1000, 1))  # logarithms of numbers
     >>> spectra = Spectra(get_engine(), [(t, np.ones(1000))])
     >>> found = fit_parameters(spectra, Members("riemannian-gaussian", 0), (0, 0))
@@ -130,7 +131,7 @@ def fit_parameters(
     >>> bool(abs(found.parameters.kappa[0] * t.var() - 1) < 1e-6)
     True
     """
-    zeros = np.zeros(len(spectra.clouds))
+    zeros = np.zeros(len(spectra))
     guess = zeros if kappa is None else kappa
     kept = np.where(zeros > 0 if held is None else held, guess, np.nan)
     rtol = float(np.clip(tol, *_KAPPA_TOLERANCES))
@@ -173,7 +174,7 @@ class _Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    spectra: Spectra
+    spectra: SpectralSums
     members: Members
     tied: bool
     kept: RealArray  # concentrations that are given, NaN where they are not
@@ -206,10 +207,9 @@ class _Problem:
         """One standard error for a single matrix, of every coordinate and shift."""
         spectra, point = self.spectra, self.members.place_nearby(at.coordinates)
         of_shifts = 1 / np.sqrt(at.kappa * spectra.d * spectra.share)  # f_tt is about one
-        thinned = [slice(None, None, math.ceil(len(t) / _ENOUGH)) for t, _ in spectra.clouds]
-        scores = []
-        for (t, _), rows, kappa in zip(spectra.clouds, thinned, at.kappa, strict=True):
-            values = abld_scalar(t[rows], *point, derivatives=("f_t", "f_alpha", "f_beta"))
+        clouds, scores = spectra.thinned(_ENOUGH), []
+        for (t, _), kappa in zip(clouds, at.kappa, strict=True):
+            values = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
             f, f_t, f_alpha, f_beta = (
                 kappa * row.sum(axis=1)
                 for row in (values.f, values.f_t, values.f_alpha, values.f_beta)
@@ -217,9 +217,7 @@ class _Problem:
             )
             ones = np.ones(len(f))
             scores.append(np.stack([*self.members.pull(point, f_alpha, f_beta), ones, f, f_t]))
-        weight = np.concatenate(
-            [w[rows] for (_, w), rows in zip(spectra.clouds, thinned, strict=True)]
-        )
+        weight = np.concatenate([weight for _, weight in clouds])
         score = np.concatenate(scores, axis=1) * np.sqrt(weight / weight.sum())
         # What kappa and the shifts explain is not information about the member.
         unknown, known = np.split(score.T, [self.members.n_free], axis=1)
