@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.cluster import ABMixture
 from divlearn.cluster.mixture import em, moves
+from divlearn.cluster.mixture.memory import SampleData
 from divlearn.datasets import make_wishart_clusters
 
 X, y = make_wishart_clusters(3, 20, 3, separation=8, random_state=0)
@@ -182,11 +183,11 @@ def test_interrupts_keep_the_best_so_far(monkeypatch):
         between = quick(3, init=np.stack([X[0], X[0], X[1]])).fit(X)
         assert "interrupted" in between.message_ or between.converged_
     with monkeypatch.context() as patch:
-        interrupt_after(patch, em, "_expect", 12)
+        interrupt_after(patch, SampleData, "expect", 12)
         several = quick([1, 2, 3, 4, 5, 6]).fit(X)
     assert 1 <= len(several.bics_) < 6
     assert f"interrupted after {len(several.bics_)} of 6 n_components" in several.message_
-    interrupt_after(monkeypatch, em, "_expect", 0)
+    interrupt_after(monkeypatch, SampleData, "expect", 0)
     with pytest.raises(KeyboardInterrupt):
         quick().fit(X)
 

@@ -117,7 +117,7 @@ def mean_abld(
         state = _State.at(frame, *problem.evaluate(frame @ frame.T))
         kind = closed.__name__.replace("_", " ")
         found = _result(state, 0, True, f"the {kind}, in closed form", [state.objective])
-        return replace(found, mean=found.mean.astype(given.dtype))
+        return _rounded(found, given.dtype)
     if init is None:
         start = geodesic(
             arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
@@ -132,8 +132,7 @@ def mean_abld(
         try:
             trial = search.send(problem.evaluate(trial))
         except StopIteration as end:
-            found = end.value
-            return replace(found, mean=found.mean.astype(given.dtype))
+            return _rounded(end.value, given.dtype)
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -299,6 +298,10 @@ def _result(
         state.mean, state.objective, state.gradient_norm, n_iter, converged, message,
         np.array(history),
     )  # fmt: skip
+
+
+def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
+    return replace(result, mean=result.mean.astype(dtype))
 
 
 def _same_signs(alpha: float, beta: float) -> tuple[float, float]:

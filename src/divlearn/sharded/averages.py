@@ -18,7 +18,7 @@ from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["AverageEngine", "Members", "weighted_slopes"]
+__all__ = ["AverageEngine", "Members", "take_members", "weighted_slopes"]
 
 # Rows of a block in every cluster, with their weights.
 Members = Sequence[tuple[NDArray[np.intp], RealArray]]
@@ -92,7 +92,7 @@ def weighted_slopes(
     """Weighted sums of slopes around the centres of some clusters, shape (n_centers, d, d)."""
     sums = np.zeros_like(centers)
     for i, z in enumerate(clusters):
-        data, weights = _own(block, members, z)
+        data, weights = take_members(block, members, z)
         if data is not None:
             back = block.engine.pullback(
                 data, centers[i : i + 1], alpha, beta, weights[:, None], parameters=False
@@ -101,10 +101,13 @@ def weighted_slopes(
     return sums
 
 
-def _own(block: Block, members: Members, cluster: int) -> tuple[Prepared | None, RealArray]:
+def take_members(block: Block, members: Members, cluster: int) -> tuple[Prepared | None, RealArray]:
+    """Matrices of a cluster in a block, if there are any, and their weights."""
     rows, weights = members[cluster]
     if not len(rows):
         return None, weights
+    if len(rows) == len(block):
+        return block.data, weights
     return block.engine.prepare(Prepared.checked(block.data.matrices[rows])), weights
 
 
@@ -117,7 +120,7 @@ def _mean_block(block: Block, members: Members, cluster: int, inverse: bool) -> 
 def _encode_block(
     block: Block, members: Members, cluster: int, atoms: RealArray, alpha: Any, beta: Any
 ) -> RealArray:
-    data, weights = _own(block, members, cluster)
+    data, weights = take_members(block, members, cluster)
     if data is None:
         return np.zeros(len(atoms))
     sums: RealArray = weights @ block.engine.encode(data, atoms, alpha, beta)
@@ -127,7 +130,7 @@ def _encode_block(
 def _pullback_block(
     block: Block, members: Members, cluster: int, atoms: RealArray, alpha: Any, beta: Any
 ) -> tuple[RealArray, RealArray, float]:
-    data, weights = _own(block, members, cluster)
+    data, weights = take_members(block, members, cluster)
     if data is None:
         return np.zeros_like(atoms), np.zeros_like(atoms), 0.0
     back = block.engine.pullback(

@@ -2,64 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.samples import Samples
-from divlearn.engines import Engine, Prepared
+from divlearn.cluster.mixture.data import Mixture, MixtureData, Responsibilities
 from divlearn.likelihood.members import Members
 from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
-from divlearn.likelihood.spectra import Spectra
-from divlearn.means import mean_abld
+from divlearn.likelihood.spectra import SpectralSums
 from divlearn.progress import tell
 
-__all__ = ["EMRun", "EMSettings", "Mixture", "fit_start", "refit", "run_em"]
+__all__ = ["EMRun", "EMSettings", "fit_start", "refit", "run_em"]
 
 # From here on matrices of a component are equal up to rounding. Likelihoods would grow for ever.
 LARGEST_KAPPA = 1e8
 FIRST_POINT = (0.5, 0.5)  # divergence of starts, before there is any density
 # A component of fewer matrices has no concentration of its own: with one it would be infinite.
 FEWEST_MEMBERS = 5.0
-_NEGLIGIBLE = 1e-10  # responsibility
 _CENTER_STEPS = 3  # what is left the next iteration does
 _CENTER_TOLERANCE = 1e-10
 _SHARE_OF_TOL = 0.1  # what is left undone in one iteration
 _PARAMETER_STEPS = 10
 _START_STEPS = 3
-_LARGEST_DIVERGENCE = 1e280  # divergences may overflow; sums over components must not
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Weights, centres and densities around them.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (n_components,)
-    means : ndarray, shape (n_components, d, d)
-    parameters : FamilyParameters
-    """
-
-    weights: RealArray
-    means: RealArray
-    parameters: FamilyParameters
-
-    def log_joint(self, engine: Engine, data: Prepared) -> RealArray:
-        """Logarithm of weight times density, shape (n_matrices, n_components)."""
-        family = self.parameters
-        divergences = engine.encode(data, self.means, family.alpha, family.beta)
-        np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
-        with np.errstate(divide="ignore"):  # a component may have no weight
-            logarithms: RealArray = np.log(self.weights) - family.log_z
-        return logarithms - family.kappa * divergences
 
 
 @dataclass(frozen=True)
@@ -138,12 +106,12 @@ class _Progress:
         )
 
 
-def run_em(samples: Samples, start: Mixture, settings: EMSettings) -> EMRun:
+def run_em(data: MixtureData, start: Mixture, settings: EMSettings) -> EMRun:
     """Raise the likelihood from a start until it stays.
 
     Parameters
     ----------
-    samples : Samples
+    data : MixtureData
     start : Mixture
     settings : EMSettings
 
@@ -153,21 +121,21 @@ def run_em(samples: Samples, start: Mixture, settings: EMSettings) -> EMRun:
         Its likelihood never falls but for rounding; interrupted by the user it is the last one.
     """
     with loop("em") as rounds:
-        return _run(samples, start, settings, rounds)
+        return _run(data, start, settings, rounds)
 
 
-def _run(samples: Samples, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
+def _run(data: MixtureData, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
     mixture, rows = rounds.state or (start, [])
     progress = _Progress.of(mixture, rows)
-    responsibilities, bound = _expect(samples, mixture)
+    responsibilities, bound = data.expect(mixture)
     if not rows:
         progress.note(mixture, bound)
     try:
         for iteration in range(len(progress.rows), settings.max_iter + 1):
             rounds.save((progress.mixture, list(progress.rows)))
             before = progress.bound
-            mixture = _maximize(samples, progress.mixture, responsibilities, settings)
-            responsibilities, bound = _expect(samples, mixture)
+            mixture = _maximize(data.d, progress.mixture, responsibilities, settings)
+            responsibilities, bound = data.expect(mixture)
             progress.note(mixture, bound)
             tell("iterations", iteration, settings.max_iter)
             settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
@@ -183,12 +151,12 @@ def _run(samples: Samples, start: Mixture, settings: EMSettings, rounds: Loop) -
     return progress.end(f"max_iter={settings.max_iter} reached")
 
 
-def fit_start(samples: Samples, centers: RealArray, settings: EMSettings) -> Mixture:
+def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mixture:
     """Densities around given centres, the same for all, for matrices that go to the nearest.
 
     Parameters
     ----------
-    samples : Samples
+    data : MixtureData
     centers : ndarray, shape (n_components, d, d)
     settings : EMSettings
 
@@ -196,15 +164,8 @@ def fit_start(samples: Samples, centers: RealArray, settings: EMSettings) -> Mix
     -------
     Mixture
     """
-    labels = samples.assign(centers, *FIRST_POINT).labels
-    responsibilities = np.zeros((len(labels), len(centers)))
-    responsibilities[np.arange(len(labels)), labels] = samples.weights
-    weights, alive = _count(responsibilities)
-    clouds = [
-        _cloud(samples.engine, samples.take(rows), centers[k], responsibilities[rows, k])
-        for k, rows in _members(responsibilities, alive)
-    ]
-    spectra = Spectra(samples.engine, clouds)
+    nearest = data.nearest(centers, FIRST_POINT)
+    spectra = nearest.spectra(centers)
     fits = [
         fit_parameters(
             spectra, Members("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=settings.tol,
@@ -214,47 +175,28 @@ def fit_start(samples: Samples, centers: RealArray, settings: EMSettings) -> Mix
     ]  # fmt: skip
     best = min(fits, key=lambda fit: fit.loss)
     means = centers.copy()
-    means[alive] *= np.exp(best.shift)[:, None, None]
+    means[nearest.alive] *= np.exp(best.shift)[:, None, None]
     same = np.ones(len(centers))
     family = (getattr(best.parameters, name)[0] for name in ("alpha", "beta", "kappa", "log_z"))
-    return Mixture(weights, means, FamilyParameters(*(same * value for value in family)))
+    return Mixture(nearest.weights, means, FamilyParameters(*(same * value for value in family)))
 
 
-def refit(samples: Samples, mixture: Mixture, settings: EMSettings) -> Mixture:
+def refit(data: MixtureData, mixture: Mixture, settings: EMSettings) -> Mixture:
     """Densities of other settings for the responsibilities of a mixture."""
-    return _maximize(samples, mixture, _expect(samples, mixture)[0], settings)
-
-
-def _expect(samples: Samples, mixture: Mixture) -> tuple[RealArray, float]:
-    """Responsibilities times weights of the matrices, and the mean log-likelihood."""
-    parts, total, start = [], 0.0, 0
-    for block in samples.blocks:
-        log_joint = mixture.log_joint(samples.engine, block)
-        density = logsumexp(log_joint, axis=1)
-        weights = samples.weights[start : start + len(density)]
-        parts.append(np.exp(log_joint - density[:, None]) * weights[:, None])
-        total += float(weights @ density)
-        start += len(density)
-    return np.concatenate(parts), total / samples.total_weight
+    return _maximize(data.d, mixture, data.expect(mixture)[0], settings)
 
 
 def _maximize(
-    samples: Samples, mixture: Mixture, responsibilities: RealArray, settings: EMSettings
+    d: int, mixture: Mixture, responsibilities: Responsibilities, settings: EMSettings
 ) -> Mixture:
     """Weights, then a few steps of the centres, then parameters and scales of the centres."""
-    engine, family = samples.engine, mixture.parameters
-    weights, alive = _count(responsibilities)
-    means, clouds = mixture.means.copy(), []
-    for k, rows in _members(responsibilities, alive):
-        own, weight = samples.take(rows), responsibilities[rows, k]
-        # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
-        enough = math.sqrt(2 * _SHARE_OF_TOL * settings.tol / (family.kappa[k] * samples.d))
-        means[k] = mean_abld(
-            own, family.alpha[k], family.beta[k], weight, means[k],
-            tol=max(enough, _CENTER_TOLERANCE), max_iter=_CENTER_STEPS, engine=engine,
-        ).mean  # fmt: skip
-        clouds.append(_cloud(engine, own, means[k], weight))
-    fit = _fit_families(Spectra(engine, clouds), family.only(alive), settings)
+    family, weights, alive = mixture.parameters, responsibilities.weights, responsibilities.alive
+    # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
+    enough = np.sqrt(2 * _SHARE_OF_TOL * settings.tol / (family.kappa * d))
+    means, spectra = responsibilities.move(
+        mixture, np.maximum(enough, _CENTER_TOLERANCE), _CENTER_STEPS
+    )
+    fit = _fit_families(spectra, family.only(alive), settings)
     means[alive] *= np.exp(fit.shift)[:, None, None]
     found = fit.parameters
     if settings.share == "all":  # components without matrices have what all have
@@ -262,11 +204,13 @@ def _maximize(
     return Mixture(weights, means, family.replaced(alive, found))
 
 
-def _fit_families(spectra: Spectra, family: FamilyParameters, settings: EMSettings) -> ParameterFit:
+def _fit_families(
+    spectra: SpectralSums, family: FamilyParameters, settings: EMSettings
+) -> ParameterFit:
     """Better parameters and factors of the centres, by what components share."""
     few = spectra.totals < FEWEST_MEMBERS
 
-    def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
+    def fit(part: SpectralSums, rows: slice, tied: bool) -> ParameterFit:
         start = float(family.alpha[rows][0]), float(family.beta[rows][0])
         return fit_parameters(
             part, settings.members, start, tied=tied, kappa=family.kappa[rows], held=few[rows],
@@ -282,23 +226,3 @@ def _fit_families(spectra: Spectra, family: FamilyParameters, settings: EMSettin
         family = family.replaced(np.array([k]), part.parameters)
         shift[k] = part.shift[0]
     return ParameterFit(family, shift, float("nan"))
-
-
-def _count(responsibilities: RealArray) -> tuple[RealArray, NDArray[np.intp]]:
-    """Weights of the components, and those that have any."""
-    counts = responsibilities.sum(axis=0)
-    return counts / counts.sum(), np.flatnonzero(responsibilities.max(axis=0) > _NEGLIGIBLE)
-
-
-def _members(
-    responsibilities: RealArray, alive: NDArray[np.intp]
-) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield components and their matrices."""
-    for k in alive:
-        yield int(k), np.flatnonzero(responsibilities[:, k] > _NEGLIGIBLE)
-
-
-def _cloud(
-    engine: Engine, data: Prepared, center: RealArray, weight: RealArray
-) -> tuple[RealArray, RealArray]:
-    return engine.spectra(data, center[None])[:, 0], weight

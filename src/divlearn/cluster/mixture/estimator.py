@@ -17,8 +17,10 @@ from sklearn.utils.validation import _check_sample_weight
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
+from divlearn.cluster.mixture.data import MixtureData
 from divlearn.cluster.mixture.em import EMRun, EMSettings
 from divlearn.cluster.mixture.fit import Search, fit_mixture
+from divlearn.cluster.mixture.memory import SampleData
 from divlearn.cluster.mixture.model import MixtureModel
 from divlearn.cluster.mixture.summary import count_parameters
 from divlearn.cluster.samples import Labels, Samples
@@ -26,7 +28,7 @@ from divlearn.cluster.starts import check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.likelihood.members import get_members
-from divlearn.sharded.opening import is_sharded
+from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 
 __all__ = ["ABMixture"]
@@ -170,7 +172,9 @@ class ABMixture(MixtureModel):
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
+            where they are. Starts and moves are then made of a sample of 10,000 matrices.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights, of which only the ratios matter.
@@ -179,28 +183,39 @@ class ABMixture(MixtureModel):
         -------
         self
         """
+        if is_sharded(X, self.engine):
+            from divlearn.sharded.fingerprints import fingerprint_block
+            from divlearn.sharded.mixture import ShardedData
+
+            shards = open_shards(X, None, sample_weight, engine=self.engine)
+            sharded = ShardedData(shards)
+            counts = self._counts(sharded.n_seen)
+            marks = self.checkpoint and shards.map(fingerprint_block)
+            with checkpointed(self.checkpoint, self, X=marks):
+                self._fit(sharded, sharded.sample(max(counts)), sharded.n_seen, counts)
+            return self
         samples, counts = self._samples(X, sample_weight)
         given = {"X": samples.matrices, "weights": samples.weights}
         with checkpointed(self.checkpoint, self, **given):
-            self._fit(samples, counts)
+            self._fit(SampleData(samples), samples, len(samples.matrices), counts)
         return self
 
-    def _fit(self, samples: Samples, counts: list[int]) -> None:
+    def _fit(self, data: MixtureData, samples: Samples, n_matrices: int, counts: list[int]) -> None:
         settings, random_state = self._settings(), check_random_state(self.random_state)
-        n_matrices, runs = len(samples.matrices), {}
-        self.bics_, self.n_features_in_ = {}, samples.d
+        runs: dict[int, EMRun] = {}
+        self.bics_, self.n_features_in_ = {}, data.d
         for count in counts:
-            search = self._search(count, samples.d, settings)
+            search = self._search(count, data.d, settings)
             try:
                 runs[count] = stage(
-                    "mixture", partial(fit_mixture, samples, count, search, random_state),
+                    "mixture", partial(fit_mixture, data, samples, count, search, random_state),
                     random_state,
                 )  # fmt: skip
             except KeyboardInterrupt:
                 if not runs:
                     raise
                 break  # before the next number had anything to keep
-            n_parameters = count_parameters(count, samples.d, settings.members, self.share)
+            n_parameters = count_parameters(count, data.d, settings.members, self.share)
             log_likelihood = n_matrices * runs[count].lower_bound
             self.bics_[count] = float(n_parameters * np.log(n_matrices) - 2 * log_likelihood)
             if runs[count].interrupted:
@@ -224,6 +239,9 @@ class ABMixture(MixtureModel):
         -------
         ndarray of int, shape (n_matrices,)
         """
+        if is_sharded(X, self.engine):  # they are read, or sent to workers, once
+            shards: Any = open_shards(X, None, sample_weight, engine=self.engine)
+            return self.fit(shards).predict(shards)
         return self.fit(X, y, sample_weight).predict(X)
 
     def _keep(self, run: EMRun) -> None:
@@ -237,29 +255,24 @@ class ABMixture(MixtureModel):
             warnings.warn(
                 f"the best start did not converge: {run.message}; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:
         """Check the data, and the numbers of components it is to have."""
-        if is_sharded(X, self.engine):
-            raise ValueError(
-                "ABMixture needs an array X in memory, not shards; pass a sample, "
-                "open_shards(X).sample(n_matrices, seed)[0], and engine='auto'"
-            )
         matrices = check_spd(X, ndim=3, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
         kept = np.flatnonzero(weights)
-        if len(kept) < 2:
-            raise ValueError(
-                f"n_matrices={len(kept)} with a weight > 0, but must be >= 2 to tell a centre from "
-                "a spread; one sample is too few; pass more matrices"
-            )
         counts = self._counts(len(kept))
         seen, weights = matrices[kept], weights[kept] / weights[kept].mean()
         return Samples.prepare(get_engine(self.engine), seen, weights, max(counts)), counts
 
     def _counts(self, n_matrices: int) -> list[int]:
+        if n_matrices < 2:
+            raise ValueError(
+                f"n_matrices={n_matrices} with a weight > 0, but must be >= 2 to tell a centre "
+                "from a spread; one sample is too few; pass more matrices"
+            )
         given: Any = self.n_components
         counts = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
         if not counts:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
+from divlearn.cluster.mixture.data import MixtureData
 from divlearn.cluster.mixture.em import (
     FEWEST_MEMBERS,
     FIRST_POINT,
@@ -52,13 +53,16 @@ class Search:
 
 
 def fit_mixture(
-    samples: Samples, n_components: int, search: Search, random_state: np.random.RandomState
-) -> EMRun:
+    data: MixtureData, samples: Samples, n_components: int, search: Search,
+    random_state: np.random.RandomState,
+) -> EMRun:  # fmt: skip
     """Return the best of several runs.
 
     Parameters
     ----------
+    data : MixtureData
     samples : Samples
+        Those of the data, or some of them: what starts and moves are made of.
     n_components : int
     search : Search
     random_state : RandomState
@@ -75,7 +79,7 @@ def fit_mixture(
             tell("starts", number - 1, n_init)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = stage(
-                    "run", partial(_run, samples, starts, search, random_state), random_state
+                    "run", partial(_run, data, samples, starts, search, random_state), random_state
                 )
         except KeyboardInterrupt:
             if best is None:
@@ -92,28 +96,29 @@ def fit_mixture(
             best = replace(best, interrupted=True, message=run.message)
             break
     assert best is not None
-    remarks = [best.message, *_remarks(samples, best, search.settings)]
+    remarks = [best.message, *_remarks(data, best, search.settings)]
     return replace(best, message="; ".join(remarks))
 
 
 def _run(
-    samples: Samples, starts: Starts, search: Search, random_state: np.random.RandomState
-) -> EMRun:
+    data: MixtureData, samples: Samples, starts: Starts, search: Search,
+    random_state: np.random.RandomState,
+) -> EMRun:  # fmt: skip
     draw = partial(starts.draw, search.init, *FIRST_POINT, random_state)
     centers = stage("centers", draw, random_state)
-    first = stage("start", partial(fit_start, samples, centers, search.settings))
-    run = stage("em", partial(run_em, samples, first, search.settings))
+    first = stage("start", partial(fit_start, data, centers, search.settings))
+    run = stage("em", partial(run_em, data, first, search.settings))
     if search.relocate and len(centers) > 1:
-        run = relocate(samples, run, search.settings, random_state)
+        run = relocate(data, samples, run, search.settings, random_state)
     return run
 
 
-def _remarks(samples: Samples, run: EMRun, settings: EMSettings) -> list[str]:
+def _remarks(data: MixtureData, run: EMRun, settings: EMSettings) -> list[str]:
     """Say what to know about the components."""
     mixture, family = run.mixture, run.mixture.parameters
     own_kappa, own_point = settings.share != "all", settings.share == "none"
     remarks = []
-    few = mixture.weights * samples.total_weight < FEWEST_MEMBERS
+    few = mixture.weights * data.total_weight < FEWEST_MEMBERS
     if few.any():
         kept = " and the kappa of the start" * own_kappa
         remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")

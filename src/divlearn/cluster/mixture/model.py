@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.cluster.base import ClusterBase
-from divlearn.cluster.mixture.em import EMSettings, Mixture
+from divlearn.cluster.mixture.data import Mixture, MixtureData
+from divlearn.cluster.mixture.em import EMSettings
+from divlearn.cluster.mixture.memory import SampleData
 from divlearn.cluster.mixture.summary import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.samples import Labels, Samples, checked_blocks
 from divlearn.divergence import Divergence
@@ -25,6 +27,8 @@ from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.parameters import FamilyParameters
 from divlearn.likelihood.sampling import sample_family
+from divlearn.sharded.opening import is_sharded, open_shards
+from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 
 __all__ = ["MixtureModel"]
@@ -64,7 +68,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices,)
         """
-        return np.concatenate([logsumexp(part, axis=1) for part in self._log_joint(X)])
+        return np.concatenate(list(self._for_blocks(X, _densities)))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Compute the mean log-density of matrices.
@@ -78,7 +82,8 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         float
         """
-        return float(self.score_samples(X).mean())
+        total, count = self._total(X)
+        return total / count
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the most likely component of each matrix.
@@ -91,7 +96,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray of int, shape (n_matrices,)
         """
-        return np.concatenate([part.argmax(axis=1) for part in self._log_joint(X)])
+        return np.concatenate(list(self._for_blocks(X, _labels)))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Compute the probability of each component, given each matrix.
@@ -104,7 +109,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices, n_components)
         """
-        return np.concatenate([softmax(part, axis=1) for part in self._log_joint(X)])
+        return np.concatenate(list(self._for_blocks(X, _probabilities)))
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion; the lower the better.
@@ -117,8 +122,8 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         float
         """
-        scores = self.score_samples(X)
-        return float(self._n_parameters() * np.log(len(scores)) - 2 * scores.sum())
+        total, count = self._total(X)
+        return float(self._n_parameters() * np.log(count) - 2 * total)
 
     def aic(self, X: ArrayLike) -> float:
         """Akaike information criterion; the lower the better.
@@ -131,7 +136,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         float
         """
-        return float(2 * self._n_parameters() - 2 * self.score_samples(X).sum())
+        return float(2 * self._n_parameters() - 2 * self._total(X)[0])
 
     def compare(self, X: ArrayLike) -> dict[str, MemberFit]:
         """Fit mixtures of the named members, and the learned one, from these components.
@@ -147,12 +152,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
             With their log-likelihoods, BIC, and likelihood-ratio tests against "learned".
         """
         check_is_fitted(self)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        self._check_size(matrices)
-        samples = Samples.prepare(
-            get_engine(self.engine), matrices, np.ones(len(matrices)), self.n_components_
-        )
-        return compare_members(samples, self._mixture, self._settings())
+        return compare_members(self._data(X), self._mixture, self._settings())
 
     def summary(self, X: ArrayLike) -> str:
         """Say which member the data chose, against the named ones; see `compare`.
@@ -202,14 +202,66 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
         return Mixture(self.weights_, self.means_, family)
 
-    def _log_joint(self, X: ArrayLike) -> Iterator[RealArray]:
-        """Yield logarithms of weights times densities, block by block."""
+    def _open(self, X: Any) -> Shards | None:
+        """Matrices in shards, if they are."""
         check_is_fitted(self)
-        engine, mixture = get_engine(self.engine), self._mixture
+        if not is_sharded(X, self.engine):
+            return None
+        shards = open_shards(X, engine=self.engine)
+        self._check_size(np.empty((0, shards.d, shards.d)))
+        return shards
+
+    def _for_blocks(self, X: ArrayLike, say: Callable[[RealArray], Any]) -> Iterator[Any]:
+        """Yield what is to be said of logarithms of weights times densities, block by block."""
+        shards, mixture = self._open(X), self._mixture
+        if shards is not None:
+            from divlearn.sharded.mixture import say_block
+
+            yield from shards.map(say_block, mixture, say)
+            return
+        engine = get_engine(self.engine)
         for _, matrices in checked_blocks(X, self.n_components_):
             self._check_size(matrices)
-            yield mixture.log_joint(engine, engine.prepare(Prepared.checked(matrices)))
+            yield say(mixture.log_joint(engine, engine.prepare(Prepared.checked(matrices))))
+
+    def _total(self, X: ArrayLike) -> tuple[float, int]:
+        """Sum of the log-densities, and their number."""
+        shards = self._open(X)
+        if shards is None:
+            scores = self.score_samples(X)
+            return float(scores.sum()), len(scores)
+        from divlearn.sharded.mixture import sum_block
+
+        return float(shards.reduce(sum_block, self._mixture)), shards.n_matrices
+
+    def _data(self, X: ArrayLike) -> MixtureData:
+        shards = self._open(X)
+        if shards is not None:
+            from divlearn.sharded.mixture import ShardedData
+
+            return ShardedData(shards)
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        self._check_size(matrices)
+        weights = np.ones(len(matrices))
+        return SampleData(
+            Samples.prepare(get_engine(self.engine), matrices, weights, self.n_components_)
+        )
 
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
         return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
+
+
+def _densities(log_joint: RealArray) -> RealArray:
+    found: RealArray = logsumexp(log_joint, axis=1)
+    return found
+
+
+def _labels(log_joint: RealArray) -> Labels:
+    found: Labels = log_joint.argmax(axis=1)
+    return found
+
+
+def _probabilities(log_joint: RealArray) -> RealArray:
+    found: RealArray = softmax(log_joint, axis=1)
+    return found

@@ -19,7 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
-from divlearn.cluster.mixture.em import EMRun, EMSettings, Mixture, run_em
+from divlearn.cluster.mixture.data import Mixture, MixtureData
+from divlearn.cluster.mixture.em import EMRun, EMSettings, run_em
 from divlearn.cluster.samples import Samples
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
@@ -37,13 +38,16 @@ _FEWEST = 4  # matrices that may be split
 
 
 def relocate(
-    samples: Samples, run: EMRun, settings: EMSettings, random_state: np.random.RandomState
-) -> EMRun:
+    data: MixtureData, samples: Samples, run: EMRun, settings: EMSettings,
+    random_state: np.random.RandomState,
+) -> EMRun:  # fmt: skip
     """Go on from the end of a run with moves that raise the likelihood, at most one per component.
 
     Parameters
     ----------
+    data : MixtureData
     samples : Samples
+        Those of the data, or some of them: what moves are judged by, before they are tried.
     run : EMRun
     settings : EMSettings
     random_state : RandomState
@@ -62,7 +66,7 @@ def relocate(
             start = moves.propose(run.mixture)
             if start is None:
                 break
-            following = stage("em", partial(run_em, samples, start, settings))
+            following = stage("em", partial(run_em, data, start, settings))
         except KeyboardInterrupt:
             return replace(run, interrupted=True, message="interrupted by the user in a move")
         rise = following.lower_bound - run.lower_bound
