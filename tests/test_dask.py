@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from divlearn.baselines import DivergenceKNN
-from divlearn.cluster import ABKMeans, MiniBatchABKMeans
+from divlearn.cluster import ABKMeans, ABMixture, MiniBatchABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import DaskEngine, get_engine
 from divlearn.iddl import IDDLClassifier
@@ -102,6 +102,21 @@ def test_clusters_are_those_of_one_process(client, data):
     close(whole.cluster_centers_, parts.cluster_centers_)
     assert (whole.labels_ == parts.labels_).all()
     assert (parts.predict(lazy) == whole.labels_).all()
+
+
+def test_mixtures_are_those_of_one_process(client, data):
+    X, y = data
+    settings = {"random_state": 0, "tol": 1e-2, "relocate": False}
+    whole = ABMixture(3, "matrix-f", **settings).fit(X)
+    lazy, _ = arrays(X, y, 25)
+    parts = ABMixture(3, "matrix-f", engine="dask", **settings).fit(lazy)
+    for name in ("weights_", "means_", "alpha_", "beta_", "kappa_", "lower_bound_"):
+        close(getattr(whole, name), getattr(parts, name))
+    assert whole.message_ == parts.message_
+    assert np.array_equal(parts.predict(lazy), whole.predict(X))
+    close(parts.predict_proba(X), whole.predict_proba(X))  # an array is cut into shards
+    close(parts.score_samples(lazy), whole.score_samples(X))
+    close([parts.score(lazy), parts.bic(lazy)], [whole.score(X), whole.bic(X)])
 
 
 def test_neighbours_are_those_of_one_process(client, data):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from divlearn.baselines import DivergenceKNN
-from divlearn.cluster import ABKMeans, ABMixture, MiniBatchABKMeans
+from divlearn.cluster import ABKMeans, MiniBatchABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor
@@ -293,5 +293,3 @@ def test_neighbours_are_those_of_data_in_memory(data, divergence, weights):
 def test_learned_divergences_need_data_in_memory(data):
     with pytest.raises(ValueError, match="must be given for data in shards"):
         ABKMeans(3, "learn").fit(open_shards(data[0]))
-    with pytest.raises(ValueError, match="needs an array X in memory"):
-        ABMixture(2).fit(open_shards(data[0]))

@@ -1,0 +1,240 @@
+"""Mixtures on shards: those of data in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divlearn.cluster import ABMixture
+from divlearn.cluster.mixture.data import Mixture
+from divlearn.cluster.mixture.memory import SampleData
+from divlearn.cluster.samples import Samples
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import get_engine
+from divlearn.likelihood import FamilyParameters
+from divlearn.sharded import mixture as sharded
+from divlearn.sharded import open_shards
+from divlearn.sharded.mixture import ShardedData
+
+ATTRIBUTES = ("weights_", "means_", "alpha_", "beta_", "kappa_", "lower_bound_")
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, _ = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    weights = np.random.RandomState(0).uniform(size=len(X))
+    weights[7] = 0
+    return X, weights
+
+
+def close(first, second, tolerance=1e-8):
+    np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance)
+
+
+def quick(n_components=3, divergence="learn", **settings):
+    return ABMixture(n_components, divergence, **{"tol": 1e-2, "random_state": 0} | settings)
+
+
+def same(whole, parts):
+    for name in ATTRIBUTES:
+        close(getattr(whole, name), getattr(parts, name))
+    assert whole.message_ == parts.message_
+    assert whole.n_iter_ == parts.n_iter_
+    assert whole.bics_.keys() == parts.bics_.keys()
+    close(list(whole.bics_.values()), list(parts.bics_.values()))
+    close(whole.history_["lower_bound"], parts.history_["lower_bound"])
+
+
+# ---------------------------------------------------------------------- fits
+
+
+@pytest.mark.parametrize(
+    ("divergence", "share", "block_size", "weighted", "settings"),
+    [
+        ("learn", "all", 13, True, {}),
+        ("learn", "none", 25, False, {}),
+        ("learn", "divergence", 7, True, {"n_components": [1, 2], "relocate": False}),
+        ("wishart", "all", 60, True, {"n_init": 2, "init": "k-means++"}),
+        ("inverse-wishart", "none", 3, True, {}),
+        ("matrix-f", "divergence", 9, False, {}),
+        ("riemannian-gaussian", "all", 31, True, {"relocate": False}),
+        ((0.5, 1.5), "none", 13, True, {"n_components": 4}),
+    ],
+)
+def test_mixtures_are_those_of_data_in_memory(
+    data, divergence, share, block_size, weighted, settings
+):
+    X, weights = data
+    given = weights if weighted else None
+    mixture = quick(divergence=divergence, share=share, **settings)
+    whole = mixture.fit(X, None, given)
+    parts = quick(divergence=divergence, share=share, **settings)
+    same(whole, parts.fit(open_shards(X, None, given, block_size=block_size)))
+
+
+def test_files_and_weights_are_opened_by_fit(data, tmp_path):
+    X, weights = data
+    files = []
+    for i, part in enumerate(np.array_split(X, 4)):
+        files.append(tmp_path / f"{i}.npy")
+        np.save(files[-1], part)
+    parts = quick()
+    labels = parts.fit_predict(files, None, weights)
+    whole = quick().fit(X, None, weights)
+    same(whole, parts)
+    assert np.array_equal(labels, whole.predict(X))
+
+
+def test_mixtures_do_not_depend_on_the_memory_there_is(data):
+    X, weights = data
+    kept, read = (
+        quick(divergence="wishart", share="none").fit(
+            open_shards(X, None, weights, block_size=13, memory_limit=limit)
+        )
+        for limit in (None, 500)
+    )  # fmt: skip
+    for name in ATTRIBUTES:
+        assert np.array_equal(getattr(kept, name), getattr(read, name)), name
+
+
+def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
+    X, _ = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    X = X[np.random.RandomState(0).permutation(60)]
+    seen, prepare = [], Samples.prepare
+    monkeypatch.setattr(sharded, "_SAMPLE", 30)
+    monkeypatch.setattr(
+        Samples, "prepare", lambda *args: seen.append(len(args[1])) or prepare(*args)
+    )
+    parts = quick(divergence="wishart", tol=1e-10).fit(open_shards(X, block_size=10))
+    assert seen[0] == max(seen) == 30
+    whole = quick(divergence="wishart", tol=1e-10).fit(X)
+    # Starts differ, but both end at the maximum for all matrices.
+    close(whole.lower_bound_, parts.lower_bound_)
+
+
+# ---------------------------------------------------------------------- what a fitted one says
+
+
+def test_what_a_mixture_says_of_shards(data):
+    X, weights = data
+    mixture = quick().fit(X)
+    shards = open_shards(X, None, weights, block_size=13)  # weights are for fitting
+    assert np.array_equal(mixture.predict(shards), mixture.predict(X))
+    for name in ("predict_proba", "score_samples", "score", "bic", "aic"):
+        close(getattr(mixture, name)(shards), getattr(mixture, name)(X), 1e-12)
+
+
+def test_members_are_compared_on_shards(data):
+    X = data[0][::2]
+    mixture = quick(2, "wishart").fit(X)
+    whole, parts = mixture.compare(X), mixture.compare(open_shards(X, block_size=13))
+    for name, fit in whole.items():
+        close(fit.log_likelihood, parts[name].log_likelihood)
+        close(fit.kappa, parts[name].kappa)
+
+
+def test_errors_name_what_is_wrong(data):
+    X, _ = data
+    bad = X.copy()
+    bad[43] = -bad[43]
+    with pytest.raises(ValueError, match=r"shard 2 \(item 2 .*\), X\[3\] has a diagonal entry"):
+        quick().fit(lambda: iter(np.split(bad, 3)))
+    with pytest.raises(ValueError, match="n_components=61 must be <= n_matrices=60"):
+        quick(61).fit(open_shards(X))
+    for weights in (np.zeros(60), np.eye(60)[7]):
+        with pytest.raises(ValueError, match=r"n_matrices=. with a weight > 0, but must be >= 2"):
+            quick(1).fit(open_shards(X, None, weights))
+    with pytest.raises(ValueError, match="matrices of size 2, but ABMixture is expecting 3"):
+        quick(2).fit(X).predict(open_shards(X[:, :2, :2]))
+
+
+def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
+    X, _ = data
+    shards = open_shards(X, block_size=25)
+    reference = quick(3, "wishart", tol=0, max_iter=2, relocate=False)
+    with pytest.warns(UserWarning, match="did not converge"):
+        reference.fit(shards)
+    expect, calls = ShardedData.expect, []
+
+    def interrupted(*arguments):
+        calls.append(None)
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        return expect(*arguments)
+
+    monkeypatch.setattr(ShardedData, "expect", interrupted)
+    mixture = quick(3, "wishart", tol=0).fit(shards)
+    assert mixture.message_.startswith("interrupted by the user in iteration 3")
+    assert mixture.n_iter_ == 2
+    for name in ATTRIBUTES:
+        assert np.array_equal(getattr(mixture, name), getattr(reference, name))
+
+
+# ---------------------------------------------------------------------- the steps of a fit
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Matrices in both forms, and a mixture with a component that has none of them."""
+    X, _ = make_wishart_clusters(2, 700, 2, separation=1, random_state=1)
+    weights = np.random.RandomState(1).uniform(0.5, 2, size=len(X))
+    weights /= weights.mean()
+    whole = SampleData(Samples.prepare(get_engine(), X, weights, 3))
+    shards = open_shards(X, None, 7 * weights, block_size=97)
+    means = np.stack([X[0], 1e9 * np.eye(2), X[-1]])
+    family = FamilyParameters(*np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float))
+    return whole, ShardedData(shards), Mixture(np.array([0.4, 0.1, 0.5]), means, family)
+
+
+def test_responsibilities_are_those_of_data_in_memory(many):
+    whole, parts, mixture = many
+    (one, bound), (other, found) = whole.expect(mixture), parts.expect(mixture)
+    close(bound, found, 1e-12)
+    close(one.weights, other.weights, 1e-12)
+    assert one.alive.tolist() == other.alive.tolist() == [0, 2]
+    (means, spectra), (moved, sums) = (
+        both.move(mixture, np.full(3, 1e-9), 20) for both in (one, other)
+    )
+    close(means, moved)
+    assert np.array_equal(moved[1], mixture.means[1])  # what has no matrices stays
+    assert not np.allclose(moved[0], mixture.means[0])
+    same_spectra(spectra, sums)
+
+
+def test_nearest_are_those_of_data_in_memory(many):
+    whole, parts, mixture = many
+    one, other = (both.nearest(mixture.means, (0.5, 0.5)) for both in (whole, parts))
+    close(one.weights, other.weights, 1e-12)
+    assert one.alive.tolist() == other.alive.tolist() == [0, 2]
+    same_spectra(one.spectra(mixture.means), other.spectra(mixture.means))
+
+
+def same_spectra(whole, parts):
+    close(whole.totals, parts.totals, 1e-12)
+    assert (len(whole), whole.d) == (len(parts), parts.d) == (2, 2)
+    shift = np.array([0.1, -0.3])
+    for enough in (50, 10_000):
+        few = min(enough, 700)
+        for first, second in zip(whole.thinned(enough), parts.thinned(enough), strict=True):
+            assert few / 2 < len(second[0]) <= max(enough, 1400)
+            close(first[0], second[0], 1e-9)
+            close(first[1], second[1], 1e-9)
+    close(whole.sums(0.3, 0.9, shift), parts.sums(0.3, 0.9, shift), 1e-10)
+    close(whole.only(1).sums(0.3, 0.9, shift[1:]), parts.only(1).sums(0.3, 0.9, shift[1:]), 1e-10)
+    close(whole.only(1).thinned(50)[0][0], parts.only(1).thinned(50)[0][0], 1e-9)
+
+
+def test_steps_of_all_components_take_one_pass(many):
+    _, parts, mixture = many
+    responsibilities, _ = parts.expect(mixture)
+    shards, passes = parts._shards, []
+    reduce = shards.reduce
+    shards.reduce = lambda function, *args, **kw: (
+        passes.append(function.__name__) or reduce(function, *args, **kw)
+    )
+    try:
+        responsibilities.move(mixture, np.full(3, 1e-12), 2)
+    finally:
+        del shards.reduce
+    # One component has a closed form. The other takes two steps from its start.
+    assert passes == ["_means_block", *3 * ["_slopes_block"]]
