@@ -247,6 +247,13 @@ def search_mean(
     Returns
     -------
     MeanResult
+
+    Examples
+    --------
+    >>> search = search_mean(0, 0, np.eye(1), 1e-10, 10)  # the centroid of one number, 4
+    >>> t = np.log(4 / next(search))
+    >>> search.send((0.5 * t.item() ** 2, t)).round(9)
+    array([[4.]])
     """
     frame, steps = np.linalg.cholesky(start), _Steps(alpha, beta)
     state = _State.at(frame, *(yield frame @ frame.T))

@@ -143,8 +143,8 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
-            The training matrices.
+        X : array-like, shape (n_matrices, d, d), or shards
+            The training matrices. Shards have the weights that they were opened with.
 
         Returns
         -------
