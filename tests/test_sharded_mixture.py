@@ -52,11 +52,11 @@ def same(whole, parts):
     ("divergence", "share", "block_size", "weighted", "settings"),
     [
         ("learn", "all", 13, True, {}),
-        ("learn", "none", 25, False, {}),
+        ("learn", "none", 25, False, {"relocate": False}),
         ("learn", "divergence", 7, True, {"n_components": [1, 2], "relocate": False}),
         ("wishart", "all", 60, True, {"n_init": 2, "init": "k-means++"}),
         ("inverse-wishart", "none", 3, True, {}),
-        ("matrix-f", "divergence", 9, False, {}),
+        ("matrix-f", "divergence", 9, False, {"relocate": False}),
         ("riemannian-gaussian", "all", 31, True, {"relocate": False}),
         ((0.5, 1.5), "none", 13, True, {"n_components": 4}),
     ],
