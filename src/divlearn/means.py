@@ -126,13 +126,8 @@ def mean_abld(
         start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
         if start.shape[0] != data.d:
             raise ValueError(f"init has shape {start.shape}, but must have {(data.d, data.d)}")
-    search = search_mean(a, b, start, tol, max_iter)
-    trial = next(search)
-    while True:
-        try:
-            trial = search.send(problem.evaluate(trial))
-        except StopIteration as end:
-            return _rounded(end.value, given.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
+        return _rounded(_drive(search_mean(a, b, start, tol, max_iter), problem), given.dtype)
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -143,7 +138,10 @@ def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
 
 def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
     """``(sum_i w_i X_i^-1)^-1``."""
-    inverse = np.linalg.inv(arithmetic_mean(np.linalg.inv(matrices), weights))
+    # In units of a power of two, which changes no bit but lets no inverse overflow.
+    exponent = np.frexp(np.abs(matrices).max())[1]
+    inverses = np.linalg.inv(np.ldexp(matrices, -exponent))
+    inverse: RealArray = np.ldexp(np.linalg.inv(arithmetic_mean(inverses, weights)), exponent)
     return 0.5 * (inverse + inverse.T)
 
 
@@ -278,6 +276,17 @@ def search_mean(
         f"tol={tol:g}"
     )
     return _result(state, max_iter, converged, message, history)
+
+
+def _drive(search: MeanSearch, problem: _Problem) -> MeanResult:
+    """Answer a search by matrices at hand, until it ends."""
+    trial = next(search)
+    while True:
+        try:
+            trial = search.send(problem.evaluate(trial))
+        except StopIteration as end:
+            result: MeanResult = end.value
+            return result
 
 
 def _descend(

@@ -100,9 +100,13 @@ class Cone:
 
         def fill(part: slice) -> None:
             roots = self.whiteners[which[part]]
-            sums = (codes[part] @ flat).reshape(-1, d, d)
-            inner, vectors = np.linalg.eigh(roots @ sums @ roots.mT)
-            lost = inner[:, 0] <= 0
+            with np.errstate(over="ignore", invalid="ignore"):  # a step may go anywhere
+                sums = (codes[part] @ flat).reshape(-1, d, d)
+                seen = roots @ sums @ roots.mT
+            lost = ~np.isfinite(seen).all(axis=(1, 2))
+            seen[lost] = np.eye(d)
+            inner, vectors = np.linalg.eigh(seen)
+            lost |= inner[:, 0] <= 0
             inner[lost] = 1
             t = np.log(inner)
             values[part] = np.where(lost, np.inf, 0.5 * (t**2).sum(axis=1))

@@ -62,6 +62,11 @@ class ConicCoder:
         while True:
             problem = ConicAtomsProblem(self, cone, codes)
             start = problem.trial(np.linalg.cholesky(cone.atoms))
+            if not np.isfinite(start.value):
+                raise ValueError(
+                    "the objective is infinite at the first atoms: matrices in X are too close to "
+                    "singular for conic codes; regularize them by check_spd"
+                )
             yield Stage(block, cone.atoms, codes, start.value)
             found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
             cone = cone.span(found.point @ found.point.mT, self.amid)

@@ -67,10 +67,11 @@ def trace_values(
     constant = _logdet(data, atoms.logdet, atoms.exponent, inverse) - data.d
     right = np.column_stack([weights, np.ones(len(weights)), constant])
     left = _columns(data, inverse)
-    with limit_blas(n_threads):
+    # Inverses of subnormal matrices overflow; what is no number is not to be trusted either.
+    with limit_blas(n_threads), np.errstate(over="ignore", invalid="ignore"):
         np.matmul(left, right.T, out=out)
     smallest = SMALLEST_TRACE * data.d
-    return None if out.min() >= smallest else out < smallest
+    return None if out.min() >= smallest else ~(out >= smallest)
 
 
 def trace_gradient(

@@ -21,7 +21,9 @@ from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 from divlearn.optim.projected_gradient import minimize_projected_gradient
 
-__all__ = ["Fit", "History", "Interruptible", "Known", "Watch", "solve_bcd", "solve_joint"]
+__all__ = [
+    "Fit", "History", "Interruptible", "Known", "Watch", "first_trial", "solve_bcd", "solve_joint",
+]  # fmt: skip
 
 Watch = Callable[[int, Trial], str | None]
 
@@ -144,6 +146,19 @@ class Interruptible:
         return Fit(self.trial, self.n_iter, False, message, self.history.arrays())
 
 
+def first_trial(objective: Any, start: Dictionary) -> Trial:
+    """Compute the objective where a solver starts; raise where there is nothing to start from."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        trial: Trial = objective.trial(start)
+    if not np.isfinite(trial.value):
+        raise ValueError(
+            "the objective is infinite at the start: matrices or atoms are too close to singular, "
+            "or of sizes that differ too much; regularize them by check_spd, divide each by its "
+            "size, or set logarithm=True"
+        )
+    return trial
+
+
 def solve_joint(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
     watch: Watch | None = None,
@@ -173,7 +188,7 @@ def _joint(
     rounds: Loop,
 ) -> Fit:  # fmt: skip
     first, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
-    first = first or objective.trial(start)
+    first = first or first_trial(objective, start)
     run = Interruptible(objective, first, watch, rounds)
 
     def callback(progress: Progress) -> str | None:
@@ -215,7 +230,7 @@ def solve_bcd(
     Fit
     """
     with loop("blocks") as rounds:
-        trial, iteration = rounds.state[3:] if rounds.state else (objective.trial(start), 0)
+        trial, iteration = rounds.state[3:] if rounds.state else (first_trial(objective, start), 0)
         run = Interruptible(objective, trial, watch, rounds)
         try:
             return _bcd(objective, trial, iteration, max_iter, tol, inner, run)

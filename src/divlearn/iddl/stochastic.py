@@ -17,7 +17,7 @@ from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective
-from divlearn.iddl.solvers import Fit, Interruptible, Known, Watch
+from divlearn.iddl.solvers import Fit, Interruptible, Known, Watch, first_trial
 from divlearn.iddl.spread import Spread
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
@@ -213,7 +213,7 @@ class Epoch:
 def _begin(
     objective: Objective, start: Dictionary, random_state: int | np.random.RandomState | None
 ) -> Epoch:
-    first = objective.trial(start)
+    first = first_trial(objective, start)
     learner = Learner.start(objective, first)
     return Epoch(0, Known.of(first), learner, _FIRST_STEP, check_random_state(random_state))
 

@@ -243,6 +243,11 @@ class _Profile:
                 f"X has {self.data.n_matrices} matrices that are all equal, must hold at least two "
                 "that differ: the likelihood is unbounded; pass other matrices"
             )
+        if not np.isfinite(centroid.objective):
+            raise ValueError(
+                f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) overflows: sizes of "
+                "the matrices in X must not differ that much; divide each by its size"
+            )
         self.init = centroid.mean
         kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
