@@ -1,0 +1,151 @@
+"""What happens around the work: threads, forks, Ctrl-C and full disks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from conftest import wishart
+from sklearn.base import clone
+from test_models import assert_same
+
+import divlearn
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import available_engines, get_engine
+
+PATIENCE = 120  # seconds, on a busy machine
+FITS = {
+    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
+    "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
+    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1),
+    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9),
+    "mixture": divlearn.ABMixture(2, "wishart"),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 9, 3, separation=3, random_state=0)
+
+
+def learned(model):
+    model.checkpoint = None
+    for one in (model, *getattr(model, "members_", {}).values()):
+        getattr(one, "history_", {}).pop("seconds", None)
+    return vars(model)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_many_fits_at_once_in_threads(data, tmp_path, kept):
+    """Each is what it is alone, whatever runs beside it; checkpoints do not meet."""
+    X, y = data
+    names = 3 * list(FITS)
+    alone = {name: learned(clone(model).set_params(random_state=0).fit(X, y))
+             for name, model in FITS.items()}  # fmt: skip
+
+    def fit(number: int):
+        path = tmp_path / str(number) if kept else None
+        model = clone(FITS[names[number]]).set_params(random_state=0, checkpoint=path)
+        return learned(model.fit(X, y))
+
+    with ThreadPoolExecutor(8) as pool:
+        for name, found in zip(names, pool.map(fit, range(len(names))), strict=True):
+            assert_same(found, alone[name])
+    assert not list(tmp_path.iterdir())
+
+
+FORK = """
+import os, sys
+import numpy as np
+import divlearn
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import get_engine
+X, y = make_wishart_clusters(3, 300, 6, random_state=0)
+engine = get_engine({engine!r}, 2)
+before = engine.encode(X, X[:40], 0.5, 0.7) if {used} else None  # threads are there by now
+child = os.fork()
+if not child:
+    found = engine.encode(X, X[:40], 0.5, 0.7)
+    fitted = divlearn.ABKMeans(3, n_init=1, random_state=0, engine=engine).fit(X)
+    os._exit(0 if before is None or np.array_equal(before, found) else 1)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("engine", available_engines())
+def test_a_fork_works_on(engine, used):
+    code = FORK.format(engine=engine, used=used)
+    done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("engine", available_engines())
+@pytest.mark.parametrize("what", ["table", "k-means", "IDDL"])
+def test_ctrl_c_is_answered_within_a_second(engine, what):
+    """Nothing takes long between two looks at the keyboard, in compiled code neither."""
+    X = wishart(np.random.default_rng(0), 3000, 16)
+    chosen = get_engine(engine, 1)
+    work = {
+        "table": lambda: chosen.encode(X, X, 0.7, 1.2),
+        "k-means": lambda: divlearn.ABKMeans(
+            20, (0.7, 1.2), tol=0, n_init=99, init="random", engine=chosen, random_state=0
+        ).fit(X),
+        "IDDL": lambda: divlearn.IDDLClassifier(
+            60,
+            loss="ridge",
+            gamma=1e-3,
+            ensemble=None,
+            max_iter=10**6,
+            tol=0,
+            tangent=False,
+            init="samples",
+            engine=chosen,
+            random_state=0,
+        ).fit(X, np.arange(len(X)) % 20),
+    }[what]
+    pressed = []
+
+    def press() -> None:
+        pressed.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.5, press)
+    timer.start()
+    with suppress(KeyboardInterrupt):  # a fit that has something to keep ends as if by itself
+        work()
+    assert time.perf_counter() - pressed[0] < 10  # a second, but for a busy machine
+
+
+def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
+    """Files may not grow beyond a limit: the kernel refuses to write more of them."""
+    code = (
+        "import resource, signal, sys, numpy as np, divlearn\n"
+        "path = sys.argv[1]\n"
+        "divlearn.save(divlearn.ABKMeans(3), path)\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try:\n"
+        "    divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)\n"
+        "except OSError as error:\n"
+        "    print('refused:', error.strerror)\n"
+    )
+    pytest.importorskip("resource", reason="there are no such limits here")
+    path = tmp_path / "model"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=PATIENCE,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == "refused: File too large\n"
+    assert divlearn.load(path).n_clusters == 3
+    assert os.listdir(tmp_path) == ["model"]
