@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from conftest import wishart
@@ -255,3 +257,81 @@ def test_estimators_take_the_engine():
             for engine in ("auto", "cuda")
         ]
         assert answers[0].summary() == answers[1].summary()
+
+
+# --- what stays on the GPU ------------------------------------------------------------------------
+
+
+def test_kept_data_and_its_parts(cp):
+    from divlearn.engines.base import Prepared
+
+    engine = get_engine("cuda")
+    X, B, cotangent = problem(5)
+    scales = np.array([1.0, 1e4, 1e-3, 30.0, 1e2])
+    for matrices in (X, X * np.outer(scales, scales)):
+        right = engine.encode(matrices, B, *POINTS.T)
+        atoms = Prepared.checked(cp.asarray(B))
+        for kept in (engine.keep(matrices), engine.keep(Prepared.checked(matrices))):
+            found = engine.encode(kept, atoms, *POINTS.T)
+            assert isinstance(found, cp.ndarray)
+            assert np.array_equal(host(found), right)
+            back = engine.pullback(kept, atoms, *POINTS.T, engine.place(cotangent, kept))
+            expected = engine.pullback(matrices, B, *POINTS.T, cotangent)
+            assert np.array_equal(host(back.atoms), expected.atoms)
+            assert np.array_equal(host(kept.there), matrices)
+        rows = np.array([4, 0, 2])
+        part = engine.take(kept, rows)
+        assert np.array_equal(part.matrices, matrices[rows])
+        np.testing.assert_allclose(
+            host(engine.encode(part, B, 0.7, 0.9)), engine.encode(matrices[rows], B, 0.7, 0.9)
+        )
+    prepared = engine.prepare(X)
+    assert isinstance(engine.encode(engine.take(prepared, rows), B, 0.7, 0.9), np.ndarray)
+    assert isinstance(engine.place(cotangent, prepared), np.ndarray)
+    large = engine.keep(np.eye(130)[None])  # the CPU takes over
+    assert isinstance(engine.encode(large, np.eye(130)[None], 0.7, 0.9), np.ndarray)
+
+
+def copies(work, folder) -> list[int]:
+    """Bytes of every copy between host and GPU during some work, as the driver saw them."""
+    torch = pytest.importorskip("torch")
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
+        work()
+    profile.export_chrome_trace(str(folder / "trace.json"))
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    crossing = [e for e in events if e.get("cat") == "gpu_memcpy" and "DtoD" not in e["name"]]
+    return [int(event["args"]["bytes"]) for event in crossing]
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+@pytest.mark.parametrize("solver", ["joint", "stochastic"])
+@pytest.mark.parametrize("loss", ["ridge", "softmax", "hinge"])
+def test_fits_stay_on_the_gpu(loss, solver, tmp_path):
+    from divlearn.datasets import make_wishart_clusters
+    from divlearn.iddl import IDDLClassifier
+
+    X, y = make_wishart_clusters(3, 300, 6, separation=3, random_state=0)
+    classifier = IDDLClassifier(
+        12, pairs=[(1.0, 1.0), (0.2, 0.9)], max_iter=3, random_state=0, gamma=1e-3, ensemble=None,
+        tangent=False, loss=loss, solver=solver, engine="cuda",
+    )  # fmt: skip
+    sizes = copies(lambda: classifier.fit(X, y), tmp_path)
+    assert sizes.count(X.nbytes) == 1
+    divergences = 8 * len(X) * 24
+    assert max(size for size in sizes if size != X.nbytes) < divergences / 4
+    right = IDDLClassifier(**classifier.get_params()).set_params(engine="auto").fit(X, y)
+    found, expected = (one.history_["objective"][-1] for one in (classifier, right))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+def test_clusters_stay_on_the_gpu(tmp_path):
+    from divlearn.cluster import ABKMeans
+    from divlearn.datasets import make_wishart_clusters
+
+    X, _ = make_wishart_clusters(8, 100, 6, separation=3, random_state=0)
+    kmeans = ABKMeans(8, random_state=0, n_init=1, engine="cuda")
+    sizes = copies(lambda: kmeans.fit(X), tmp_path)
+    assert sizes.count(X.nbytes) == 1
+    assert max(size for size in sizes if size != X.nbytes) < 8 * len(X) * 8

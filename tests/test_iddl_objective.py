@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 from divlearn.engines import get_engine
+from divlearn.geometry import logm
 from divlearn.iddl.blocks import AtomBlock, ParameterBlock
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.initialization import initial_atoms, share_atoms
@@ -237,6 +239,22 @@ def test_initial_atoms(method):
     )
     if method == "samples":
         assert all(any(np.array_equal(atom, x) for x in X) for atom in atoms)
+
+
+@pytest.mark.parametrize("known_at_once", [True, False])
+def test_initial_atoms_are_those_of_kmeans(known_at_once, monkeypatch):
+    """Distances may be computed in one go: the same seeds are drawn, and the same atoms found."""
+    from divlearn.iddl import initialization
+
+    if not known_at_once:
+        monkeypatch.setattr(initialization, "_MOST_DISTANCES", 0)
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((60, 3, 9))
+    X = factors @ factors.mT
+    atoms = initial_atoms(X, None, 8, "kmeans", np.random.RandomState(5))
+    rows = logm(X).reshape(len(X), -1)
+    right = KMeans(8, n_init=1, random_state=np.random.RandomState(5)).fit(rows)
+    np.testing.assert_allclose(logm(atoms).reshape(8, -1), right.cluster_centers_, atol=1e-12)
 
 
 def test_fewer_different_matrices_than_atoms():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 from scipy.optimize import minimize
 
 from divlearn import mean_abld
@@ -192,3 +193,43 @@ def test_memory_reproduces_the_inverse_of_a_quadratic():
     np.testing.assert_allclose(memory.multiply(vector), np.linalg.solve(H, vector), rtol=1e-9)
     memory.learn(np.ones(5), -np.ones(5))
     assert len(memory) == 5  # nothing is learned from negative curvature
+
+
+def textbook_two_loops(pairs, gradient, free):
+    """Nocedal and Wright, algorithm 7.4, on the free coordinates."""
+    q, used = gradient * free, []
+    for step, change in reversed(pairs):
+        s, y = step * free, change * free
+        along = s @ q / (s @ y)
+        q, used = q - along * y, [*used, (s, y, along)]
+    s, y, _ = used[0]
+    q = q * (s @ y / (y @ y))
+    for s, y, along in reversed(used):
+        q = q + (along - y @ q / (s @ y)) * s
+    return q
+
+
+def test_the_memory_is_that_of_the_textbook():
+    rng = np.random.default_rng(0)
+    memory, pairs = Memory(4), []
+    curvature = np.exp(rng.standard_normal(30))
+    for _ in range(7):  # more than it holds: the oldest are forgotten
+        step = 10 ** rng.uniform(-4, 0) * rng.standard_normal(30)
+        memory.learn(step, curvature * step)
+        pairs = [*pairs, (step, curvature * step)][-4:]
+        for free in (np.ones(30), (rng.random(30) < 0.8).astype(float)):
+            gradient = rng.standard_normal(30)
+            right = textbook_two_loops(pairs, gradient, free)
+            found = memory.multiply(gradient, free)
+            np.testing.assert_allclose(found, right, rtol=1e-10, atol=1e-12)
+            assert not found[free == 0].any()
+
+
+@pytest.mark.parametrize("size", [1e-9, 0.01, 0.3, 2.0, 2.3, 30.0])
+def test_frames_move_by_exponentials(size):
+    rng = np.random.default_rng(0)
+    frames, steps = rng.standard_normal((2, 5, 4, 4))
+    steps = steps + steps.mT
+    steps *= size / np.linalg.norm(steps, axis=(1, 2), keepdims=True)
+    right = [frame @ expm(0.5 * step) for frame, step in zip(frames, steps, strict=True)]
+    np.testing.assert_allclose(move_frames(frames, steps), right, rtol=1e-12, atol=1e-13 * size)

@@ -63,7 +63,7 @@ def test_a_minibatch_of_everything_has_the_gradient_of_the_objective(loss, extra
     objective, start = make(loss=loss, standardize=True, logarithm=True, extra=extra)
     trial = objective.trial(start)
     rows = np.random.default_rng(0).permutation(40)
-    batch = take_rows(objective, objective.data.matrices, rows)
+    batch = take_rows(objective, rows)
     looked_at = trial_with(batch, start, trial.memo.head)
     assert looked_at.value == pytest.approx(trial.value, rel=1e-12)
     np.testing.assert_allclose(

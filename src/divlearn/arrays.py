@@ -1,4 +1,4 @@
-"""Types of arrays, and real numbers from whatever was passed."""
+"""Types of arrays, where arrays are, and real numbers from whatever was passed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray", "as_real"]
+__all__ = ["IntArray", "RealArray", "as_real", "beside", "to_host"]
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+
+
+def to_host(array: Any) -> RealArray:
+    """Bring an array from a device; one of NumPy stays as it is.
+
+    Examples
+    --------
+    >>> to_host(np.ones(2))
+    array([1., 1.])
+    """
+    host: RealArray = array if isinstance(array, np.ndarray) else array.get()
+    return host
+
+
+def beside(array: Any, like: Any) -> RealArray:
+    """Put an array where another is; what is there already stays as it is.
+
+    NumPy hands its functions over to arrays on a device, but none of them mixes both kinds.
+
+    Examples
+    --------
+    >>> beside(np.ones(2), like=np.zeros(3))
+    array([1., 1.])
+    """
+    return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 
 def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArray:

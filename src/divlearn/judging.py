@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
 from divlearn.progress import tell, track
 
@@ -70,7 +70,7 @@ def _judge_block(
 ) -> Flags:  # fmt: skip
     n_points, n_folds = len(points), int(folds.max()) + 1
     n_columns = max(1, _BLOCK_ENTRIES // (len(queries) * n_points))
-    data = engine.prepare(matrices[queries])
+    data = engine.keep(matrices[queries])
     # Of every fold only the nearest of the same and of any other class matters.
     same, other = np.full((2, n_folds, len(queries), n_points), np.inf)
     n_done = 0
@@ -81,8 +81,8 @@ def _judge_block(
             references = members[first : first + n_columns]
             alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
             table = engine.encode(data, matrices[references], alpha, beta)
-            table[queries[:, None] == references] = np.inf
-            nearest = table.min(axis=1)
+            table[np.nonzero(queries[:, None] == references)] = np.inf
+            nearest = to_host(table.min(axis=1))
             same[fold, own] = np.minimum(same[fold, own], nearest[own])
             other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])
             n_done += len(references)

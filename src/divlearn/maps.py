@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.paired import PairedComparison, compare_paired, share_error
@@ -225,7 +225,7 @@ def _classify(
     n_done = 0
     for start in range(0, n, n_rows):
         queries = np.arange(start, min(start + n_rows, n))
-        data = engine.prepare(matrices[queries])
+        data = engine.keep(matrices[queries])
         # Which neighbour is nearest does not matter, only whether one of the same class is.
         same, other = np.full((2, len(queries), *shape), np.inf)
         for code in range(codes.max() + 1):
@@ -234,8 +234,8 @@ def _classify(
             for first in range(0, len(members), n_columns):
                 references = members[first : first + n_columns]
                 table = divergence_plane(data, matrices[references], alphas, betas, engine=engine)
-                table[queries[:, None] == references] = np.inf
-                nearest = table.min(axis=1)
+                table[np.nonzero(queries[:, None] == references)] = np.inf
+                nearest = to_host(table.min(axis=1))
                 same[own] = np.minimum(same[own], nearest[own])
                 other[~own] = np.minimum(other[~own], nearest[~own])
                 n_done += len(queries) * len(references)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import RealArray, as_real, beside, to_host
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
@@ -113,7 +113,8 @@ def mean_abld(
     problem = _Problem(chosen, data, weights, a, b)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
-        frame = np.linalg.cholesky(closed(data.matrices, weights))
+        there = data.there
+        frame = np.linalg.cholesky(to_host(closed(there, beside(weights, there))))
         state = _State.at(frame, *problem.evaluate(frame @ frame.T))
         kind = closed.__name__.replace("_", " ")
         found = _result(state, 0, True, f"the {kind}, in closed form", [state.objective])
@@ -187,8 +188,8 @@ class _Problem:
             self.data, mean[None], self.alpha, self.beta, self.weights[:, None],
             parameters=False, values=True,
         )  # fmt: skip
-        assert back.values is not None
-        return float(self.weights @ back.values[:, 0]), -back.whitened[0]
+        objective = float(self.weights @ to_host(back.values)[:, 0])
+        return objective, -to_host(back.whitened)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.samples import checked_blocks
 from divlearn.divergence import Divergence, get_divergence
@@ -282,7 +282,7 @@ def find_nearest(
     queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
 ) -> tuple[RealArray, Indices]:
     """Distances to the k nearest matrices and their indices, the nearest first."""
-    prepared: Any = engine.prepare(Prepared.checked(queries))
+    prepared: Any = engine.keep(Prepared.checked(queries))
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
     for start in range(0, len(matrices), _COLUMNS):
@@ -291,9 +291,10 @@ def find_nearest(
         columns = np.broadcast_to(np.arange(start, start + len(block)), table.shape)
         if k < len(block):
             some = np.argpartition(table, k - 1, axis=1)[:, :k]
-            table, columns = np.take_along_axis(table, some, axis=1), start + some
+            table = np.take_along_axis(table, some, axis=1)
+            columns = start + to_host(some).astype(np.intp, copy=False)
         distances, neighbors = take_nearest(
-            np.hstack([distances, table]), np.hstack([neighbors, columns]), k
+            np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.cluster.samples import Labels
 from divlearn.engines import Engine, Prepared
 from divlearn.geometry import geodesic
@@ -62,7 +62,7 @@ class Cluster:
         back = self.engine.pullback(
             self.data, center[None], self.alpha, self.beta, self.weights[:, None], parameters=False
         )
-        slopes: RealArray = -back.whitened[0]
+        slopes: RealArray = -to_host(back.whitened)[0]
         return slopes
 
     def trial(self, frame: RealArray) -> Trial:
@@ -71,7 +71,7 @@ class Cluster:
         if not usable(center):
             return Trial(frame, np.inf)
         divergences = self.engine.encode(self.data, center, self.alpha, self.beta)
-        return Trial(frame, float(self.weights @ divergences[:, 0]))
+        return Trial(frame, float(beside(self.weights, divergences) @ divergences[:, 0]))
 
     def gradient(self, trial: Trial) -> RealArray:
         """Compute the gradient in the frame A. See `Problem.gradient`."""

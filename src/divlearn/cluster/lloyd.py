@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.centroids import Cluster, Solver, safeguarded
 from divlearn.cluster.parameters import LearnedRule, Point, Rule
@@ -281,7 +281,8 @@ class _Lloyd:
         samples = self.samples
         t = np.empty(samples.matrices.shape[:2])
         for z, cluster in self._clusters.items():
-            t[cluster.rows] = cluster.engine.spectra(cluster.data, centers[z : z + 1])[:, 0]
+            found = cluster.engine.spectra(cluster.data, centers[z : z + 1])
+            t[cluster.rows] = to_host(found)[:, 0]
         spectra = Spectra(samples.engine, [(t, samples.weights)])
         return spectra.divergences(self.state.point.alpha, self.state.point.beta), spectra
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.spd import check_spd
 
@@ -33,7 +33,7 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Checked matrices with weights, prepared in blocks.
+    """Checked matrices with weights, prepared in blocks; on a device, if the engine has one.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class Samples:
         cls, engine: Engine, matrices: RealArray, weights: RealArray, n_clusters: int
     ) -> Samples:
         """Prepare blocks such that a table of divergences to all centroids fits in memory."""
-        step = _rows_per_block(n_clusters)
+        step = max(_LEAST_ROWS, engine.table_entries // n_clusters)
         blocks = [
-            engine.prepare(Prepared.checked(matrices[start : start + step]))
+            engine.keep(Prepared.checked(matrices[start : start + step]))
             for start in range(0, len(matrices), step)
         ]
         return cls(engine, matrices, weights, blocks)
@@ -72,7 +72,9 @@ class Samples:
 
     def take(self, rows: Labels) -> Prepared:
         """Prepare some of the matrices, without another check."""
-        return self.engine.prepare(Prepared.checked(self.matrices[rows]))
+        if len(self.blocks) == 1:
+            return self.engine.take(self.blocks[0], rows)
+        return self.engine.keep(Prepared.checked(self.matrices[rows]))
 
     def engine_for(self, n_matrices: int) -> Engine:
         """Return the engine, with one thread for few matrices: it is done before others wake up."""
@@ -87,7 +89,7 @@ class Samples:
 
     def encode(self, centers: RealArray, alpha: float, beta: float) -> RealArray:
         """Divergences of all matrices to a few centres, shape (n_matrices, n_centers)."""
-        parts = [self.engine.encode(block, centers, alpha, beta) for block in self.blocks]
+        parts = [to_host(self.engine.encode(block, centers, alpha, beta)) for block in self.blocks]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def assign(self, centers: RealArray, alpha: float, beta: float) -> Assignment:
@@ -106,7 +108,7 @@ class Samples:
         for block in self.blocks:
             table = self.engine.encode(block, centers, alpha, beta)
             rows = slice(start, start + len(table))
-            own[rows] = _pick(table, labels[rows])
+            own[rows] = to_host(_pick(table, beside(labels[rows], table)))
             parts.append(_nearest(table))
             start = rows.stop
         return own, Assignment(*map(np.concatenate, zip(*parts, strict=True)))
@@ -143,10 +145,12 @@ def _rows_per_block(n_clusters: int) -> int:
 
 
 def _nearest(table: RealArray) -> Assignment:
+    """Find the nearest centres where the table is; what is found goes to the host."""
     labels = table.argmin(axis=1)
-    return Assignment(labels, _pick(table, labels))
+    divergences = to_host(_pick(table, labels))
+    return Assignment(to_host(labels).astype(np.intp, copy=False), divergences)
 
 
-def _pick(table: RealArray, columns: Labels) -> RealArray:
+def _pick(table: RealArray, columns: Any) -> RealArray:
     picked: RealArray = np.take_along_axis(table, columns[:, None], axis=1)[:, 0]
     return picked

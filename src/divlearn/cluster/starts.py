@@ -12,9 +12,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.samples import Samples
+from divlearn.cluster.samples import Labels, Samples
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
+from divlearn.seeding import greedy_seeds
 from divlearn.spd import check_spd
 
 __all__ = ["INITS", "Starts", "check_centers", "check_init"]
@@ -137,18 +138,11 @@ class Starts:
     def _plus_plus(
         self, alpha: float, beta: float, random_state: np.random.RandomState
     ) -> RealArray:
-        """Greedy k-means++ (Arthur and Vassilvitskii, 2007), with divergences for squares."""
+        """Greedy k-means++, with divergences for squares."""
         samples = self._samples
-        weights, n_trials = samples.weights, 2 + int(np.log(self._n_clusters))
-        chosen = [random_state.choice(len(weights), p=weights / weights.sum())]
-        nearest = samples.encode(samples.matrices[chosen], alpha, beta)[:, 0]
-        while len(chosen) < self._n_clusters:
-            cumulative = np.cumsum(weights * nearest)
-            drawn = random_state.uniform(size=n_trials) * cumulative[-1]
-            trials = np.minimum(np.searchsorted(cumulative, drawn), len(weights) - 1)
-            table = samples.encode(samples.matrices[trials], alpha, beta)
-            np.minimum(table, nearest[:, None], out=table)
-            best = int((weights @ table).argmin())
-            chosen.append(trials[best])
-            nearest = table[:, best]
-        return samples.matrices[chosen]
+
+        def measure(some: Labels) -> RealArray:
+            return samples.encode(samples.matrices[some], alpha, beta)
+
+        seeds = greedy_seeds(measure, samples.weights, self._n_clusters, random_state)
+        return samples.matrices[seeds]

@@ -56,13 +56,18 @@ class Prepared:
 
     @classmethod
     def checked(cls, matrices: RealArray) -> Self:
-        """Wrap matrices that were checked before, such that engines prepare them as they are."""
+        """Wrap matrices that were checked before, such that engines take them as they are."""
         return cls("checked", matrices)
 
     @property
     def matrices(self) -> RealArray:
         """The checked matrices as they were passed."""
         return self.working if self.order is None else permute(self.working, np.argsort(self.order))
+
+    @property
+    def there(self) -> RealArray:
+        """The same where results for the data are, on the host or on a device."""
+        return self.matrices
 
     @cached_property
     def sizes(self) -> RealArray:
@@ -239,7 +244,7 @@ class Engine(ABC):
 
     with :math:`t_{ikj}` the logarithms of the generalized eigenvalues of the pencil
     :math:`(X_i, B_k)`. Data and atoms may be arrays of shape (n, d, d) or, for the data, the
-    result of `prepare`.
+    result of `prepare`; atoms that need no check may come as `Prepared.checked`.
 
     Parameters
     ----------
@@ -252,6 +257,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    table_entries: ClassVar[int] = 1 << 22  # of results held at a time, where some will do
 
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
@@ -307,7 +313,26 @@ class Engine(ABC):
     def _prepare_in(self, order: IntArray, matrices: RealArray) -> Prepared:
         return self._prepare(permute(matrices, order), order)
 
-    def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> RealArray:
+    def keep(self, X: ArrayLike | Prepared) -> Prepared:
+        """Prepare data for many calls: results for it stay where the engine works.
+
+        Where that is a device, results are arrays there, and so may be what goes with them. Here
+        it is the host, and this is `prepare`.
+        """
+        return self.prepare(X)
+
+    def place(self, array: RealArray, data: Prepared) -> RealArray:
+        """Put an array where results for data are."""
+        return array
+
+    def take(self, data: Prepared, rows: IntArray) -> Prepared:
+        """Prepare some of the matrices that were prepared, where they are."""
+        chosen = data.working[rows]
+        if data.order is not None:
+            chosen = permute(chosen, np.argsort(data.order))
+        return self.prepare(Prepared.checked(chosen))
+
+    def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared) -> RealArray:
         """Log generalized eigenvalues of every pencil (X_i, B_k), ascending.
 
         Returns
@@ -318,8 +343,8 @@ class Engine(ABC):
         return cast_results(self._spectra(prepared, checked), prepared.dtype)
 
     def encode(
-        self, data: ArrayLike | Prepared, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike,
-        *, out: RealArray | None = None,
+        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
+        beta: ArrayLike, *, out: RealArray | None = None,
     ) -> RealArray:  # fmt: skip
         """Divergence of every matrix to every atom.
 
@@ -345,8 +370,8 @@ class Engine(ABC):
         return out
 
     def pullback(
-        self, data: ArrayLike | Prepared, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike,
-        cotangent: ArrayLike, *, parameters: bool = True, values: bool = False,
+        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
+        beta: ArrayLike, cotangent: ArrayLike, *, parameters: bool = True, values: bool = False,
     ) -> Pullback:  # fmt: skip
         """Gradients of ``sum(cotangent * encode(...))`` in one blocked pass.
 
@@ -388,11 +413,16 @@ class Engine(ABC):
         assert whitened is not None
         return Pullback(atoms_, whitened, first, second, divergences)
 
-    def _check(self, data: ArrayLike | Prepared, atoms: ArrayLike) -> tuple[Prepared, RealArray]:
+    def _check(
+        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared
+    ) -> tuple[Prepared, RealArray]:
         with limit_blas(1):  # threads would cost more than these factorizations
             prepared = self.prepare(data)
             # Judged in the precision they come in, used in double.
-            checked = check_spd(atoms, ndim=3, name="atoms").astype(np.float64, copy=False)
+            checked = (
+                atoms.matrices if isinstance(atoms, Prepared)
+                else check_spd(atoms, ndim=3, name="atoms")
+            ).astype(np.float64, copy=False)  # fmt: skip
         check_same_size(prepared, checked)
         # What counts is the size of the data's variables in units of the atoms'.
         sizes = prepared.sizes - typical_sizes(checked)

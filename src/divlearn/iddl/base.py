@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
 from divlearn.iddl.variants import Variant, make_variant
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
+from divlearn.log_vectors import log_vectors
 from divlearn.progress import track
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
@@ -121,14 +122,21 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return learned
 
     def _learn(self, engine: Engine, X: RealArray, goal: Goal) -> list[Learned]:
-        task = Task(X, engine.prepare(X), goal.targets, goal.weights)
+        task = Task(X, engine.keep(X), goal.targets, goal.weights)
         seed = self._seed()
         n_atoms = self._count_atoms(len(X), goal.n_groups)
         recipes = [self._recipe(name, seed) for name in self._losses(goal)]
 
+        @cache
+        def logarithms() -> RealArray:
+            return log_vectors(X)
+
         def make_start(number: int, rows: NDArray[np.intp], warm: bool) -> Start:
             codes = None if goal.codes is None else goal.codes[rows]
-            start = partial(self._start, X[rows], codes, n_atoms, seed, number, warm=warm)
+            start = partial(
+                self._start, X[rows], codes, n_atoms, seed, number, warm=warm,
+                logarithms=lambda: logarithms()[rows],
+            )  # fmt: skip
             return stage("start", start)
 
         single = self.ensemble is None
@@ -260,11 +268,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _start(
         self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int,
         number: int = 0, *, warm: bool = True,
+        logarithms: Callable[[], RealArray] | None = None,
     ) -> Start:  # fmt: skip
         if warm and self.warm_start and hasattr(self, "models_"):
             return self._continue(X, self.models_[number % len(self.models_)])
         if isinstance(self.init, str):
-            atoms = initial_atoms(X, codes, n_atoms, self.init, np.random.RandomState(seed))
+            random = np.random.RandomState(seed)
+            atoms = initial_atoms(X, codes, n_atoms, self.init, random, logarithms)
         else:
             atoms = check_spd(self.init, ndim=3, name="init", dtype=np.float64)
             if atoms.shape[1:] != X.shape[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
@@ -54,7 +54,7 @@ class AtomBlock:
             cotangent.reshape(-1, *self._alpha.shape), parameters=False,
         )  # fmt: skip
         objective.eigenproblems += len(cotangent)
-        gradient: RealArray = in_frames(back.whitened, atom, frame[None])[0].ravel()
+        gradient: RealArray = in_frames(to_host(back.whitened), atom, frame[None])[0].ravel()
         return gradient
 
     def move(self, frame: RealArray, step: RealArray) -> RealArray:
@@ -99,9 +99,7 @@ class ParameterBlock:
         cotangent = objective.pull(trial.memo).reshape(-1, *alpha.shape)
         back = objective.engine.pullback(objective.data, self._atoms, alpha, beta, cotangent)
         objective.eigenproblems += len(cotangent) * len(alpha)
-        assert back.alpha is not None
-        assert back.beta is not None
-        return objective.variant.pull(back.alpha, back.beta)
+        return objective.variant.pull(to_host(back.alpha), to_host(back.beta))
 
     def move(self, parameters: RealArray, step: RealArray) -> RealArray:
         """Take a step. See `Problem.move`."""

@@ -57,10 +57,14 @@ def fit_temperature(
     targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
     targets[np.arange(n_samples), codes] = 1 - doubt
     targets *= weights[:, None]
-    found = minimize_scalar(
-        lambda t: -float((targets * log_softmax(scores / np.exp(t), axis=1)).sum()),
-        bounds=_RANGE,
-        method="bounded",
-    )
+    gaps = scores - scores.max(axis=1, keepdims=True)
+    linear, shares = float((targets * gaps).sum()), targets.sum(axis=1)
+
+    def loss(t: float) -> float:
+        sharpness = float(np.exp(-t))
+        sums = np.exp(sharpness * gaps).sum(axis=1)
+        return float(shares @ np.log(sums)) - sharpness * linear
+
+    found = minimize_scalar(loss, bounds=_RANGE, method="bounded")
     temperature = float(np.exp(found.x))
     return temperature, log_loss(scores, codes, weights, temperature)

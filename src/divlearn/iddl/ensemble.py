@@ -95,7 +95,7 @@ def make_parts(
     return [
         Part(
             task.part(engine, rows), make_start(number, rows), held, task.X[held],
-            engine.prepare(task.X[held]),
+            engine.take(task.data, held),
         )
         for number, (rows, held) in enumerate(folds)
     ]  # fmt: skip

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 
 __all__ = ["FeatureMap", "Features"]
 
@@ -26,6 +26,15 @@ class Features:
     values: RealArray
     mean: RealArray
     scale: RealArray
+
+    def without_rows(self) -> Features:
+        """Keep the standardisation alone; a copy, for a view would hold the whole."""
+        return replace(self, values=self.values[:0].copy())
+
+    def on_host(self) -> Features:
+        """Bring the standardisation alone to the host."""
+        rows = np.empty((0, self.values.shape[1]), self.values.dtype)
+        return Features(rows, to_host(self.mean), to_host(self.scale))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +59,10 @@ class FeatureMap:
         cls, V: RealArray, weights: RealArray, *, logarithm: bool, standardize: bool
     ) -> FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
-        offset = np.maximum(0.1 * (weights @ V), np.finfo(float).tiny) if logarithm else None
-        return cls(offset, standardize)
+        if not logarithm:
+            return cls(None, standardize)
+        mean = to_host(beside(weights, V) @ V)
+        return cls(np.maximum(0.1 * mean, np.finfo(float).tiny), standardize)
 
     def compute(self, V: RealArray, weights: RealArray, known: Features | None = None) -> Features:
         """Features of divergences.
@@ -64,15 +75,16 @@ class FeatureMap:
         known : Features, optional
             Whose standardisation to use; that of V by default.
         """
-        values = V if self.offset is None else np.log(V + self.offset)
+        values = V if self.offset is None else np.log(V + beside(self.offset, V))
         if known is None:
-            mean: RealArray = np.zeros(V.shape[1])
-            scale: RealArray = np.ones(V.shape[1])
+            mean: RealArray = np.zeros(V.shape[1], like=V)
+            scale: RealArray = np.ones_like(mean)
             if self.standardize:
+                weights = beside(weights, V)
                 mean = weights @ values
                 scale = self.deviation(weights @ (values - mean) ** 2, weights @ values**2)
         else:
-            mean, scale = known.mean, known.scale
+            mean, scale = beside(known.mean, V), beside(known.scale, V)
         return Features((values - mean) / scale, mean, scale)
 
     @staticmethod
@@ -94,6 +106,8 @@ class FeatureMap:
         if self.standardize:
             z = features.values
             constant, along = sums or (cotangent.sum(axis=0), (cotangent * z).sum(axis=0))
-            back = cotangent - weights[:, None] * (constant + along * z)
-        back = back / features.scale
-        return back if self.offset is None else back / (V + self.offset)
+            back = cotangent - beside(weights, V)[:, None] * (constant + along * z)
+        back = back / beside(features.scale, V)
+        if self.offset is not None:
+            back = back / (V + beside(self.offset, V))
+        return back

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
 from divlearn.iddl.ensemble import Ensemble, Part, train_ensemble
 from divlearn.iddl.goals import Goal
@@ -131,7 +131,7 @@ def learn_heads(
             for model, p in zip(learned.models, parts, strict=True)
         ]
     folds: list[Fold] = [
-        (seen, part.task.targets.argmax(axis=1), part.task.weights, unseen)
+        (to_host(seen), part.task.targets.argmax(axis=1), part.task.weights, to_host(unseen))
         for part, (seen, unseen) in zip(parts, embeddings, strict=True)
     ]
     rows = np.concatenate([part.held for part in parts])
@@ -139,7 +139,7 @@ def learn_heads(
     machine = chosen.machine
     models = []
     for model in learned.models:
-        seen = model.embed(engine, task.X, task.data)
+        seen = to_host(model.embed(engine, task.X, task.data))
         head = machine.fit(seen, goal.codes, task.weights, goal.n_groups)
         models.append(replace(model, head=head))
     tell(1, f"{machine} on what loss {learned.recipe.loss.name} learned: loss {chosen.loss:.4g}")
@@ -156,8 +156,8 @@ def _refit(engine: Engine, task: Task, learned: Learned) -> Learned:
     for model in learned.models:
         seen = model.embed(engine, task.X, task.data)
         assert isinstance(model.head, Head)
-        solved = recipe.loss.solve(seen, task.targets, task.weights, recipe.gamma, model.head)
-        models.append(replace(model, head=solved.head))
+        head = recipe.loss.best_head(seen, task.targets, task.weights, recipe.gamma, model.head)
+        models.append(replace(model, head=head))
     return replace(learned, models=models)
 
 

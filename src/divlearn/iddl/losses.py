@@ -13,9 +13,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.special import logsumexp, softmax
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.iddl.newton import Expansion, HeadMinimum, Rows, Samples, minimize_head
 
 _ROUNDED = 0.02  # of the margin
@@ -39,7 +38,8 @@ class Head:
 
     def scores(self, features: RealArray) -> RealArray:
         """Compute scores, shape (n_samples, n_outputs)."""
-        result: RealArray = features @ self.weights.T + self.bias
+        weights, bias = beside(self.weights, features), beside(self.bias, features)
+        result: RealArray = features @ weights.T + bias
         return result
 
 
@@ -100,6 +100,13 @@ class Loss(ABC):
             Where to start.
         """
 
+    def best_head(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Head:  # fmt: skip
+        """Find the best head and nothing else. See `solve`."""
+        return self.solve(features, targets, weights, gamma, warm).head
+
     @abstractmethod
     def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
         """Loss of every sample, shape (n_samples,)."""
@@ -128,22 +135,43 @@ class RidgeLoss(Loss):
         warm: Head | None = None,
     ) -> Solved:  # fmt: skip
         """Find the best head. See `Loss.solve`."""
-        middle, level = np.zeros(features.shape[1]), np.zeros(targets.shape[1])
+        targets, weights = beside(targets, features), beside(weights, features)
+        head, centred, wanted = self._fit_centred(features, targets, weights, gamma)
+        W = beside(head.weights, features)
+        residual = wanted - centred @ W.T
+        squares = float(weights @ (residual**2).sum(axis=1))
+        value = 0.5 * squares + gamma * float((head.weights**2).sum())
+        return Solved(head, value, -weights[:, None] * (residual @ W))
+
+    def best_head(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float,
+        warm: Head | None = None,
+    ) -> Head:  # fmt: skip
+        """Find the best head and nothing else. See `Loss.solve`."""
+        targets, weights = beside(targets, features), beside(weights, features)
+        return self._fit_centred(features, targets, weights, gamma)[0]
+
+    def _fit_centred(
+        self, features: RealArray, targets: RealArray, weights: RealArray, gamma: float
+    ) -> tuple[Head, RealArray, RealArray]:
+        """Find the best head; returns it with features and targets less their means."""
+        middle = np.zeros(features.shape[1], like=features)
+        level = np.zeros(targets.shape[1], like=features)
         if self.bias:
             middle, level = weights @ features, weights @ targets
         centred, wanted = features - middle, targets - level
         weighted = weights[:, None] * centred
-        gram = centred.T @ weighted
+        # Small, and solved with on the host.
+        products = to_host(np.concatenate([centred.T @ weighted, weighted.T @ wanted], axis=1))
+        gram, cross = products[:, : len(products)], products[:, len(products) :]
         gram[np.diag_indices_from(gram)] += 2 * gamma
         try:
-            W = cho_solve(cho_factor(gram), weighted.T @ wanted).T
+            W = cho_solve(cho_factor(gram), cross).T
         except LinAlgError:
             root = np.sqrt(weights)[:, None]
-            W = np.linalg.lstsq(root * centred, root * wanted, rcond=None)[0].T
-        residual = wanted - centred @ W.T
-        value = 0.5 * float(weights @ (residual**2).sum(axis=1)) + gamma * float((W**2).sum())
-        cotangent = -weights[:, None] * (residual @ W)
-        return Solved(Head(W, level - W @ middle), value, cotangent)
+            W = to_host(np.linalg.lstsq(root * centred, root * wanted, rcond=None)[0].T)
+        bias = to_host(level - beside(W, features) @ middle)
+        return Head(W, bias), centred, wanted
 
 
 class NewtonLoss(Loss):
@@ -162,15 +190,16 @@ class NewtonLoss(Loss):
         warm: Head | None = None,
     ) -> Solved:  # fmt: skip
         """Find the best head. See `Loss.solve`."""
-        columns = [features, np.ones((len(features), 1))] if self.bias else [features]
-        design = np.concatenate(columns, axis=1)
+        targets, weights = beside(targets, features), beside(weights, features)
+        ones = np.ones_like(features[:, :1])
+        design = np.concatenate([features, ones], axis=1) if self.bias else features
 
         def rows(loss: NewtonLoss) -> Samples:
             return Rows(lambda scores: loss.expand(scores, targets), design, weights)
 
         head, found = self.find(rows, (targets.shape[1], features.shape[1]), gamma, warm)
         slopes = weights[:, None] * found.sums.keep.slopes
-        return Solved(head, found.value, slopes @ head.weights)
+        return Solved(head, found.value, slopes @ beside(head.weights, slopes))
 
     def find(
         self, samples: Callable[[NewtonLoss], Samples], shape: tuple[int, int], gamma: float,
@@ -202,12 +231,24 @@ class SoftmaxLoss(NewtonLoss):
 
     def losses(self, scores: RealArray, targets: RealArray) -> RealArray:
         """Loss of every sample."""
-        result: RealArray = logsumexp(scores, axis=1) - (targets * scores).sum(axis=1)
+        return self._losses(scores, targets, *_exponentials(scores))
+
+    @staticmethod
+    def _losses(
+        scores: RealArray, targets: RealArray, top: RealArray, powers: RealArray
+    ) -> RealArray:
+        # What is largest is left out of the sum: the rest may be small against it.
+        largest = scores == top
+        count = largest.sum(axis=1)
+        rest = np.where(largest, 0, powers).sum(axis=1) / count
+        sums = np.log1p(rest) + np.log(count) + top[:, 0]
+        result: RealArray = sums - (targets * scores).sum(axis=1)
         return result
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
         """Losses and their derivatives in the scores."""
-        p = softmax(scores, axis=1)
+        top, powers = _exponentials(scores)
+        p = powers / powers.sum(axis=1, keepdims=True)
 
         def times(direction: RealArray) -> RealArray:
             shares = p.astype(direction.dtype, copy=False)
@@ -215,9 +256,14 @@ class SoftmaxLoss(NewtonLoss):
             result: RealArray = weighted - shares * weighted.sum(axis=1, keepdims=True)
             return result
 
-        return Expansion(
-            self.losses(scores, targets), p - targets, times, (p * (1 - p)).mean(axis=1)
-        )
+        losses = self._losses(scores, targets, top, powers)
+        return Expansion(losses, p - targets, times, (p * (1 - p)).mean(axis=1))
+
+
+def _exponentials(scores: RealArray) -> tuple[RealArray, RealArray]:
+    """Return the largest score of every sample, and the exponentials of what others differ by."""
+    top = scores.max(axis=1, keepdims=True)
+    return top, np.exp(scores - top)
 
 
 class HingeLoss(NewtonLoss):

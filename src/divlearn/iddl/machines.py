@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import SVC, LinearSVC
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.iddl.losses import Head
 from divlearn.kernels.coupling import Coupling
 
@@ -30,6 +30,7 @@ class GaussianHead:
 
     def scores(self, features: RealArray) -> RealArray:
         """Compute scores, shape (n_samples, n_classes)."""
+        features = to_host(features)
         seen = self.machine.classes_
         found = Coupling(len(seen), _SHARPNESS).score(self.machine.decision_function(features))
         if len(seen) == 2:

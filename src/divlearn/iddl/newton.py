@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 
 __all__ = ["Expansion", "HeadMinimum", "Rows", "Samples", "Sums", "minimize_head"]
 
@@ -76,7 +76,7 @@ class Samples(Protocol):
 
 
 class Rows:
-    """Samples in memory.
+    """Samples in memory, or on a device; heads are on the host.
 
     Parameters
     ----------
@@ -95,31 +95,28 @@ class Rows:
 
     def gram(self) -> RealArray:
         """Weighted Gram matrix. See `Samples.gram`."""
-        gram: RealArray = self.design.T @ (self.weights * self.design)
-        return gram
+        return to_host(self.design.T @ (self.weights * self.design))
 
     def turn(self, basis: RealArray, rough: bool) -> None:
         """Use other columns. See `Samples.turn`."""
-        self.design = self.design @ basis
+        self.design = self.design @ beside(basis, self.design)
         # Towards a rough head directions of few digits lead as well, in half of the time.
         self.narrow = self.design.astype(np.float32) if rough else self.design
 
     def at(self, W: RealArray) -> Sums:
         """Sum over the samples for a head. See `Samples.at`."""
-        expansion = self.expand(self.design @ W.T)
+        expansion = self.expand(self.design @ beside(W, self.design).T)
         weights = self.weights[:, 0]
-        return Sums(
-            float(weights @ expansion.losses), (self.weights * expansion.slopes).T @ self.design,
-            float(weights @ expansion.size), expansion,
-        )  # fmt: skip
+        gradient = to_host((self.weights * expansion.slopes).T @ self.design)
+        loss, size = float(weights @ expansion.losses), float(weights @ expansion.size)
+        return Sums(loss, gradient, size, expansion)
 
     def product(self, sums: Sums, direction: RealArray) -> RealArray:
         """Hessian times a direction. See `Samples.product`."""
         narrow, dtype = self.narrow, self.narrow.dtype
-        turned = sums.keep.times(narrow @ direction.T.astype(dtype, copy=False))
+        turned = sums.keep.times(narrow @ beside(direction, narrow).T.astype(dtype, copy=False))
         scores = (self.weights * turned).astype(dtype, copy=False)
-        product: RealArray = scores.T @ narrow
-        return product
+        return to_host(scores.T @ narrow)
 
 
 @dataclass(frozen=True, eq=False)

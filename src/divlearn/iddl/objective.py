@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared, Pullback
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import FeatureMap, Features
@@ -26,17 +27,18 @@ class Dictionary:
 
     Attributes
     ----------
-    frames : ndarray, shape (n_atoms, d, d), the A_k.
-    parameters : ndarray, shape (n_parameters,)
+    frames : ndarray, shape (n_atoms, d, d), the A_k; on a device where the atoms are moved there.
+    parameters : ndarray, shape (n_parameters,), always on the host.
     """
 
     frames: RealArray
     parameters: RealArray
 
-    @property
+    @cached_property
     def atoms(self) -> RealArray:
-        """The B_k, shape (n_atoms, d, d)."""
-        atoms: RealArray = self.frames @ self.frames.mT
+        """The B_k, shape (n_atoms, d, d), exactly symmetric."""
+        products = self.frames @ self.frames.mT
+        atoms: RealArray = 0.5 * products + 0.5 * products.mT
         return atoms
 
 
@@ -57,7 +59,7 @@ class Memo:
         """Keep what prediction needs; copies, for a view would hold the whole."""
         return Memo(
             self.V[:0].copy(),
-            replace(self.features, values=self.features.values[:0].copy()),
+            self.features.without_rows(),
             replace(self.solved, cotangent=self.solved.cotangent[:0].copy()),
         )
 
@@ -89,16 +91,19 @@ class Coordinates:
     def effort(self, effort: tuple[Head | None, int]) -> None:
         self._warm, self.eigenproblems = effort
 
+    def reside(self, point: Dictionary) -> Dictionary:
+        """Move atoms to where the data is, for a solver that does little else with them."""
+        return point
+
     def collect(self, point: Dictionary, atoms: RealArray, back: Pullback) -> RealArray:
         """Put a gradient together."""
-        size = point.frames.size
-        parts = np.zeros(size + len(point.parameters))
+        size, frames = point.frames.size, point.frames
+        parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
-            parts[:size] = in_frames(back.whitened, atoms, point.frames).ravel()
+            parts[:size] = in_frames(beside(back.whitened, frames), atoms, frames).ravel()
         if self.learn_parameters:
-            assert back.alpha is not None
-            assert back.beta is not None
-            parts[size:] = self.variant.pull(back.alpha, back.beta)
+            slopes = self.variant.pull(to_host(back.alpha), to_host(back.beta))
+            parts[size:] = beside(slopes, frames)
         return parts
 
     def move(self, point: Dictionary, step: RealArray) -> Dictionary:
@@ -108,7 +113,7 @@ class Coordinates:
         if self.learn_atoms:
             frames = move_frames(frames, step[:size].reshape(frames.shape))
         if self.learn_parameters:
-            parameters = np.maximum(parameters + step[size:], 0)
+            parameters = np.maximum(parameters + to_host(step[size:]), 0)
         return Dictionary(frames, parameters)
 
     def size(self, step: RealArray) -> float:
@@ -119,7 +124,8 @@ class Coordinates:
 
     def limits(self, point: Dictionary) -> RealArray:
         """Parameters stay non-negative. See `Problem.limits`."""
-        return np.concatenate([np.full(point.frames.size, -np.inf), -point.parameters])
+        free = np.full_like(point.frames.ravel(), -np.inf)
+        return np.concatenate([free, beside(-point.parameters, free)])
 
 
 class Objective(Coordinates):
@@ -158,12 +164,12 @@ class Objective(Coordinates):
         super().__init__(data.d, variant, learn_atoms, learn_parameters)
         self.engine = engine
         self.data = data
-        self.targets = targets
-        self.weights = weights
+        self.targets = engine.place(targets, data)
+        self.weights = engine.place(weights, data)
         self.feature_map = feature_map
         self.loss = loss
         self.gamma = gamma
-        self.extra = extra
+        self.extra = None if extra is None else engine.place(extra, data)
 
     def trial(self, point: Dictionary) -> Trial:
         """Compute the objective. See `Problem.trial`."""
@@ -172,9 +178,14 @@ class Objective(Coordinates):
             return Trial(point, np.inf)
         return self.solve_head(point, self.encode(atoms, point.parameters))
 
+    def reside(self, point: Dictionary) -> Dictionary:
+        """Move atoms to where the data is. See `Coordinates.reside`."""
+        return replace(point, frames=self.engine.place(point.frames, self.data))
+
     def encode(self, atoms: RealArray, parameters: RealArray) -> RealArray:
         """Divergences of the data to atoms, shape (n_matrices, n_atoms * n_pairs)."""
-        V = self.engine.encode(self.data, atoms, *self.variant.expand(parameters))
+        checked = Prepared.checked(atoms)  # those of a dictionary that is usable
+        V = self.engine.encode(self.data, checked, *self.variant.expand(parameters))
         self.eigenproblems += V.shape[0] * V.shape[1]
         return V.reshape(len(V), -1)
 
@@ -199,7 +210,8 @@ class Objective(Coordinates):
         losses = self.loss.losses(scores, self.targets)
         slopes = self.weights[:, None] * self.loss.slopes(scores, self.targets)
         value = float(self.weights @ losses) + self.gamma * float((head.weights**2).sum())
-        return Trial(point, value, Memo(V, features, Solved(head, value, slopes @ head.weights)))
+        cotangent = slopes @ beside(head.weights, slopes)
+        return Trial(point, value, Memo(V, features, Solved(head, value, cotangent)))
 
     def pull(self, memo: Memo) -> RealArray:
         """Gradient in the divergences, shape (n_matrices, n_atoms * n_pairs)."""
@@ -211,8 +223,9 @@ class Objective(Coordinates):
         point, memo = trial.point, trial.memo
         alpha, beta = self.variant.expand(point.parameters)
         atoms = point.atoms
+        cotangent = self.pull(memo).reshape(-1, *alpha.shape)
         back = self.engine.pullback(
-            self.data, atoms, alpha, beta, self.pull(memo).reshape(-1, *alpha.shape),
+            self.data, Prepared.checked(atoms), alpha, beta, cotangent,
             parameters=self.learn_parameters,
         )  # fmt: skip
         self.eigenproblems += len(memo.V) * len(atoms)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.ensemble import Part
 from divlearn.iddl.features import FeatureMap
@@ -75,5 +75,5 @@ def _scores(part: Part, recipe: Recipe, V: RealArray, W: RealArray) -> RealArray
     )
     features = feature_map.compute(V, weights)
     loss = recipe.loss.roughly()
-    head = loss.solve(features.values, part.task.targets, weights, recipe.gamma).head
-    return head.scores(feature_map.compute(W, np.ones(len(W)), features).values)
+    head = loss.best_head(features.values, part.task.targets, weights, recipe.gamma)
+    return to_host(head.scores(feature_map.compute(W, np.ones(len(W)), features).values))

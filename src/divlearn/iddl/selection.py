@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine
 from divlearn.iddl.ensemble import Part
 from divlearn.iddl.features import FeatureMap
@@ -84,11 +84,14 @@ def _along(
     judge = recipe.loss.roughly()
     for gamma in sorted(gammas, reverse=True):
         solved = [
-            judge.solve(seen, part.task.targets, part.task.weights, gamma, warm).head
+            judge.best_head(seen, part.task.targets, part.task.weights, gamma, warm)
             for part, (seen, _), warm in zip(parts, designs, heads, strict=True)
         ]
         scores = np.concatenate(
-            [head.scores(unseen) for head, (_, unseen) in zip(solved, designs, strict=True)]
+            [
+                to_host(head.scores(unseen))
+                for head, (_, unseen) in zip(solved, designs, strict=True)
+            ]
         )
         chosen = replace(recipe, gamma=gamma, n_tangent=n_tangent)
         yield Screened(chosen, loss(scores, held), held, scores)
@@ -117,6 +120,6 @@ def _design(part: Part, features: _Pair, n_tangent: int) -> _Pair:
     block = TangentBlock.fit(part.task.X, part.task.weights, n_tangent)
     seen, unseen = features
     return (
-        np.concatenate([seen, block.compute(part.task.X)], axis=1),
-        np.concatenate([unseen, block.compute(part.X)], axis=1),
+        np.concatenate([seen, beside(block.compute(part.task.X), seen)], axis=1),
+        np.concatenate([unseen, beside(block.compute(part.X), unseen)], axis=1),
     )

@@ -38,8 +38,7 @@ class Known:
     @classmethod
     def of(cls, trial: Trial) -> Trial:
         """Take a trial with no more than that, which can be kept in a file."""
-        memo = trial.memo.without_rows()
-        return replace(trial, memo=cls(memo.features, memo.head))
+        return replace(trial, memo=cls(trial.memo.features.on_host(), trial.memo.head))
 
     def without_rows(self) -> Known:
         """Return the same."""
@@ -188,12 +187,14 @@ def _joint(
     rounds: Loop,
 ) -> Fit:  # fmt: skip
     first, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
-    first = first or first_trial(objective, start)
+    # What a file is to keep stays on the host.
+    first = first or first_trial(objective, start if rounds.kept else objective.reside(start))
     run = Interruptible(objective, first, watch, rounds)
 
     def callback(progress: Progress) -> str | None:
         nonlocal largest
-        run.save(Known.of(progress.trial), largest, progress.state)
+        if rounds.kept and progress.state is not None:
+            run.save(Known.of(progress.trial), largest, progress.state())
         largest = max(largest, progress.gradient_norm) if progress.iteration == 0 else largest
         stop = run.note(progress.iteration, progress.trial, progress.gradient_norm, "joint")
         if stop is None and progress.gradient_norm <= tol * largest:
@@ -204,7 +205,7 @@ def _joint(
     try:
         result = minimize_lbfgs(
             objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback,
-            state=state,
+            broken_off=state,
         )  # fmt: skip
     except KeyboardInterrupt:
         return run.interrupted()

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 
 __all__ = ["Spread"]
 
@@ -23,9 +23,10 @@ class Spread:
     @classmethod
     def of(cls, design: RealArray, weights: RealArray, *, centre: bool) -> Self:
         """Spread of the rows of a design, around zero where there is no bias to centre them."""
-        mean = weights @ design if centre else np.zeros(design.shape[1])
+        mean = weights @ design if centre else np.zeros(design.shape[1], like=design)
         centred = design - mean
-        return cls.around(mean, centred.T @ (weights[:, None] * centred))
+        covariance = centred.T @ (weights[:, None] * centred)
+        return cls.around(to_host(mean), to_host(covariance))
 
     @classmethod
     def around(cls, mean: RealArray, covariance: RealArray) -> Self:

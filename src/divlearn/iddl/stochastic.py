@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import beside, to_host
 from divlearn.checkpoint import loop
 from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
@@ -136,13 +136,14 @@ class Learner:
             # Twice, for the typical size of a Hessian is about half of its norm.
             size = 2 * float(batch.weights @ loss.expand(scores, batch.targets).size)
             curvature = max(size, _LEAST_CURVATURE)
-        gradient = slopes.T @ (design - spread.mean) + 2 * batch.gamma * head.weights
+        gradient = to_host(slopes.T @ (design - beside(spread.mean, design)))
+        gradient = gradient + 2 * batch.gamma * head.weights
         scale = curvature * spread.values + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
         step = rate * (gradient @ spread.vectors * inverse) @ spread.vectors.T
         bias = head.bias
         if loss.bias:
-            bias = bias + step @ spread.mean - rate * slopes.sum(axis=0) / curvature
+            bias = bias + step @ spread.mean - rate * to_host(slopes.sum(axis=0)) / curvature
         return Head(head.weights - step, bias)
 
 
@@ -265,9 +266,8 @@ class _Batches:
         self, objective: Objective, batch_size: int, random: np.random.RandomState
     ) -> None:
         self._objective = objective
-        self._matrices = objective.data.matrices
         # A minibatch of no weight would have nothing to standardise by.
-        self._rows = np.flatnonzero(objective.weights)
+        self._rows = np.flatnonzero(to_host(objective.weights))
         self._count = max(1, len(self._rows) // batch_size)
         self.random = random
 
@@ -279,7 +279,7 @@ class _Batches:
             done, learner, objective.effort = rounds.state or (0, learner, objective.effort)
             for number in range(done, len(drawn)):
                 rounds.save((number, learner, objective.effort))
-                batch = take_rows(objective, self._matrices, drawn[number])
+                batch = take_rows(objective, drawn[number])
                 with limit_blas(1):
                     following = learner.step(batch, step_size)
                 objective.eigenproblems += batch.eigenproblems
@@ -289,11 +289,12 @@ class _Batches:
         return learner
 
 
-def take_rows(objective: Objective, matrices: RealArray, rows: NDArray[np.intp]) -> Objective:
-    """Restrict an objective to some of its matrices, which are those of its data."""
+def take_rows(objective: Objective, rows: NDArray[np.intp]) -> Objective:
+    """Restrict an objective to some of its matrices."""
     weights = objective.weights[rows]
+    engine = objective.engine
     return Objective(
-        objective.engine, objective.engine.prepare(matrices[rows]), objective.targets[rows],
+        engine, engine.take(objective.data, rows), objective.targets[rows],
         weights / weights.sum(), objective.variant, objective.feature_map, objective.loss,
         objective.gamma, learn_atoms=objective.learn_atoms,
         learn_parameters=objective.learn_parameters,

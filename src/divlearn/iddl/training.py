@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
@@ -49,9 +49,9 @@ class Task:
 
     def part(self, engine: Engine, rows: NDArray[np.intp]) -> Task:
         """Take some of the matrices."""
-        X = self.X[rows]
         weights = self.weights[rows]
-        return Task(X, engine.prepare(X), self.targets[rows], weights / weights.sum())
+        data = engine.take(self.data, rows)
+        return Task(self.X[rows], data, self.targets[rows], weights / weights.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,21 +117,21 @@ class Model:
         return V.reshape(len(V), -1)
 
     def embed(
-        self, engine: Engine, X: RealArray, data: Prepared, beside: RealArray | None = None
+        self, engine: Engine, X: RealArray, data: Prepared, tangent: RealArray | None = None
     ) -> RealArray:
-        """Compute what the head sees; `beside` is the tangent block of X, where it is known."""
+        """Compute what the head sees; `tangent` is the block of X, where it is known."""
         V = self.encode(engine, data)
         values = self.feature_map.compute(V, np.full(len(V), 1 / len(V)), self.features).values
         if self.tangent is None:
             return values
-        block = self.tangent.compute(X) if beside is None else beside
-        return np.concatenate([values, block], axis=1)
+        block = self.tangent.compute(X) if tangent is None else tangent
+        return np.concatenate([values, beside(block, values)], axis=1)
 
     def scores(
-        self, engine: Engine, X: RealArray, data: Prepared, beside: RealArray | None = None
+        self, engine: Engine, X: RealArray, data: Prepared, tangent: RealArray | None = None
     ) -> RealArray:
-        """Compute scores, shape (n_matrices, n_outputs)."""
-        return self.head.scores(self.embed(engine, X, data, beside))
+        """Compute scores, shape (n_matrices, n_outputs), on the host."""
+        return to_host(self.head.scores(self.embed(engine, X, data, tangent)))
 
 
 Watch = Callable[[int, Model], str | None]
@@ -187,7 +187,10 @@ def run_solver(
         point: Dictionary = trial.point
         memo: Memo = trial.memo.without_rows()
         alpha, beta = start.variant.expand(point.parameters)
-        return Model(point.atoms, alpha, beta, feature_map, memo.features, memo.head, tangent)
+        return Model(
+            to_host(point.atoms), alpha, beta, feature_map, memo.features.on_host(), memo.head,
+            tangent,
+        )  # fmt: skip
 
     def note(iteration: int, trial: Trial) -> str | None:
         tell("iterations", iteration, n_iter)

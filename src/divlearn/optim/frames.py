@@ -6,16 +6,20 @@ and coordinates move along with the point, so that no vector needs to be transpo
 
 from __future__ import annotations
 
+from math import factorial
+
 import numpy as np
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.spd import find_not_definite
 
 __all__ = ["in_frames", "move_frames", "usable"]
 
 _MARGIN = 100.0  # times what a matrix needs to be positive definite at all
 _LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
+_ROUNDING = 1e-17
+_SERIES = 1.1  # of half a step: up to here, which is as far as searches go, series are short
 
 
 def usable(atoms: RealArray) -> bool:
@@ -24,15 +28,45 @@ def usable(atoms: RealArray) -> bool:
     Steps that lead elsewhere are too long.
     """
     tolerance = _MARGIN * tolerances.positive_definite(atoms.shape[-1])
-    return bool(np.isfinite(atoms).all()) and not find_not_definite(atoms, tolerance).size
+    host = to_host(atoms)  # no factorization on a device says for sure that there is none
+    return bool(np.isfinite(host).all()) and not find_not_definite(host, tolerance).size
 
 
 def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
     r"""Take steps :math:`A \leftarrow A e^{S/2}`, shape (n, d, d) each."""
-    values, vectors = np.linalg.eigh(steps)
-    half = vectors * np.exp(np.clip(0.5 * values, -_LONGEST, _LONGEST))[:, None, :]
-    moved: RealArray = frames @ (half @ vectors.mT)
+    half = 0.5 * steps
+    longest = float(np.linalg.norm(half, axis=(1, 2)).max())
+    if longest <= _SERIES:
+        factor = _exponential_series(half, longest)
+    else:
+        values, vectors = np.linalg.eigh(half)
+        scaled = vectors * np.exp(np.clip(values, -_LONGEST, _LONGEST))[:, None, :]
+        factor = scaled @ vectors.mT
+    moved: RealArray = frames @ factor
     return moved
+
+
+def _exponential_series(X: RealArray, norm: float) -> RealArray:
+    r"""Sum :math:`X^k / k!` up to rounding, for matrices of at most some norm.
+
+    Powers come in fours, :math:`\sum_j X^{4j} (c_{4j} + c_{4j+1} X + c_{4j+2} X^2 + c_{4j+3} X^3)`
+    (Paterson and Stockmeyer): a few products, where eigenvectors take as long as fifty.
+    """
+    groups = 1
+    while norm ** (4 * groups) > _ROUNDING * factorial(4 * groups):
+        groups += 1
+    coefficients = np.array([[1 / factorial(4 * j + i) for i in range(4)] for j in range(groups)])
+    identity = np.broadcast_to(beside(np.eye(X.shape[-1]), X), X.shape)
+    square = X @ X
+    powers = np.stack([identity, X, square, square @ X])
+    sums = beside(coefficients, X) @ powers.reshape(4, -1)
+    sums = sums.reshape(groups, *X.shape)
+    total: RealArray = sums[-1]
+    if groups > 1:
+        fourth = square @ square
+        for part in range(groups - 2, -1, -1):
+            total = total @ fourth + sums[part]
+    return total
 
 
 def in_frames(whitened: RealArray, atoms: RealArray, frames: RealArray) -> RealArray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.optim.line_search import search
 from divlearn.optim.problem import (
     Callback,
@@ -21,7 +22,8 @@ from divlearn.optim.problem import (
 
 __all__ = ["Memory", "minimize_lbfgs"]
 
-State = tuple[int, RealArray, list[tuple[RealArray, RealArray]]]  # iteration, gradient, pairs
+Pairs = tuple[list[int], RealArray | None]  # which slots are used, and what is in them
+State = tuple[int, RealArray, Pairs]  # iteration, gradient, pairs
 
 _CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is learned from it
 
@@ -36,31 +38,39 @@ class Memory:
     """
 
     def __init__(self, size: int) -> None:
-        self._pairs: deque[tuple[RealArray, RealArray]] = deque(maxlen=size)
+        self._size = size
+        self._slots: deque[int] = deque(maxlen=size)  # the oldest first
+        self._vectors: RealArray | None = None  # steps, changes, and room for a gradient
 
     @property
-    def pairs(self) -> list[tuple[RealArray, RealArray]]:
-        """What is remembered, the oldest first."""
-        return list(self._pairs)
+    def pairs(self) -> Pairs:
+        """A copy of what is remembered, and where: products of vectors may know their places."""
+        return list(self._slots), None if self._vectors is None else self._vectors.copy()
 
     @pairs.setter
-    def pairs(self, pairs: list[tuple[RealArray, RealArray]]) -> None:
-        self._pairs.clear()
-        self._pairs.extend(pairs)
+    def pairs(self, pairs: Pairs) -> None:
+        slots, vectors = pairs
+        self._slots = deque(slots, maxlen=self._size)
+        self._vectors = None if vectors is None else vectors.copy()
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._slots)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._pairs.clear()
+        self._slots.clear()
 
     def learn(self, step: RealArray, change: RealArray) -> None:
         """Remember a step and how the gradient changed along it, if the curvature is positive."""
         if np.vdot(step, change) > _CURVATURE * np.linalg.norm(step) * np.linalg.norm(change):
-            self._pairs.append((step, change))
+            if self._vectors is None:
+                self._vectors = np.zeros((2 * self._size + 1, step.size), like=step)
+            slot = (self._slots[-1] + 1) % self._size if self._slots else 0
+            self._slots.append(slot)
+            self._vectors[slot] = step.ravel()
+            self._vectors[self._size + slot] = change.ravel()
 
-    def multiply(self, gradient: RealArray, free: RealArray | float = 1.0) -> RealArray:
+    def multiply(self, gradient: RealArray, free: RealArray | None = None) -> RealArray:
         """Multiply by the inverse of the learned Hessian, on the free coordinates alone.
 
         Examples
@@ -70,22 +80,41 @@ class Memory:
         >>> memory.multiply(np.array([8.0, 0.0]))
         array([2., 0.])
         """
-        q = gradient * free
-        used = []
-        for step, change in reversed(self._pairs):
-            s, y = step * free, change * free
-            curvature = float(np.vdot(s, y))
-            if curvature <= _CURVATURE * np.linalg.norm(s) * np.linalg.norm(y):
-                continue
-            weight = float(np.vdot(s, q)) / curvature
-            q = q - weight * y
-            used.append((s, y, curvature, weight))
-        if used:
-            s, y, curvature, _ = used[0]
-            q = q * (curvature / float(np.vdot(y, y)))
-        for s, y, curvature, weight in reversed(used):
-            q = q + (weight - float(np.vdot(y, q)) / curvature) * s
-        return q
+        if self._vectors is None:
+            return gradient if free is None else gradient * free
+        vectors, held = self._vectors, None
+        vectors[-1] = gradient.ravel()
+        if free is not None:  # what is held is taken out, and put back in the end
+            held = np.flatnonzero(free == 0)
+            kept = vectors[:, held]
+            vectors[:, held] = 0
+        # The result is a sum of these vectors, and its weights depend on their products alone.
+        weights = _two_loops(to_host(vectors @ vectors.T), list(reversed(self._slots)))
+        product: RealArray = (beside(weights, vectors) @ vectors).reshape(gradient.shape)
+        if held is not None:
+            vectors[:, held] = kept
+        return product
+
+
+def _two_loops(gram: RealArray, slots: list[int]) -> RealArray:
+    """Weights of steps, changes and the gradient, from their products; the latest pairs first."""
+    size = len(gram) // 2
+    weights = np.zeros(len(gram))
+    weights[-1] = 1.0
+    used = []
+    for s, y in [(slot, size + slot) for slot in slots]:
+        curvature = gram[s, y]
+        if curvature <= _CURVATURE * np.sqrt(gram[s, s]) * np.sqrt(gram[y, y]):
+            continue
+        along = gram[s] @ weights / curvature
+        weights[y] -= along
+        used.append((s, y, curvature, along))
+    if used:
+        _, y, curvature, _ = used[0]
+        weights *= curvature / gram[y, y]
+    for s, y, curvature, along in reversed(used):
+        weights[s] += along - gram[y] @ weights / curvature
+    return weights
 
 
 def minimize_lbfgs(
@@ -97,7 +126,7 @@ def minimize_lbfgs(
     memory: int = 10,
     first_step: float = 1.0,
     callback: Callback | None = None,
-    state: State | None = None,
+    broken_off: State | None = None,
 ) -> Result:
     r"""Minimise by limited-memory BFGS.
 
@@ -118,8 +147,8 @@ def minimize_lbfgs(
         Size of the first step, which is along the gradient.
     callback : callable, optional
         Called after each iteration, and at the start; a sentence it returns stops the run.
-    state : state, optional
-        Of the progress of a run that was broken off: go on from there, where `start` is.
+    broken_off : tuple, optional
+        What the `Progress` of a run told that was broken off: go on from there, where `start` is.
 
     Returns
     -------
@@ -127,12 +156,14 @@ def minimize_lbfgs(
     """
     learned = Memory(memory)
     trial = start
-    iteration, gradient, learned.pairs = state or (0, problem.gradient(start), [])
+    iteration, gradient, learned.pairs = broken_off or (
+        0, problem.gradient(start), ([], None)
+    )  # fmt: skip
     limits = problem.limits(trial.point)
     while True:
         slope = projected(gradient, limits)
-        now = iteration, gradient, learned.pairs
-        progress = Progress(iteration, trial, problem.size(slope), now)
+        state = partial(_state, iteration, gradient, learned)
+        progress = Progress(iteration, trial, problem.size(slope), state)
         end = check_end(progress, max_iter, tol, callback)
         if end is not None:
             return end
@@ -145,6 +176,10 @@ def minimize_lbfgs(
         trial, gradient = following, change
         limits = problem.limits(trial.point)
         iteration += 1
+
+
+def _state(iteration: int, gradient: RealArray, learned: Memory) -> State:
+    return iteration, gradient, learned.pairs
 
 
 def _line_search(

@@ -57,13 +57,13 @@ class Problem(Protocol):
 class Progress:
     """Where an optimiser stands after an iteration; number 0 is the start.
 
-    Some can go on from there: what they need for that, beside the trial, is their state.
+    Some can go on from there: what they need for that, beside the trial, is what `state` returns.
     """
 
     iteration: int
     trial: Trial
     gradient_norm: float
-    state: Any = None
+    state: Callable[[], Any] | None = None
 
 
 Callback = Callable[[Progress], str | None]

@@ -58,9 +58,7 @@ class AverageEngine(Engine):
         assert isinstance(X, Prepared)
         return X
 
-    def encode(
-        self, data: Any, atoms: ArrayLike, alpha: Any, beta: Any, *, out: Any = None
-    ) -> RealArray:
+    def encode(self, data: Any, atoms: Any, alpha: Any, beta: Any, *, out: Any = None) -> RealArray:
         """Mean divergence to each of some centres, shape (1, n_centers)."""
         sums = self._shards.reduce(
             _encode_block, self._cluster, np.asarray(atoms), alpha, beta, beside=[self._members]
@@ -69,7 +67,7 @@ class AverageEngine(Engine):
         return mean
 
     def pullback(
-        self, data: Any, atoms: ArrayLike, alpha: Any, beta: Any, cotangent: ArrayLike, *,
+        self, data: Any, atoms: Any, alpha: Any, beta: Any, cotangent: ArrayLike, *,
         parameters: bool = True, values: bool = False,
     ) -> Pullback:  # fmt: skip
         """Gradients of the mean divergence to one centre, times the cotangent."""

@@ -77,10 +77,9 @@ def _learn_block(block: Block, targets: Targets, state: _State, lesson: _Lesson)
         block.engine, block.data, wanted, weights, lesson.variant, lesson.feature_map, lesson.loss,
         lesson.gamma, learn_atoms=lesson.learn_atoms, learn_parameters=lesson.learn_parameters,
     )  # fmt: skip
-    matrices = block.data.matrices
     count = max(1, len(rows) // lesson.batch_size)
     for chosen in np.array_split(random.permutation(rows), count):
-        batch = take_rows(whole, matrices, chosen)
+        batch = take_rows(whole, chosen)
         with limit_blas(1):
             learner = learner.step(batch, lesson.step_size)
         eigenproblems += batch.eigenproblems

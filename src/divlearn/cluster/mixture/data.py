@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.likelihood.members import Point
 from divlearn.likelihood.parameters import FamilyParameters
@@ -38,7 +38,8 @@ class Mixture:
     def log_joint(self, engine: Engine, data: Prepared) -> RealArray:
         """Logarithm of weight times density, shape (n_matrices, n_components)."""
         family = self.parameters
-        divergences = engine.encode(data, self.means, family.alpha, family.beta)
+        # Components gather their matrices by responsibilities, which the host has to know.
+        divergences = to_host(engine.encode(data, self.means, family.alpha, family.beta))
         np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
         with np.errstate(divide="ignore"):  # a component may have no weight
             logarithms: RealArray = np.log(self.weights) - family.log_z

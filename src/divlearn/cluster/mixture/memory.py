@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import logsumexp
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.cluster.mixture.data import NEGLIGIBLE, Mixture, MixtureData, Responsibilities
 from divlearn.cluster.samples import Samples
 from divlearn.engines import Prepared
@@ -81,4 +81,4 @@ class _Table(Responsibilities):
     def _cloud(
         self, own: Prepared, center: RealArray, weight: RealArray
     ) -> tuple[RealArray, RealArray]:
-        return self._samples.engine.spectra(own, center[None])[:, 0], weight
+        return to_host(self._samples.engine.spectra(own, center[None]))[:, 0], weight

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from divlearn import tolerances
-from divlearn.arrays import IntArray, as_real
+from divlearn.arrays import IntArray, RealArray, as_real
 from divlearn.engines.base import check_cotangent_shape
 from divlearn.engines.cuda.arrays import as_cupy
 from divlearn.engines.cuda.kernels import largest_dimension
@@ -16,7 +16,7 @@ from divlearn.spd import check_spd
 
 __all__ = [
     "as_matrices", "check_cotangent", "check_device_out", "check_on_device", "checkable",
-    "permute_on_device",
+    "permute_on_device", "sizes_on_device",
 ]  # fmt: skip
 
 
@@ -74,6 +74,13 @@ def permute_on_device(matrices: Any, order: IntArray) -> Any:
     """Rows and columns in another order."""
     index = cp.asarray(order)
     return cp.ascontiguousarray(matrices[:, index[:, None], index])
+
+
+def sizes_on_device(matrices: Any) -> RealArray:
+    """Mean logarithm of each variable's variance, on the host."""
+    variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+    sizes: RealArray = cp.asnumpy(cp.log(variances).mean(axis=0))
+    return sizes
 
 
 def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:

@@ -138,17 +138,21 @@ class CudaData(Prepared):
         back = np.argsort(self.order)
         return np.ascontiguousarray(host[..., back[:, None], back])
 
+    @property
+    def there(self) -> Any:
+        """The same where results for the data are."""
+        if self.kind == "numpy" or self.order is None:
+            return self.matrices if self.kind == "numpy" else self.working
+        back = cp.asarray(np.argsort(self.order))
+        return self.working[:, back[:, None], back]
+
     @cached_property
     def sizes(self) -> RealArray:
         """Mean logarithm of each variable's variance, in the order of `matrices`."""
-        if not self.on_device:
-            variances = np.diagonal(self.working, axis1=1, axis2=2).astype(np.float64)
-            sizes = np.log(variances).mean(axis=0)
-        else:
-            variances = cp.diagonal(self.working, axis1=1, axis2=2).astype(np.float64)
-            sizes = cp.asnumpy(cp.log(variances).mean(axis=0))
-        found: RealArray = sizes if self.order is None else sizes[np.argsort(self.order)]
-        return found
+        xp = cp if self.on_device else np
+        variances = xp.diagonal(self.working, axis1=1, axis2=2).astype(np.float64)
+        found: RealArray = cp.asnumpy(xp.log(variances).mean(axis=0))
+        return found if self.order is None else found[np.argsort(self.order)]
 
     def blocks(self) -> Iterator[Block]:
         """All of the data, one block after the other."""
@@ -218,12 +222,11 @@ class CudaAtoms:
 
     Parameters
     ----------
-    atoms : ndarray, shape (n_atoms, d, d)
+    atoms : array, shape (n_atoms, d, d), on the host or on the device.
     """
 
-    def __init__(self, atoms: RealArray) -> None:
+    def __init__(self, atoms: Any) -> None:
         n, d = atoms.shape[:2]
-        self.original = atoms
         self.matrices = cp.asarray(atoms, np.float64)
         self.factors = cp.empty((n, kernels_for(d).layout.factor))
         padded = cp.empty((n, d, d | 1))
@@ -235,11 +238,13 @@ class CudaAtoms:
         self.spread = cp.asnumpy(self.spreads)
 
     def __len__(self) -> int:
-        return len(self.original)
+        return len(self.matrices)
 
     def chosen(self, index: NDArray[np.intp]) -> CudaAtoms:
         """Select some of the atoms."""
-        return self if len(index) == len(self) else CudaAtoms(self.original[index])
+        if len(index) == len(self):
+            return self
+        return CudaAtoms(self.matrices[cp.asarray(index)])
 
     def in_units(self, gradient: Any) -> Any:
         """Undo the scaling of the atoms on something that scales as their inverse."""
@@ -262,6 +267,6 @@ class CudaAtoms:
 
     def whiten(self, gradient: Any) -> Any:
         """``L_B^T (gradient) L_B`` for a gradient found without it."""
-        factor = cp.asarray(np.linalg.cholesky(self.original))
+        factor = cp.linalg.cholesky(self.matrices)
         product = cp.matmul(cp.matmul(factor.transpose(0, 2, 1), gradient), factor)
         return 0.5 * (product + product.transpose(0, 2, 1))

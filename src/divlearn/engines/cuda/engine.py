@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import (
     Parameters,
     Prepared,
     Pullback,
     check_same_size,
     is_descending,
-    permute,
     restore_order,
-    typical_sizes,
 )
 from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, current, kind_of
 from divlearn.engines.cuda.checks import (
@@ -26,6 +24,7 @@ from divlearn.engines.cuda.checks import (
     check_on_device,
     checkable,
     permute_on_device,
+    sizes_on_device,
 )
 from divlearn.engines.cuda.data import CudaData, fits
 from divlearn.engines.cuda.kernels import largest_dimension
@@ -47,6 +46,8 @@ class CudaEngine(CudaRoutes):
     n_threads, accuracy : as in `Engine`; threads are those of the CPU where it helps out.
     """
 
+    table_entries = 1 << 28
+
     def prepare(self, X: Any) -> Prepared:
         """Validate data and factor it on the device. See `Engine.prepare`.
 
@@ -61,6 +62,34 @@ class CudaEngine(CudaRoutes):
         with current(X):
             return self._prepare_checked(check_on_device(as_cupy(given)), kind)
 
+    def keep(self, X: Any) -> Prepared:
+        """Prepare data that stays on the device with all results, if it fits. See `Engine.keep`."""
+        known = isinstance(X, Prepared)
+        if isinstance(X, CudaData) or (not known and kind_of(X) != "numpy"):
+            return self.prepare(X)
+        given = X.matrices if known else as_matrices(X)
+        if not (checkable(given) and fits(given.shape)):
+            return self.prepare(X)
+        there = cp.asarray(given)
+        return self._prepare_checked(there, "cupy") if known else self.prepare(there)
+
+    def place(self, array: Any, data: Prepared) -> Any:
+        """Put an array where results for data are. See `Engine.place`."""
+        if self._kind(data) == "numpy":
+            return as_numpy(array)
+        with _place(data):
+            return as_kind(as_cupy(array), self._kind(data))
+
+    def take(self, data: Prepared, rows: IntArray) -> Prepared:
+        """Prepare some of the matrices where they are. See `Engine.take`."""
+        if not (isinstance(data, CudaData) and data.on_device):
+            return super().take(data, rows)
+        with _place(data):
+            chosen = data.working[cp.asarray(rows)]
+            if data.order is not None:
+                chosen = permute_on_device(chosen, np.argsort(data.order))
+            return self._prepare_checked(chosen, data.kind)
+
     def _prepare_checked(
         self, matrices: Any, kind: str, sizes: RealArray | None = None
     ) -> Prepared:
@@ -71,33 +100,38 @@ class CudaEngine(CudaRoutes):
                 "pass NumPy arrays, which the engine of the CPU can take over"
             )
         if sizes is None:
-            variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
-            sizes = cp.asnumpy(cp.log(variances).mean(axis=0))
+            sizes = sizes_on_device(matrices)
         if is_descending(sizes):
             return CudaData.of(matrices, None, kind)
         order = np.argsort(-sizes, kind="stable")
         return CudaData.of(permute_on_device(matrices, order), order, kind)
 
-    def _check(self, data: Any, atoms: Any) -> tuple[Prepared, RealArray]:
-        prepared = self.prepare(data)
+    def _check(self, data: Any, atoms: Any) -> tuple[Any, Any]:
+        prepared: Any = self.prepare(data)
         if not (isinstance(prepared, CudaData) and prepared.on_device):
             return super()._check(prepared, as_numpy(atoms))
-        checked = self._check_atoms(as_matrices(as_numpy(atoms)))
+        checked = self._check_atoms(atoms)
         check_same_size(prepared, checked)
-        sizes = prepared.sizes - typical_sizes(checked)
+        sizes = prepared.sizes - sizes_on_device(checked)
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
             given = prepared.working
             if prepared.order is not None:
                 given = permute_on_device(given, np.argsort(prepared.order))
             prepared = self._prepare_checked(given, prepared.kind, sizes)
-        return prepared, checked if prepared.order is None else permute(checked, prepared.order)
+        if prepared.order is not None:
+            checked = permute_on_device(checked, prepared.order)
+        return prepared, as_numpy(checked) if prepared.kind == "numpy" else checked
 
     @staticmethod
-    def _check_atoms(atoms: Any) -> RealArray:
-        """Judge atoms in the precision they come in, on the device if it can."""
-        if not checkable(atoms):
-            return check_spd(atoms, ndim=3, name="atoms").astype(np.float64, copy=False)
-        checked: RealArray = cp.asnumpy(check_on_device(cp.asarray(atoms), "atoms"))
+    def _check_atoms(atoms: Any) -> Any:
+        """Judge atoms in the precision they come in, on the device if it can; they stay there."""
+        if isinstance(atoms, Prepared):
+            return as_cupy(atoms.working).astype(np.float64, copy=False)
+        given = as_matrices(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
+        if checkable(given):
+            checked = check_on_device(cp.asarray(given), "atoms")
+        else:
+            checked = cp.asarray(check_spd(as_numpy(given), ndim=3, name="atoms"))
         return checked.astype(np.float64, copy=False)
 
     def spectra(self, data: Any, atoms: Any) -> Any:
@@ -165,7 +199,7 @@ class CudaEngine(CudaRoutes):
             return self._finish(found, prepared, checked, resolved)
 
     def _finish(
-        self, found: Pullback, data: CudaData, atoms: RealArray, parameters: Parameters
+        self, found: Pullback, data: CudaData, atoms: Any, parameters: Parameters
     ) -> Pullback:
         """Gradients in the caller's order, signs, shapes and kind of array."""
         first = second = values = None
@@ -176,7 +210,7 @@ class CudaEngine(CudaRoutes):
         gradient, whitened = found.atoms, found.whitened
         if data.order is not None:
             gradient, whitened = restore_order(
-                as_numpy(gradient), as_numpy(whitened), atoms, data.order
+                as_numpy(gradient), as_numpy(whitened), as_numpy(atoms), data.order
             )
         fields: list[Any] = [gradient, whitened, first, second, values]
         for i, field in enumerate(fields):

@@ -198,7 +198,7 @@ class Device:
         self.condition_limit = condition_limit
         self.failures = failures
         self.first_atom = first_atom
-        self.kernels = kernels_for(atoms.original.shape[-1])
+        self.kernels = kernels_for(atoms.matrices.shape[-1])
         properties = cp.cuda.Device().attributes
         self.accurate_blocks = 8 * int(properties["MultiProcessorCount"])
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.cuda.arrays import kind_of
+from divlearn.engines.cuda.arrays import as_numpy, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.lazy import cp
@@ -72,7 +72,7 @@ class CudaRoutes(Engine):
             failures = Failures()
             found = Device(block, prepared, self.condition_limit, failures).spectra()
             for row, atom, part in self._failed(data, failures):
-                host = self._fallback._spectra(part, atoms[atom])
+                host = self._fallback._spectra(part, as_numpy(atoms[atom]))
                 found[row.start - start, atom.start] = cp.asarray(host[0, 0])
             yield slice(start, stop), found
 
@@ -80,7 +80,7 @@ class CudaRoutes(Engine):
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
         if not isinstance(data, CudaData) or parameters.opposite:
-            self._fallback._encode(self._elsewhere(data), atoms, parameters, out)
+            self._fallback._encode(self._elsewhere(data), as_numpy(atoms), parameters, out)
             return
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for rows, values in self._encode_blocks(data, atoms, parameters):
@@ -108,7 +108,8 @@ class CudaRoutes(Engine):
                 for row, atom, part in self._failed(data, failures):
                     picked = parameters.chosen(index[atom])
                     host = np.empty((1, 1, m))
-                    self._fallback._encode(part, atoms[index[atom]], picked, host)
+                    one = as_numpy(prepared.matrices[index[atom].tolist()])
+                    self._fallback._encode(part, one, picked, host)
                     found[row.start - start, atom.start] = cp.asarray(host[0, 0])
                 if len(index) != n:
                     values[:, cp.asarray(index)] = found
@@ -132,8 +133,9 @@ class CudaRoutes(Engine):
     ) -> Pullback:  # fmt: skip
         if not isinstance(data, CudaData) or parameters.opposite:
             return self._fallback._pullback(
-                self._elsewhere(data), atoms, parameters, cotangent, with_parameters, with_values
-            )
+                self._elsewhere(data), as_numpy(atoms), parameters, cotangent, with_parameters,
+                with_values,
+            )  # fmt: skip
         result = self._device_pullback(
             data, atoms, parameters, cotangent, with_parameters, with_values
         )
@@ -204,8 +206,9 @@ class CudaRoutes(Engine):
         for row, atom, part in self._failed(data, failures):
             weights = cp.asnumpy(cotangent[row, atom])
             picked = parameters.chosen(np.arange(n)[atom])
+            one = cp.asnumpy(atoms.matrices[atom])
             extra = self._fallback._pullback(
-                part, atoms.original[atom], picked, weights, with_parameters, with_values
+                part, one, picked, weights, with_parameters, with_values
             )
             _add(result, extra, row, atom)
         return result

@@ -1,0 +1,56 @@
+"""Where k-means starts: matrices or vectors far from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+
+__all__ = ["greedy_seeds"]
+
+
+def greedy_seeds(
+    measure: Callable[[NDArray[np.intp]], RealArray], weights: RealArray, n_seeds: int,
+    random_state: np.random.RandomState,
+) -> list[int]:  # fmt: skip
+    """Greedy k-means++ (Arthur and Vassilvitskii, 2007).
+
+    Seeds are drawn one after the other, with probabilities that grow with the divergence to the
+    nearest seed so far; of a few that are drawn each time, the best is kept.
+
+    Parameters
+    ----------
+    measure : callable
+        From the numbers of some samples to a new table of the divergences of all samples to them,
+        shape (n_samples, n_some).
+    weights : ndarray, shape (n_samples,), positive.
+    n_seeds : int
+    random_state : RandomState
+
+    Returns
+    -------
+    list of int, the numbers of the seeds.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 0.1, 5.0, 5.1])
+    >>> measure = lambda some: (points[:, None] - points[some]) ** 2
+    >>> sorted(i // 2 for i in greedy_seeds(measure, np.ones(4), 2, np.random.RandomState(0)))
+    [0, 1]
+    """
+    n_trials = 2 + int(np.log(n_seeds))
+    chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]
+    nearest = measure(np.array(chosen))[:, 0]
+    while len(chosen) < n_seeds:
+        cumulative = np.cumsum(weights * nearest)
+        drawn = random_state.uniform(size=n_trials) * cumulative[-1]
+        trials = np.minimum(np.searchsorted(cumulative, drawn), len(weights) - 1)
+        table = measure(trials)
+        np.minimum(table, nearest[:, None], out=table)
+        best = int((weights @ table).argmin())
+        chosen.append(int(trials[best]))
+        nearest = table[:, best]
+    return chosen

@@ -1,0 +1,172 @@
+"""Fits on a device: the same results, and neither data nor divergences cross after the first."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from fake_device import DeviceArray, FakeDeviceEngine
+
+from divlearn import which_divergence
+from divlearn.arrays import beside, to_host
+from divlearn.baselines import DivergenceKNN
+from divlearn.cluster import ABKMeans, ABMixture
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import ReferenceEngine
+from divlearn.iddl import IDDLClassifier, IDDLRegressor
+
+N_ATOMS, N_PAIRS, D = 4, 2, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 30, D, separation=3, random_state=0)
+
+
+@pytest.fixture(autouse=True)
+def crossed():
+    DeviceArray.crossed.clear()
+    return DeviceArray.crossed
+
+
+def classifier(**settings):
+    pairs = [(1.0, 1.0), (0.2, 0.9)]
+    defaults = {"pairs": pairs, "max_iter": 2, "random_state": 0, "gamma": 1e-3, "ensemble": None}
+    return IDDLClassifier(N_ATOMS, **defaults | settings)
+
+
+def fit_both(estimator, X, y):
+    """Fit by the reference engine and on the device; returns both and what crossed."""
+    right = estimator.set_params(engine=ReferenceEngine(1)).fit(X, y)
+    found = type(right)(**right.get_params()).set_params(engine=FakeDeviceEngine(1)).fit(X, y)
+    sizes = list(DeviceArray.crossed)
+    for model in found.models_:
+        assert isinstance(model.atoms, np.ndarray)
+        assert isinstance(model.features.mean, np.ndarray)
+    return right, found, sizes
+
+
+def test_arrays_of_both_kinds_do_not_mix():
+    there, host = DeviceArray.send(np.ones((2, 3))), np.ones((2, 3))
+    for mixed in (
+        lambda: there + host, lambda: host @ there.T, lambda: np.concatenate([there, host]),
+        lambda: np.asarray(there), lambda: np.where(host > 0, there, 0),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="device"):
+            mixed()
+    assert np.array_equal(to_host(there + beside(host, there)), 2 * host)
+    assert beside(there, host) is not there
+    assert DeviceArray.crossed == [6, 6, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss"),
+    [*product(["joint", "stochastic"], ["ridge", "softmax", "hinge"]), ("bcd", "ridge")],
+)
+def test_fits_stay_on_the_device(data, loss, solver):
+    X, y = data
+    n_iter = 1 if solver == "bcd" else 2
+    right, found, sizes = fit_both(classifier(loss=loss, solver=solver, max_iter=n_iter), X, y)
+    assert np.array_equal(found.atoms_, right.atoms_)
+    assert np.array_equal(found.alpha_, right.alpha_)
+    assert np.array_equal(found.decision_function(X), right.decision_function(X))
+    whole = len(X) * min(D * D, N_ATOMS * N_PAIRS)
+    assert sizes.count(X.size) == 1
+    # The tangent block goes there once for each fold that judges it and once for the fit; targets
+    # are smaller. What crosses in every iteration is as large as atoms, heads and Gram matrices.
+    assert max(size for size in sizes if size != X.size) < whole
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"logarithm": False, "standardize": False, "bias": False, "loss": "ridge"},
+        {"pairs": "grid", "loss": "softmax"},
+        {"gamma": "auto", "loss": "auto", "ensemble": 3, "head": "rbf"},
+        {"variant": "airm", "learn_atoms": True, "loss": "ridge"},
+        {"learn_atoms": False, "loss": "softmax"},
+    ],
+)
+def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
+    X, y = data
+    right, found, sizes = fit_both(classifier(tangent=False, **settings), X, y)
+    assert np.array_equal(found.atoms_, right.atoms_)
+    assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
+    assert sizes.count(X.size) == 1
+
+
+def test_the_tangent_block_stands_beside(data):
+    X, y = data
+    right, found, _ = fit_both(classifier(tangent=True, loss="ridge", ensemble=3), X, y)
+    assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
+
+
+def test_numbers_are_predicted_on_a_device(data):
+    X, _ = data
+    regressor = IDDLRegressor(N_ATOMS, max_iter=3, random_state=0)
+    right, found, _ = fit_both(regressor, X, np.linalg.slogdet(X)[1])
+    assert np.array_equal(found.predict(X), right.predict(X))
+
+
+# --- clusters and neighbours ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("divergence", [(0.5, 1.5), "burg", "airm"])
+@pytest.mark.parametrize("solver", ["fixed-point", "conjugate-gradient"])
+def test_clusters_stay_on_the_device(data, divergence, solver):
+    X, _ = data
+    found = []
+    for engine in (ReferenceEngine(1), FakeDeviceEngine(1)):
+        kmeans = ABKMeans(5, divergence, solver=solver, random_state=0, n_init=1, engine=engine)
+        found.append(kmeans.fit(X))
+    assert np.array_equal(found[0].cluster_centers_, found[1].cluster_centers_)
+    assert np.array_equal(found[0].labels_, found[1].labels_)
+    sizes = DeviceArray.crossed
+    assert sizes.count(X.size) == 1
+    assert max(size for size in sizes if size != X.size) < 5 * len(X)  # no table of divergences
+
+
+@pytest.mark.parametrize("divergence", ["likelihood", "learn"])
+def test_divergences_of_clusters_are_learned_on_a_device(data, divergence):
+    X, _ = data
+    found = [
+        ABKMeans(3, divergence, random_state=0, n_init=1, max_iter=3, engine=engine).fit(X)
+        for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
+    ]
+    assert np.array_equal(found[0].labels_, found[1].labels_)
+    assert found[0].alpha_ == found[1].alpha_
+    assert DeviceArray.crossed.count(X.size) == 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("divergence", ["learn", "burg"])
+def test_mixtures_leave_data_on_the_device(data, divergence):
+    X, _ = data
+    found = [
+        ABMixture(
+            3, divergence, random_state=0, n_init=1, max_iter=5, relocate=False, engine=engine
+        ).fit(X)
+        for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
+    ]
+    assert np.array_equal(found[0].means_, found[1].means_)
+    assert DeviceArray.crossed.count(X.size) == 1
+
+
+def test_neighbours_are_found_on_the_device(data):
+    X, y = data
+    found = []
+    for engine in (ReferenceEngine(1), FakeDeviceEngine(1)):
+        knn = DivergenceKNN(3, divergence="stein", engine=engine).fit(X[::2], y[::2])
+        found.append(knn.kneighbors(X[1::2]))
+    assert all(np.array_equal(*pair) for pair in zip(*found, strict=True))
+    assert max(DeviceArray.crossed) < len(X[::2]) * len(X[1::2])
+
+
+def test_which_divergence_asks_the_device(data):
+    X, y = data
+    answers = [
+        which_divergence(X[::3], y[::3], random_state=0, engine=engine).summary()
+        for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
+    ]
+    assert answers[0] == answers[1]
