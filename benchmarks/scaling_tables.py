@@ -122,6 +122,11 @@ def write_page(known: dict[str, Any], page: Path) -> None:
     parts = [maker(known[name]) for name, maker in makers.items() if name in known]
     if {"encode", "latency"} <= set(known):
         parts.append(model_section(known))
+    fill_page(page, parts)
+
+
+def fill_page(page: Path, parts: list[str]) -> None:
+    """Put paragraphs and tables between the markers of a page."""
     text = page.read_text()
     figures = f"{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}"
     pattern = re.escape(BEGIN) + ".*" + re.escape(END)
