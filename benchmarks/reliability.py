@@ -233,7 +233,8 @@ def sanitize_section(found: dict[str, Any]) -> str:
     outcome = "found nothing" if found["code"] == 0 else f"ended with code {found['code']}"
     return (
         "**Sanitizers.** The tests of the compiled engine under the address and "
-        f"undefined-behaviour sanitizers of GCC (`tools/sanitize.sh`): {found['told']}; the sanitizers {outcome}."
+        f"undefined-behaviour sanitizers of GCC (`tools/sanitize.sh`): {found['told']}; the "
+        f"sanitizers {outcome}."
     )
 
 

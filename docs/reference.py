@@ -22,8 +22,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "demo", "interrupts", "judging", "labelled",
-    "log_vectors", "pairs", "seeding", "showing",
+    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "interrupts", "judging",
+    "labelled", "log_vectors", "pairs", "seeding", "showing",
 }  # fmt: skip
 
 
