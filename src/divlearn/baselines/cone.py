@@ -172,6 +172,11 @@ def conic_codes(
     ndarray, shape (n_matrices, n_atoms)
     """
     first = cone.start() if start is None else start
+    with np.errstate(over="ignore", invalid="ignore"):  # what goes too far is not taken
+        return _codes(cone, penalty, first, tol, max_iter)
+
+
+def _codes(cone: Cone, penalty: float, first: RealArray, tol: float, max_iter: int) -> RealArray:
     codes = first.copy()
     values, gradients = cone.evaluate(codes, penalty)
     at_start = values.copy()
@@ -189,7 +194,8 @@ def conic_codes(
         lengths[rows] = model.lengths(moved[0] - codes[rows], moved[2] - gradients[rows])
         codes[rows], values[rows], gradients[rows] = moved
         recent[rows, iteration % _MEMORY] = moved[1]
-    return np.where((values <= at_start)[:, None], codes, first)
+    better = (values <= at_start) & np.isfinite(codes).all(axis=1)
+    return np.where(better[:, None], codes, first)
 
 
 class _Model:

@@ -10,6 +10,7 @@ from divlearn.arrays import RealArray, beside, to_host
 
 __all__ = ["FeatureMap", "Features"]
 
+_LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 
 
@@ -60,6 +61,12 @@ class FeatureMap:
     ) -> FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
         if not logarithm:
+            largest = float(V.max()) if V.size else 0.0
+            if largest > _LARGEST:
+                raise ValueError(
+                    f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "
+                    "logarithm=True, or divide each matrix by its size"
+                )
             return cls(None, standardize)
         mean = to_host(beside(weights, V) @ V)
         return cls(np.maximum(0.1 * mean, np.finfo(float).tiny), standardize)
