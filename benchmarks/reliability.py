@@ -162,6 +162,7 @@ def fuzz(count: int) -> dict[str, Any]:
              f"{test}::test_damage_is_refused_or_harmless"],
             cwd=ROOT, env={**os.environ, "DIVLEARN_MUTATIONS": str(count)}, check=False,
         )  # fmt: skip
+        # The largest of all processes so far: of this one, at most.
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         seconds = time.monotonic() - began
         rows.append({"files": name, "mutations": count, "code": done.returncode,
@@ -220,8 +221,9 @@ def fuzz_section(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     return "\n\n".join(
         [
-            "**Damaged files.** Bytes of valid files were changed at random; each was to be read "
-            "as it was, or refused by a `ValueError` that names it:",
+            "**Damaged files.** Bytes of valid files were changed at random. What has checksums "
+            "(models, checkpoints, .npz, compressed .mat) was to be read as it was, other data as "
+            "SPD matrices, or refused by a `ValueError` that names the file:",
             table(
                 ["files", "mutations", "crashes, hangs, other errors", "time", "peak memory"], rows
             ),
