@@ -61,7 +61,12 @@ def test_strange_matrices(name, stack, pair, how):
     result = attempt(lambda: FUNCTIONS[name](X, pair))
     if not isinstance(result, Refused):
         assert_sound(result)
-    elif name in TOLERANT and how not in ("half precision", "nearly singular", "integers"):
+    elif name in TOLERANT and how not in (
+        "half precision",
+        "nearly singular",
+        "integers",
+        "graded",
+    ):
         raise AssertionError(result)
 
 
@@ -70,8 +75,9 @@ def test_strange_matrices(name, stack, pair, how):
 @given(stack=stacks, pair=pairs, how=st.sampled_from(sorted(set(WRONG) - {"one axis more"})))
 def test_wrong_matrices(name, stack, pair, how):
     X = WRONG[how](definite(*stack))
-    if stack[2] == 1 and how in ("not symmetric",):
-        return  # numbers are symmetric
+    n, d = stack[1:]
+    if (d == 1 and how == "not symmetric") or (n == d and how == "one axis less"):
+        return  # that may be matrices as good as others
     assert isinstance(attempt(lambda: FUNCTIONS[name](X, pair)), Refused)
 
 

@@ -89,7 +89,8 @@ def log_density(
     data = chosen.prepare(X)
     constant = log_normalizer(alpha, beta, kappa, data.d)
     divergences = chosen.encode(data, np.asarray(center)[None], alpha, beta)[:, 0]
-    return -kappa * divergences - constant - _log_volume(data)
+    with np.errstate(over="ignore"):  # a density may be zero
+        return -kappa * divergences - constant - _log_volume(data)
 
 
 def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> LikelihoodFit:
