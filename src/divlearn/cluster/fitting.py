@@ -114,13 +114,13 @@ class LloydModel(CentroidModel):
             try:
                 tell("starts", number - 1, n_init)
                 centers = stage("start", draw, random)
-            except KeyboardInterrupt:
+                with limit_blas(1):  # threads would cost more than these matrices
+                    run = stage("run", partial(run_from, centers))
+            except KeyboardInterrupt:  # before the run had anything to keep
                 if best is None:
                     raise
                 best = replace(best, message=f"interrupted by the user in start {number}")
                 break
-            with limit_blas(1):  # threads would cost more than these matrices
-                run = stage("run", partial(run_from, centers))
             self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
             if best is None or run.objective < best.objective:
                 best = run
