@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
+from resuming import assert_resumes
 
 from divlearn import which_divergence
 from divlearn.arrays import beside, to_host
@@ -76,6 +77,18 @@ def test_fits_stay_on_the_device(data, loss, solver):
     # The tangent block goes there once for each fold that judges it and once for the fit; targets
     # are smaller. What crosses in every iteration is as large as atoms, heads and Gram matrices.
     assert max(size for size in sizes if size != X.size) < whole
+
+
+@pytest.mark.parametrize("solver", ["joint", "stochastic"])
+def test_fits_on_a_device_are_resumed(data, solver, tmp_path, monkeypatch):
+    model = classifier(loss="softmax", solver=solver, tangent=False, engine=FakeDeviceEngine(1))
+    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.6,))
+
+
+def test_what_stays_on_a_device_has_no_checkpoint(data, tmp_path):
+    model = classifier(loss="ridge", solver="bcd", engine=FakeDeviceEngine(1), max_iter=1)
+    with pytest.raises(ValueError, match='must be None with solver="bcd" on a GPU'):
+        model.set_params(checkpoint=tmp_path / "fit").fit(*data)
 
 
 @pytest.mark.parametrize(

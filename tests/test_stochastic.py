@@ -269,6 +269,21 @@ def test_sizes_of_minibatches(size, error):
 # what it costs
 
 
+def test_very_many_matrices_come_in_larger_minibatches(monkeypatch):
+    objective, start = make()
+    sizes = []
+
+    def note(objective, rows):
+        sizes.append(len(rows))
+        return take_rows(objective, rows)
+
+    monkeypatch.setattr(stochastic, "take_rows", note)
+    monkeypatch.setattr(stochastic, "_MOST_BATCHES", 3)
+    solve(objective, start, max_iter=1, batch_size=2)
+    assert len(sizes) == 3
+    assert sum(sizes) == objective.n_matrices
+
+
 @pytest.mark.parametrize("loss", ["ridge", "softmax"])
 def test_many_matrices_need_fewer_eigenproblems_than_all_at_once(loss):
     """To where L-BFGS gets in ten iterations, 22 eigenproblems per matrix and atom."""

@@ -171,6 +171,11 @@ class Objective(Coordinates):
         self.gamma = gamma
         self.extra = None if extra is None else engine.place(extra, data)
 
+    @property
+    def n_matrices(self) -> int:
+        """Matrices of the data."""
+        return self.data.n_matrices
+
     def trial(self, point: Dictionary) -> Trial:
         """Compute the objective. See `Problem.trial`."""
         atoms = point.atoms

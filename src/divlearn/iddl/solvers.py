@@ -232,6 +232,11 @@ def solve_bcd(
     """
     with loop("blocks") as rounds:
         trial, iteration = rounds.state[3:] if rounds.state else (first_trial(objective, start), 0)
+        if rounds.kept and not isinstance(trial.memo.V, np.ndarray):
+            raise ValueError(
+                'checkpoint must be None with solver="bcd" on a GPU, where divergences stay; set '
+                'solver="joint" or engine="native"'
+            )
         run = Interruptible(objective, trial, watch, rounds)
         try:
             return _bcd(objective, trial, iteration, max_iter, tol, inner, run)

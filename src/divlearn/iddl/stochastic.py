@@ -31,6 +31,7 @@ _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
 _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
 _HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head
 _LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
+_MOST_BATCHES = 20_000  # of an epoch: after that many steps it is time to look at the objective
 _LARGEST_GRADIENT = 1e100  # beyond, squares overflow
 
 
@@ -171,7 +172,8 @@ def solve_stochastic(
     tol : float
         Stop where an epoch lowers the objective by at most this share of it.
     batch_size : int, default=64
-        Matrices per minibatch, at least; fewer matrices are one.
+        Matrices per minibatch, at least; fewer matrices are one. Beyond 20,000 minibatches there
+        are more in each.
     random_state : int, RandomState or None, default=0
         Draws the minibatches.
     batches : callable, optional
@@ -193,7 +195,8 @@ def solve_stochastic(
     with loop("epochs") as rounds:
         state = rounds.state[3] if rounds.state else _begin(objective, start, random_state)
         run = Interruptible(objective, state.trial, watch, rounds)
-        passes = (batches or _Batches)(objective, int(batch_size), deepcopy(state.random))
+        size = max(int(batch_size), objective.n_matrices // _MOST_BATCHES)
+        passes = (batches or _Batches)(objective, size, deepcopy(state.random))
         try:
             return _epochs(objective, state, passes, max_iter, tol, run)
         except KeyboardInterrupt:

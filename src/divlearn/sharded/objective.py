@@ -78,6 +78,11 @@ class ShardedObjective(Coordinates):
         self.loss: Loss = recipe.loss
         self.gamma = recipe.gamma
 
+    @property
+    def n_matrices(self) -> int:
+        """Matrices of the data."""
+        return self.shards.n_matrices
+
     def trial(self, point: Dictionary) -> Trial:
         """Compute the objective. See `Problem.trial`."""
         atoms = point.atoms
