@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from divlearn.cluster import (
     KarcherKMeans,
     LogEuclideanKMeans,
     MiniBatchABKMeans,
+    fitting,
     samples,
 )
 from divlearn.datasets import make_wishart_clusters
@@ -202,6 +204,21 @@ def test_a_user_who_stops_it_keeps_what_was_found(data, monkeypatch):
     assert found.message_ == "interrupted by the user in iteration 3"
     assert found.n_iter_ == 2
     np.testing.assert_array_equal(found.labels_, found.predict(X))
+
+
+def test_an_interrupted_start_that_is_worse_is_told_of(data, monkeypatch):
+    X, _ = data
+    ends = iter([(1.0, False), (2.0, True)])
+    run = fitting.run_lloyd
+
+    def worse(*arguments):
+        objective, interrupted = next(ends)
+        return replace(run(*arguments), objective=objective, interrupted=interrupted)
+
+    monkeypatch.setattr(fitting, "run_lloyd", worse)
+    found = ABKMeans(3, n_init=4, random_state=0).fit(X)
+    assert found.objective_ == 1.0
+    assert found.message_ == "interrupted by the user in start 2"
 
 
 def test_it_says_why_it_stopped(data, capsys):

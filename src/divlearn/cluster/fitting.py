@@ -119,11 +119,13 @@ class LloydModel(CentroidModel):
             except KeyboardInterrupt:  # before the run had anything to keep
                 if best is None:
                     raise
-                best = replace(best, message=f"interrupted by the user in start {number}")
+                best = _stopped(best, number)
                 break
             self._say(f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
             if best is None or run.objective < best.objective:
                 best = run
+            elif run.interrupted:  # and others are better
+                best = _stopped(best, number)
             if run.interrupted:
                 break
         assert best is not None
@@ -148,3 +150,7 @@ class LloydModel(CentroidModel):
             SOLVERS[self.solver], self.steps, self.max_iter, self.tol,
             (lambda text: None) if silent else self._say,
         )  # fmt: skip
+
+
+def _stopped(best: Run, number: int) -> Run:
+    return replace(best, message=f"interrupted by the user in start {number}")
