@@ -29,7 +29,7 @@ from divlearn.sharded import encode, open_shards
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 D, ATOMS = 18, 50
-ROUNDS = 3
+ROUNDS = 7
 
 
 def wishart(count: int, d: int) -> Any:
