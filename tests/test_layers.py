@@ -21,7 +21,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "seeding", "showing"},
+    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing", "vector_kmeans"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import _check_sample_weight
 
@@ -19,6 +17,7 @@ from divlearn.cluster.samples import Labels
 from divlearn.cluster.starts import check_centers
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.spd import check_spd
+from divlearn.vector_kmeans import fit_vectors
 
 __all__ = ["LogEuclideanKMeans"]
 
@@ -111,9 +110,7 @@ class LogEuclideanKMeans(CentroidModel):
             self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
             random_state=self.random_state, verbose=self.verbose,
         )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # given below in our own words
-            means.fit(log_vectors(matrices), sample_weight=weights)
+        fit_vectors(means, log_vectors(matrices), weights)
         self.n_features_in_ = matrices.shape[-1]
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import RealArray
 from divlearn.cluster.samples import Labels, Samples
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
-from divlearn.seeding import greedy_seeds
 from divlearn.spd import check_spd
+from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
 __all__ = ["INITS", "Starts", "check_centers", "check_init"]
 
@@ -127,12 +125,9 @@ class Starts:
         return frame, log_vectors(matrices, whitener)
 
     def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
-        with warnings.catch_warnings():
-            # Too few different matrices are dealt with, and spoken of, after the last step.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(self._n_clusters, n_init=1, random_state=random_state).fit(
-                vectors, sample_weight=self._samples.weights
-            )
+        # Too few different matrices are dealt with, and spoken of, after the last step.
+        start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
+        found = fit_vectors(start, vectors, self._samples.weights)
         return from_log_vectors(found.cluster_centers_)
 
     def _plus_plus(

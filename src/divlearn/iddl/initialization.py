@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import RealArray
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.seeding import greedy_seeds
+from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
 __all__ = ["initial_atoms", "share_atoms"]
 
@@ -80,8 +80,8 @@ def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) ->
     # Vectors that differ in one entry differ: to compare whole ones takes long.
     k = n if len(np.unique(vectors[:, 0])) >= n else min(n, len(np.unique(vectors, axis=0)))
     seeds = _seeds(vectors, k, random_state)
-    found = KMeans(k, init=seeds, n_init=1, random_state=random_state).fit(vectors)
-    centres: RealArray = found.cluster_centers_
+    start = KMeans(k, init=seeds, n_init=1, random_state=random_state)
+    centres: RealArray = fit_vectors(start, vectors).cluster_centers_
     return centres if k == n else centres[np.arange(n) % k]
 
 

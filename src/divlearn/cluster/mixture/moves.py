@@ -7,7 +7,6 @@ with one component on two clusters and two on another. The likelihood tells such
 from __future__ import annotations
 
 import hashlib
-import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
@@ -26,6 +24,7 @@ from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
 from divlearn.means import mean_abld
 from divlearn.spectral import abld_scalar
+from divlearn.vector_kmeans import fit_vectors
 
 __all__ = ["relocate"]
 
@@ -150,12 +149,9 @@ class _Moves:
         point = float(family.alpha[component]), float(family.beta[component])
         part = Samples.prepare(engine, self._samples.matrices[rows], self._samples.weights[rows], 2)
         one = part.encode(middle[None], *point)[:, 0]
-        with warnings.catch_warnings():
-            # Equal matrices cannot be split, which is seen in the gain.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(2, n_init=_TRIALS, random_state=self._random_state).fit(
-                _scores(part.matrices, middle, point), sample_weight=part.weights
-            )
+        # Equal matrices cannot be split, which is seen in the gain.
+        halves = KMeans(2, n_init=_TRIALS, random_state=self._random_state)
+        found = fit_vectors(halves, _scores(part.matrices, middle, point), part.weights)
         labels, centers = found.labels_, np.stack([middle, middle])
         for _ in range(_ROUNDS):
             for k in np.unique(labels):

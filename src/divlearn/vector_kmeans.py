@@ -1,15 +1,42 @@
-"""Where k-means starts: matrices or vectors far from each other."""
+"""k-means: seeds far from each other, and fits to vectors that are the same from run to run."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import ThreadpoolController
 
 from divlearn.arrays import RealArray
 
-__all__ = ["greedy_seeds"]
+__all__ = ["fit_vectors", "greedy_seeds"]
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # Finding the libraries, that of scikit-learn's threads among them, takes milliseconds.
+    return ThreadpoolController()
+
+
+def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
+    """Fit k-means to rows, with one thread: several add up their sums as they become ready.
+
+    Whoever asks deals with vectors too few of which are different.
+
+    Examples
+    --------
+    >>> found = fit_vectors(KMeans(2, n_init=1, random_state=0), np.array([[0.0], [1.0], [9.0]]))
+    >>> sorted(found.cluster_centers_.ravel().tolist())
+    [0.5, 9.0]
+    """
+    with _controller().limit(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(vectors, sample_weight=weights)
 
 
 def greedy_seeds(
