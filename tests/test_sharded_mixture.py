@@ -101,7 +101,7 @@ def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
     X, _ = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     X = X[np.random.RandomState(0).permutation(60)]
     seen, prepare = [], Samples.prepare
-    monkeypatch.setattr(sharded, "_SAMPLE", 30)
+    monkeypatch.setattr(sharded, "SAMPLE", 30)
     monkeypatch.setattr(
         Samples, "prepare", lambda *args: seen.append(len(args[1])) or prepare(*args)
     )

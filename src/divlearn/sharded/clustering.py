@@ -19,25 +19,23 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.lloyd import assign_block, run_sharded_lloyd
-from divlearn.sharded.shards import Shards
+from divlearn.sharded.shards import SAMPLE, Shards
 
 __all__ = ["draw_samples", "fit_kmeans", "fit_minibatches", "tables"]
 
-_SAMPLE = 10_000  # matrices that starts are made of
 _LEARNED = ("cluster_centers_", "weights_", "n_steps_", "message_", "_random")
 
 
 def fit_kmeans(estimator: Any, shards: Shards) -> None:
     """Fit k-means in a given divergence."""
-    n_seen = int(shards.reduce(_count_block))
-    estimator._check_n_clusters(n_seen)
+    estimator._check_n_clusters(shards.n_seen)
     settings, rule = estimator._settings(), estimator._rule()
     if isinstance(rule, LearnedRule):
         raise ValueError(
             f"divergence={estimator.divergence!r} must be given for data in shards, not learned; "
             "fit ABKMeans on a subset and pass its (alpha_, beta_)"
         )
-    samples = draw_samples(estimator, shards, max(_SAMPLE, 3 * estimator.n_clusters))
+    samples = draw_samples(estimator, shards, max(SAMPLE, 3 * estimator.n_clusters))
     path = estimator.checkpoint
     with checkpointed(path, estimator, X=path and shards.map(fingerprint_block)):
         best = estimator._best_run(
@@ -50,10 +48,9 @@ def fit_kmeans(estimator: Any, shards: Shards) -> None:
 
 def fit_minibatches(estimator: Any, shards: Shards) -> None:
     """Fit k-means that sees a batch at a time; centroids go from shard to shard."""
-    n_seen = int(shards.reduce(_count_block))
-    estimator._begin(shards.d, n_seen)
+    estimator._begin(shards.d, shards.n_seen)
     estimator._random = check_random_state(estimator.random_state)
-    progress, path = estimator._progress(n_seen), estimator.checkpoint
+    progress, path = estimator._progress(shards.n_seen), estimator.checkpoint
     with (
         limit_blas(1),
         checkpointed(path, estimator, X=path and shards.map(fingerprint_block)),
@@ -122,7 +119,3 @@ def tables(estimator: Any, shards: Shards) -> list[RealArray]:
     estimator._check_size(np.empty((0, shards.d, shards.d)))
     found: list[RealArray] = shards.map(encode_block, *_centers(estimator))
     return found
-
-
-def _count_block(block: Block) -> int:
-    return int(np.count_nonzero(block.weights))

@@ -19,12 +19,10 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.minibatches import ShardedBatches
 from divlearn.sharded.objective import ShardedObjective, start_features
-from divlearn.sharded.shards import Parts, Shards
+from divlearn.sharded.shards import SAMPLE, Parts, Shards
 from divlearn.sharded.targets import class_targets, number_targets
 
 __all__ = ["fit_classes", "fit_numbers", "mean_scores"]
-
-_SAMPLE = 10_000  # matrices that initial atoms are made of
 
 
 def fit_classes(estimator: Any, shards: Shards) -> None:
@@ -90,7 +88,7 @@ def _start(estimator: Any, shards: Shards, classes: Any, n_atoms: int, seed: int
     X: RealArray = np.eye(shards.d)[None]
     codes = None
     if drawn:
-        X, y, _ = shards.sample(_SAMPLE, seed)
+        X, y, _ = shards.sample(SAMPLE, seed)
         codes = None if classes is None else np.searchsorted(classes, y)
     start: Start = estimator._start(X, codes, n_atoms, seed)
     return start

@@ -62,7 +62,7 @@ def _run(shards: Shards, centers: RealArray, point: Point, settings: Settings, r
             changed = run.turn(iteration + 1)
             iteration += 1
             tell("iterations", iteration, settings.max_iter)
-            share = changed / run.n_seen
+            share = changed / shards.n_seen
             if changed == 0 or share < settings.tol:
                 message = f"{share:.2%} of the assignments changed, tol={settings.tol:g}"
                 break
@@ -87,12 +87,11 @@ class _ShardedLloyd:
     ) -> None:  # fmt: skip
         self.shards, self.point, self.settings = shards, point, settings
         self.history = history
-        self.n_seen = int(shards.reduce(_count_block))
         found = shards.hold(assign_block, centers, point.alpha, point.beta)
         self.state = self._sum(centers, found)
         if not history.rows:
             self.state = self._relocate(self.state)
-            self._note(0, "start", self.state.losses, self.n_seen)
+            self._note(0, "start", self.state.losses, shards.n_seen)
 
     def turn(self, iteration: int) -> int:
         """Update centroids and assignment; returns how many assignments changed."""
@@ -224,10 +223,6 @@ def _second_block(block: Block, both: tuple[RealArray, _Nearest]) -> _Nearest:
 
 def _changed_block(block: Block, before: _Nearest, after: _Nearest) -> int:
     return int(np.count_nonzero((before[0] != after[0]) & (block.weights > 0)))
-
-
-def _count_block(block: Block) -> int:
-    return int(np.count_nonzero(block.weights))
 
 
 def _labels_block(block: Block, found: _Nearest) -> Labels:

@@ -20,11 +20,10 @@ from divlearn.means import arithmetic_mean, search_mean
 from divlearn.sharded.averages import Members, take_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.lloyd import assign_block
-from divlearn.sharded.shards import Parts, Shards, add
+from divlearn.sharded.shards import SAMPLE, Parts, Shards, add
 
 __all__ = ["ShardedData", "say_block", "sum_block"]
 
-_SAMPLE = 10_000  # matrices that starts and moves are made of
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
 
@@ -42,14 +41,13 @@ class ShardedData(MixtureData):
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
-        count, total = shards.reduce(_count_block)
-        self.d, self.n_seen = shards.d, int(count)
+        self.d, self.n_seen = shards.d, shards.n_seen
         self.total_weight = float(self.n_seen)
-        self._unit = total / count if count else 1.0
+        self._unit = shards.total_weight / self.n_seen if self.n_seen else 1.0
 
     def sample(self, n_components: int) -> Samples:
         """Draw matrices to start from: all, where there are few."""
-        X, _, weights = self._shards.sample(max(_SAMPLE, 3 * n_components), 0)
+        X, _, weights = self._shards.sample(max(SAMPLE, 3 * n_components), 0)
         return Samples.prepare(cpu_engine(), X, weights / self._unit, n_components)
 
     def expect(self, mixture: Mixture) -> tuple[Responsibilities, float]:
@@ -192,10 +190,6 @@ def say_block(block: Block, mixture: Mixture, say: Callable[[RealArray], Any]) -
 def sum_block(block: Block, mixture: Mixture) -> float:
     """Sum of the log-densities, whatever the weights."""
     return float(logsumexp(mixture.log_joint(block.engine, block.data), axis=1).sum())
-
-
-def _count_block(block: Block) -> tuple[int, float]:
-    return int(np.count_nonzero(block.weights)), float(block.weights.sum())
 
 
 def _expect_block(block: Block, mixture: Mixture, unit: float) -> _Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,7 +21,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Piece(ABC):
     """Rows of an array.
 
     Attributes
@@ -30,9 +31,9 @@ class Piece:
 
     where: str
 
+    @abstractmethod
     def load(self) -> Array:
         """Read the rows."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,16 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.sharded.blocks import Block, BlockSource, bytes_of
 
-__all__ = ["LocalShards", "Parts", "Shards", "add", "merge_all"]
+__all__ = ["FAN_IN", "SAMPLE", "LocalShards", "Parts", "Shards", "add", "merge_all"]
 
-_FAN_IN = 8
+FAN_IN = 8
+SAMPLE = 10_000  # matrices that starts are made of
 _SHARE = 0.5  # of the memory there is, for blocks; the rest is for what is computed from them
 
 Function = Callable[..., Any]
@@ -61,21 +62,21 @@ class Shards(ABC):
         """Hand a state from block to block; the function gets it before what is shared."""
 
     @cached_property
-    def _outline(self) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = self.map(_outline)
-        sizes = {d for _, d in found}
+    def _outline(self) -> list[_Outline]:
+        found: list[_Outline] = self.map(_outline)
+        sizes = {one.d for one in found}
         if len(sizes) > 1:
-            other = next(i for i, (_, d) in enumerate(found) if d != found[0][1])
+            other = next(i for i, one in enumerate(found) if one.d != found[0].d)
             raise ValueError(
-                f"shard {other} has matrices of size {found[other][1]}, but shard 0 of size "
-                f"{found[0][1]}; all must have the same"
+                f"shard {other} has matrices of size {found[other].d}, but shard 0 of size "
+                f"{found[0].d}; all must have the same"
             )
         return found
 
     @property
     def lengths(self) -> IntArray:
         """Matrices in every block."""
-        return np.array([n for n, _ in self._outline])
+        return np.array([one.n_matrices for one in self._outline])
 
     @property
     def n_matrices(self) -> int:
@@ -83,9 +84,19 @@ class Shards(ABC):
         return int(self.lengths.sum())
 
     @property
+    def n_seen(self) -> int:
+        """Matrices with a weight."""
+        return sum(one.n_seen for one in self._outline)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of all weights."""
+        return sum(one.weight for one in self._outline)
+
+    @property
     def d(self) -> int:
         """Rows of a matrix."""
-        return self._outline[0][1]
+        return self._outline[0].d
 
     def __len__(self) -> int:
         """Count the blocks."""
@@ -232,7 +243,7 @@ def merge_all(results: Iterator[Any], merge: Merge) -> Any:
             if level == len(levels):
                 levels.append([])
             levels[level].append(carried)
-            if len(levels[level]) < _FAN_IN:
+            if len(levels[level]) < FAN_IN:
                 break
             carried, levels[level] = merge_some(merge, levels[level]), []
             level += 1
@@ -261,8 +272,18 @@ def add(first: Any, second: Any) -> Any:
     return None if first is None else first + second
 
 
-def _outline(block: Block) -> tuple[int, int]:
-    return len(block), block.data.d
+class _Outline(NamedTuple):
+    """What is known of a block once it was read."""
+
+    n_matrices: int
+    d: int
+    n_seen: int
+    weight: float
+
+
+def _outline(block: Block) -> _Outline:
+    n_seen = int(np.count_nonzero(block.weights))
+    return _Outline(len(block), block.data.d, n_seen, float(block.weights.sum()))
 
 
 def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Any, RealArray]:

@@ -9,11 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from divlearn.sharded.blocks import BlockSource, bytes_of_source
-from divlearn.sharded.shards import Function, Merge, Parts, Shards, add, merge_some
+from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add, merge_some
 
 __all__ = ["DaskShards", "place"]
-
-_FAN_IN = 8
 
 
 class DaskShards(Shards):
@@ -70,9 +68,9 @@ class DaskShards(Shards):
         while len(level) > 1:
             level = [
                 self._client.submit(
-                    merge_some, merge or add, level[i : i + _FAN_IN], pure=False
+                    merge_some, merge or add, level[i : i + FAN_IN], pure=False
                 )
-                for i in range(0, len(level), _FAN_IN)
+                for i in range(0, len(level), FAN_IN)
             ]  # fmt: skip
         return self._gather(level)[0]
 
