@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from test_models import assert_same
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
+from divlearn.engines.base import Engine
 
 PATIENCE = 120  # seconds, on a busy machine
 FITS = {
@@ -125,6 +127,63 @@ def test_ctrl_c_is_answered_within_a_second(engine, what):
     with suppress(KeyboardInterrupt):  # a fit that has something to keep ends as if by itself
         work()
     assert time.perf_counter() - pressed[0] < 10  # a second, but for a busy machine
+
+
+SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
+STOPPED = FITS | {
+    "any loss and head": divlearn.IDDLClassifier(**SMALL, head="auto"),
+    "machine": divlearn.IDDLClassifier(**SMALL, loss="ridge", head="svm"),
+    "committee": divlearn.SPDClassifier(("iddl rbf", "tangent lda"), cv=2),
+    **{
+        solver: divlearn.IDDLClassifier(n_atoms=3, loss="ridge", ensemble=None, solver=solver,
+                                        max_iter=2)
+        for solver in ("joint", "bcd", "stochastic")
+    },
+}  # fmt: skip
+
+
+class Keyboard:
+    """Presses Ctrl-C when an engine is called for the nth time."""
+
+    def __init__(self, monkeypatch):
+        self.press_at(0)
+        for verb in ("encode", "pullback", "spectra", "prepare"):
+            monkeypatch.setattr(Engine, verb, self._watched(getattr(Engine, verb)))
+
+    def press_at(self, call):
+        self.calls, self._pressed_at = 0, call
+
+    def _watched(self, verb):
+        @wraps(verb)
+        def watched(*given, **named):
+            self.calls += 1
+            if self.calls == self._pressed_at:
+                signal.raise_signal(signal.SIGINT)
+            return verb(*given, **named)
+
+        return watched
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", STOPPED)
+def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, name):
+    """Pressed at one call of the engine after the other: none finds a fit half done."""
+    X, y = data
+    keyboard = Keyboard(monkeypatch)
+    clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
+    n_calls, kept = keyboard.calls, []
+    for call in range(1, n_calls, max(1, n_calls // 30)):
+        keyboard.press_at(call)
+        model = clone(STOPPED[name]).set_params(random_state=0)
+        try:
+            model.fit(X, y)
+        except KeyboardInterrupt:
+            assert not any(kept), "what was there by an earlier call is lost by a later one"
+            kept.append(False)
+        else:
+            assert np.isin(model.predict(X), [*y, 0, 1, 2]).all()
+            kept.append(True)
+    assert kept[-1]
 
 
 def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):

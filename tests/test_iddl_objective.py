@@ -172,6 +172,22 @@ def test_an_interrupt_keeps_the_best_so_far(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+def test_an_interrupt_before_the_first_step_keeps_the_start(solver, monkeypatch):
+    objective, start = make()
+    value = objective.trial(start).value
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(objective), "gradient", interrupted)
+    monkeypatch.setattr(AtomBlock, "gradient", interrupted)
+    fit = solver(objective, start, max_iter=50, tol=0.0)
+    assert (fit.n_iter, fit.trial.value) == (0, value)
+    assert fit.message == "interrupted by the user in iteration 1"
+    np.testing.assert_array_equal(fit.history["objective"], [value])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_a_watcher_can_stop(solver):
     objective, start = make()
     fit = solver(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-__all__ = ["Interrupts", "is_interrupted"]
+__all__ = ["Interrupts", "is_interrupted", "see_through"]
 
 _open: list[Interrupts] = []
+_T = TypeVar("_T")
 
 
 class Interrupts:
@@ -59,3 +61,21 @@ class Interrupts:
 def is_interrupted() -> bool:
     """Whether the user has asked to stop the work that is under way."""
     return any(interrupts.seen for interrupts in _open)
+
+
+def see_through(compute: Callable[[], _T]) -> _T:
+    """Compute the little that what was learned before is of no use without.
+
+    Where the user interrupts it, it is begun again: solvers make it short by then. Who asks twice
+    means it.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> see_through(partial(sum, [1, 2]))
+    3
+    """
+    try:
+        return compute()
+    except KeyboardInterrupt:
+        return compute()

@@ -206,7 +206,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
         )  # fmt: skip
         members = family.fit_members(data)
-        return {name: members[_IDDL[name]] for name in wanted}
+        # An interrupt leaves out those that were not reached.
+        return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
     def _fit_other(self, name: str, data: Labelled, folds: Folds) -> Any:
         X, codes, weights = data.matrices, data.codes, data.weights

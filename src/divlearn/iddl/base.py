@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, partial
@@ -29,7 +29,7 @@ from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
 from divlearn.iddl.variants import Variant, make_variant
-from divlearn.interrupts import Interrupts
+from divlearn.interrupts import Interrupts, see_through
 from divlearn.labelled import MatricesMixin
 from divlearn.log_vectors import log_vectors
 from divlearn.progress import track
@@ -164,10 +164,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             ]
         else:
             learn = partial(learn_ensemble, engine, task, parts, goal=goal, tell=self._tell)
-            learned = [
-                stage("ensemble", partial(learn, recipe=one.recipe))
-                for one in track(screened, "losses")
-            ]
+            learned = _learn_beside(
+                [],
+                (
+                    partial(stage, "ensemble", partial(learn, recipe=one.recipe))
+                    for one in track(screened, "losses")
+                ),
+            )
         return self._with_heads(engine, learned, parts, task, goal)
 
     def _with_heads(
@@ -175,12 +178,14 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     ) -> list[Learned]:
         kinds = self._heads(goal)
         machines = [
-            stage("heads", partial(learn_heads, engine, kind, one, parts, task, goal, self._tell))
+            partial(learn_heads, engine, kind, one, parts, task, goal, self._tell)
             for kind in kinds
             if kind != "linear"
             for one in learned
         ]
-        return [*learned, *machines] if "linear" in kinds else machines
+        if "linear" in kinds:
+            return _learn_beside(learned, (partial(stage, "heads", one) for one in machines))
+        return [stage("heads", partial(see_through, one)) for one in machines]
 
     def _screen(
         self, engine: Engine, parts: Sequence[Part], recipes: Sequence[Recipe], goal: Goal
@@ -381,3 +386,15 @@ def _check_pairs(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, floa
             "0; one pair is [(alpha, beta)]"
         )
     return [(float(a), float(b)) for a, b in found]
+
+
+def _learn_beside(known: list[Learned], more: Iterable[Callable[[], Learned]]) -> list[Learned]:
+    """Learn more; where the user interrupts that, what is known will do."""
+    learned = list(known)
+    try:
+        for learn in more:
+            learned.append(learn())
+    except KeyboardInterrupt:
+        if not learned:
+            raise
+    return learned

@@ -14,6 +14,7 @@ from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
+from divlearn.interrupts import see_through
 from divlearn.progress import track
 
 __all__ = ["Ensemble", "Folds", "Part", "make_parts", "train_ensemble"]
@@ -125,10 +126,15 @@ def train_ensemble(
 
     def train_part(part: Part) -> Run:
         watcher = _Watcher(engine, part, loss)
-        _, fit = train(engine, part.task, part.start, recipe, watcher, report=report)
+        model, fit = train(engine, part.task, part.start, recipe, watcher, report=report)
+        if not watcher.models:  # it was interrupted before there was any to watch
+            watcher(0, model)
         return watcher.models, watcher.scores, fit.history
 
-    runs = [stage("model", partial(train_part, part)) for part in track(parts, "models")]
+    runs: list[Run] = []
+    for part in track(parts, "models"):
+        one = partial(train_part, part)
+        runs.append(stage("model", partial(see_through, one) if runs else one))
     held = np.concatenate([part.held for part in parts])
     path = [
         loss(np.concatenate([_at(scores, i) for _, scores, _ in runs]), held)
@@ -153,9 +159,10 @@ class _Watcher:
         part = self._part
         if self._beside is None and model.tangent is not None:
             self._beside = model.tangent.compute(part.X)
+        scores = model.scores(self._engine, part.X, part.data, self._beside)
+        self._losses.append(self._loss(scores, part.held))
+        self.scores.append(scores)
         self.models.append(model)
-        self.scores.append(model.scores(self._engine, part.X, part.data, self._beside))
-        self._losses.append(self._loss(self.scores[-1], part.held))
         waited = iteration - int(np.argmin(self._losses))
         if waited >= _PATIENCE:
             return f"held-out loss did not fall for {waited} iterations"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from divlearn.iddl.losses import Head
 from divlearn.iddl.machines import Fold, choose_machine
 from divlearn.iddl.selection import Screened, make_designs
 from divlearn.iddl.training import Model, Recipe, Start, Task, train
+from divlearn.interrupts import see_through
 
 __all__ = ["Learned", "Teller", "learn_ensemble", "learn_heads", "learn_single"]
 
@@ -99,7 +101,8 @@ def learn_ensemble(
     )
     rows = np.concatenate([part.held for part in parts])
     start, best = (
-        _refit(engine, task, _at(found, iteration, recipe, rows)) for iteration in (0, found.best)
+        see_through(partial(_refit, engine, task, _at(found, iteration, recipe, rows)))
+        for iteration in (0, found.best)
     )
     return replace(best, start=start)
 

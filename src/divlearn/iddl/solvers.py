@@ -140,7 +140,9 @@ class Interruptible:
         return self._watch(iteration, trial)
 
     def interrupted(self) -> Fit:
-        """Make the last point the result."""
+        """Make the last point the result, be it the start."""
+        if not self.history.rows:
+            self.history.add(self.trial, np.nan, "start")
         message = f"interrupted by the user in iteration {self.n_iter + 1}"
         return Fit(self.trial, self.n_iter, False, message, self.history.arrays())
 
