@@ -21,10 +21,11 @@ from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.centroids import SOLVERS
-from divlearn.cluster.lloyd import Run, Settings, run_lloyd
+from divlearn.cluster.lloyd import Run, run_lloyd
 from divlearn.cluster.parameters import Rule
 from divlearn.cluster.samples import Labels, Samples
 from divlearn.cluster.starts import Starts, check_init
+from divlearn.cluster.turns import Settings
 from divlearn.engines import get_engine
 from divlearn.engines.blas import limit_blas
 from divlearn.progress import tell

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.centroids import Cluster, Solver, safeguarded
+from divlearn.cluster.centroids import Cluster, safeguarded
 from divlearn.cluster.parameters import LearnedRule, Point, Rule
 from divlearn.cluster.samples import Assignment, Labels, Samples
+from divlearn.cluster.turns import History, Settings, settled, take_turns
 from divlearn.likelihood.spectra import Spectra
-from divlearn.progress import tell
 
-__all__ = ["RISE", "ROUNDING", "History", "Run", "Settings", "run_lloyd"]
+__all__ = ["RISE", "ROUNDING", "Run", "run_lloyd"]
 
 _T = TypeVar("_T")
 
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
 ROUNDING = 1e-16
 RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run goes.
-
-    Attributes
-    ----------
-    solver : how centroids are found.
-    steps : int, of the solver at every turn.
-    max_iter : int
-    tol : float, share of the assignments; the run stops when fewer change.
-    watch : callable, told of every iteration in a sentence.
-    """
-
-    solver: Solver
-    steps: int
-    max_iter: int
-    tol: float
-    watch: Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,42 +64,6 @@ class State:
     point: Point
 
 
-@dataclass(eq=False)
-class History:
-    """What happened, one entry per block."""
-
-    rows: list[tuple[int, str, float, Point, int, float]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[int, str, float, Point, int, float]]) -> History:
-        """Go on with what happened before."""
-        return cls(list(rows), time.perf_counter() - (rows[-1][-1] if rows else 0.0))
-
-    def add(
-        self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
-    ) -> None:
-        """Note where things stand after a block."""
-        seconds = time.perf_counter() - self.started
-        self.rows.append((iteration, block, objective, point, changed, seconds))
-
-    def arrays(self, n_iter: int) -> dict[str, NDArray[np.generic]]:
-        """Columns by name, of whole iterations."""
-        rows = [row for row in self.rows if row[0] <= n_iter]
-        iterations, blocks, values, points, changed, seconds = zip(*rows, strict=True)
-        alpha, beta, kappa = np.transpose(points)
-        columns: dict[str, NDArray[np.generic]] = {
-            "iteration": np.array(iterations),
-            "block": np.array(blocks),
-            "objective": np.array(values),
-            "alpha": alpha,
-            "beta": beta,
-            "changed": np.array(changed),
-            "seconds": np.array(seconds),
-        }
-        return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
-
-
 def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settings) -> Run:
     """Cluster from given centroids.
 
@@ -150,31 +93,11 @@ def _run(samples: Samples, centers: RealArray, rule: Rule, settings: Settings, r
     else:
         iteration, run.state, rows = rounds.state
         run.history = History.of(rows)
-    interrupted, message = False, f"max_iter={settings.max_iter} reached"
-    try:
-        while iteration < settings.max_iter:
-            rounds.save((iteration, run.state, list(run.history.rows)))
-            before = run.state
-            changed = run.turn(iteration + 1)
-            iteration += 1
-            tell("iterations", iteration, settings.max_iter)
-            trouble = rule.trouble(run.state.point)
-            if trouble is not None:
-                message = trouble
-                break
-            share = changed / len(before.labels)
-            still = changed == 0 or share < settings.tol
-            if still and rule.settled(before.point, run.state.point):
-                message = f"{share:.2%} of the assignments changed, tol={settings.tol:g}"
-                break
-    except KeyboardInterrupt:
-        interrupted = True
-        message = f"interrupted by the user in iteration {iteration + 1}"
+    ended = take_turns(run, iteration, settings, rounds)
     state = run.state
     return Run(
         state.centers, state.labels, state.point, float(samples.weights @ state.divergences),
-        run.objective(state.divergences, state.point), iteration, interrupted, message,
-        run.history.arrays(iteration),
+        run.objective(state.divergences, state.point), *ended, run.history.arrays(ended.n_iter),
     )  # fmt: skip
 
 
@@ -196,8 +119,12 @@ class _Lloyd:
         self.state = replace(state, point=rule.begin(mean, samples.d))
         self._note(0, "start", self.state.divergences, self.state.point, len(state.labels))
 
-    def turn(self, iteration: int) -> int:
-        """Update centroids, parameters and assignment; returns how many assignments changed."""
+    def kept(self) -> tuple[State, list[Any]]:
+        """Return what it takes to go on from here."""
+        return self.state, list(self.history.rows)
+
+    def turn(self, iteration: int) -> str | None:
+        """Update centroids, parameters and assignment; returns why to stop, if so."""
         before, point = self.state, self.state.point
         self._gather()
         if isinstance(self.rule, LearnedRule):
@@ -216,7 +143,10 @@ class _Lloyd:
         changed = int(np.count_nonzero(self.state.labels != before.labels))
         objective = self._note(iteration, "assignment", self.state.divergences, point, changed)
         self.settings.watch(f"iteration {iteration}: objective {objective:.6g}, {changed} changed")
-        return changed
+        trouble = self.rule.trouble(point)
+        if trouble is not None or not self.rule.settled(before.point, point):
+            return trouble
+        return settled(changed, len(before.labels), self.settings.tol)
 
     def objective(self, divergences: RealArray, point: Point) -> float:
         """Compute what is minimised, given the divergence of every matrix to its centroid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.centroids import SOLVERS, Cluster, fixed_point, is_plain, safeguarded
-from divlearn.cluster.lloyd import RISE, ROUNDING, History, Run, Settings
+from divlearn.cluster.lloyd import RISE, ROUNDING, Run
 from divlearn.cluster.parameters import Point
 from divlearn.cluster.samples import Labels
-from divlearn.progress import tell
+from divlearn.cluster.turns import History, Settings, settled, take_turns
 from divlearn.sharded.averages import AverageEngine, Members, weighted_slopes
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -55,27 +56,13 @@ def run_sharded_lloyd(shards: Shards, centers: RealArray, point: Point, settings
 def _run(shards: Shards, centers: RealArray, point: Point, settings: Settings, rounds: Loop) -> Run:
     iteration, centers, rows = rounds.state or (0, centers, [])
     run = _ShardedLloyd(shards, point, settings, centers, History.of(rows))
-    interrupted, message = False, f"max_iter={settings.max_iter} reached"
-    try:
-        while iteration < settings.max_iter:
-            rounds.save((iteration, run.state.centers, list(run.history.rows)))
-            changed = run.turn(iteration + 1)
-            iteration += 1
-            tell("iterations", iteration, settings.max_iter)
-            share = changed / shards.n_seen
-            if changed == 0 or share < settings.tol:
-                message = f"{share:.2%} of the assignments changed, tol={settings.tol:g}"
-                break
-    except KeyboardInterrupt:
-        interrupted = True
-        message = f"interrupted by the user in iteration {iteration + 1}"
+    ended = take_turns(run, iteration, settings, rounds)
     state = run.state
     labels = np.concatenate(shards.map(_labels_block, beside=[state.found]))
     inertia = float(state.losses.sum())
     return Run(
-        state.centers, labels, point, inertia, inertia, iteration, interrupted, message,
-        run.history.arrays(iteration),
-    )  # fmt: skip
+        state.centers, labels, point, inertia, inertia, *ended, run.history.arrays(ended.n_iter)
+    )
 
 
 class _ShardedLloyd:
@@ -93,8 +80,12 @@ class _ShardedLloyd:
             self.state = self._relocate(self.state)
             self._note(0, "start", self.state.losses, shards.n_seen)
 
-    def turn(self, iteration: int) -> int:
-        """Update centroids and assignment; returns how many assignments changed."""
+    def kept(self) -> tuple[RealArray, list[Any]]:
+        """Return what it takes to go on from here; where matrices belong follows from it."""
+        return self.state.centers, list(self.history.rows)
+
+    def turn(self, iteration: int) -> str | None:
+        """Update centroids and assignment; returns why to stop, if so."""
         before, shards = self.state, self.shards
         members = shards.hold(_members_block, len(before.centers), beside=[before.found])
         filled = np.flatnonzero(before.totals)
@@ -115,7 +106,7 @@ class _ShardedLloyd:
         changed = int(shards.reduce(_changed_block, beside=[before.found, self.state.found]))
         objective = self._note(iteration, "assignment", self.state.losses, changed)
         self.settings.watch(f"iteration {iteration}: objective {objective:.6g}, {changed} changed")
-        return changed
+        return settled(changed, shards.n_seen, self.settings.tol)
 
     def _note(self, iteration: int, block: str, losses: RealArray, changed: int = 0) -> float:
         objective = float(losses.sum())
