@@ -34,7 +34,7 @@ def _busy(found: dict[str, Any]) -> str:
     cores = int(found["machine"].split()[-2])
     if found["load"] <= 0.5 * cores:
         return ""
-    return " The machine was busy with other work, so that these ratios say little: measure again."
+    return " The machine was busy with other work: the ratios are rough."
 
 
 def bytes_section(found: dict[str, Any]) -> str:

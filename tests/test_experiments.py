@@ -333,6 +333,30 @@ def test_all_results_in_one_file(results, tmp_path):
     assert all(f"(results/{picture})" in text for picture in pictures)
     value = next(row for row in results["standard-measures"].rows if row.paper is not None)
     assert f"{value.value:.1f} +- {value.error:.1f} ({value.paper:g})" in text
+    assert "not complete" not in text
+
+
+def test_a_file_says_that_something_is_missing(results, tmp_path):
+    some = replace(results["heat-map"], n_done=results["heat-map"].n_cells - 1)
+    write_results(tmp_path / "results.md", [some], TINY)
+    assert f"not complete: 1 of {some.n_cells} parts" in (tmp_path / "results.md").read_text()
+
+
+def test_a_claim_with_an_exception_holds_where_that_is_one():
+    """The paper: joint learning is best, but for 15 atoms."""
+    scenarios = "Fix(alpha, beta)", "Fix(B)", "joint"
+    values = {
+        "15 atoms": (80.0, 60.0, 70.0),
+        "45 atoms": (60.0, 70.0, 80.0),
+        "75 atoms": (9.0, 8.0, 7.0),
+    }
+    rows = [
+        Row(name, scenario, value)
+        for name, found in values.items()
+        for scenario, value in zip(scenarios, found, strict=True)
+    ]
+    (told,) = EXPERIMENTS["joint-learning"].claims(rows, Outcomes([]))
+    assert told.endswith("Here that holds on 15 atoms and 45 atoms, but not on 75 atoms.")
 
 
 def test_a_page_for_a_browser(results):

@@ -25,7 +25,7 @@ answer = which_divergence(X, y, random_state=0)
 print(answer.summary())
 
 # %%
-# Choose badly, and a quarter of the answers that could be right are lost. Choose well, and a named
+# Choose badly, and two fifths of the answers that could be right are lost. Choose well, and a named
 # divergence does: the star is the best of all because it was picked as such, and on matrices that
 # were held out from picking it the gain is within noise. That is what the sentence above says.
 

@@ -9,7 +9,7 @@ grid search chooses both together.
 
 # %%
 # scikit-learn's handwritten digits: 8 by 8 pixels each. Two ways to describe a pixel (grey value
-# and slopes; the same with its place), three ways to compare the covariances of these features.
+# and slopes; the same with its place), four ways to compare the covariances of these features.
 
 import matplotlib.pyplot as plt
 import numpy as np

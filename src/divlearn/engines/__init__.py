@@ -43,7 +43,7 @@ def available_engines() -> tuple[str, ...]:
 def _say_once() -> None:
     warnings.warn(
         "divlearn runs on its reference engine (NumPy): the compiled engine is not installed or "
-        "was switched off with DIVLEARN_NO_NATIVE. Results are the same, 10 to 30 times slower; "
+        "was switched off with DIVLEARN_NO_NATIVE. Results are the same, many times slower; "
         "reinstall with a C++ compiler present to get it",
         UserWarning,
         stacklevel=4,

@@ -120,6 +120,12 @@ def write_results(
     ]  # fmt: skip
     if protocol.name == "quick":
         parts += ["These are small parts of the paper's experiments, for a first look.", ""]
+    missing = sum(result.n_cells - result.n_done for result in results)
+    if missing:
+        parts += [
+            f"The run is not complete: {missing:,} of {sum(one.n_cells for one in results):,} "
+            "parts are still to be computed, as told below; figures are of those there are.", "",
+        ]  # fmt: skip
     for result in results:
         picture = path.with_suffix("") / f"{result.name}.png"
         drawn = write_figure(result, picture)

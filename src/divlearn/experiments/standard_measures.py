@@ -19,6 +19,7 @@ __all__ = ["StandardMeasures"]
 
 _BEST = "IDDL, best variant"
 _WHOLE = "brodatz-all"  # too large for all but 1-NN
+_EXEMPT = SOURCES["brodatz"].title, SOURCES["rgbd"].title  # where the paper says the opposite
 
 
 class StandardMeasures(AccuracyTable):
@@ -72,11 +73,12 @@ class StandardMeasures(AccuracyTable):
         for data in done.data:
             found = figures_of(rows, data)
             if {_BEST, *self.methods} <= set(found):
-                holds[data] = found[_BEST] >= max(found[method] for method in self.methods)
+                best = found[_BEST] >= max(found[method] for method in self.methods)
+                holds[data] = best == (data not in _EXEMPT)
                 variants.append(_say_variant(done.where(data=data), data))
         claim = "IDDL is better than 1-NN and SVM-LE, but for Brodatz and 3D objects"
-        best = [f"Best variants: {'; '.join(variants)}."] if variants else []
-        return [*super().claims(rows, done), *best, *judge(claim, holds)]
+        said = [f"Best variants: {'; '.join(variants)}."] if variants else []
+        return [*super().claims(rows, done), *said, *judge(claim, holds)]
 
 
 def _say_variant(here: Outcomes, data: str) -> str:

@@ -128,7 +128,7 @@ class Trajectories(Experiment):
         return [
             "The paper: different starts lead to different points with similar objectives, "
             f"slightly better from (1, 1). Here the ends are up to {apart:.2f} apart, the largest "
-            f"objective is {100 * spread:.0f} % above the smallest, and that is from {best}."
+            f"objective is {100 * spread:.0f} % above the smallest, which is reached from {best}."
         ]
 
     def effort(self, protocol: Protocol) -> str:
