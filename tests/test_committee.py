@@ -201,3 +201,24 @@ def test_tangent_classifiers(data, model):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert (probabilities.argmax(axis=1) == y_test).mean() > 0.75
     assert (classifier.oof_proba_.argmax(axis=1) == y).mean() > 0.7
+
+
+def test_two_matrices_of_each_class_are_enough():
+    """Though not for discriminants: a training part has one of each, and no spread around it."""
+    X, y = make_wishart_clusters(3, 2, 3, separation=6, random_state=0)
+    model = SPDClassifier(("tangent logistic", "tangent lda"), random_state=0).fit(X, y)
+    assert list(model.members_) == ["tangent logistic"]
+    assert model.message_ == "1 of 2 members were fitted"
+    with pytest.raises(
+        ValueError, match=r"must be trained on more matrices than there are classes, 3"
+    ):
+        SPDClassifier(("tangent lda",)).fit(X, y)
+
+
+def test_discriminants_know_the_weights_of_classes():
+    X, y = make_wishart_clusters(2, 30, 3, separation=1, random_state=0)
+    model = SPDClassifier(("tangent lda",), random_state=0)
+    plain = model.fit(X, y).predict_proba(X)[:, 1]
+    heavy = model.fit(X, y, sample_weight=np.where(y == 1, 100.0, 1.0)).predict_proba(X)[:, 1]
+    np.testing.assert_allclose(model.members_["tangent lda"].model_.priors_, [1 / 101, 100 / 101])
+    assert (heavy > plain).all()

@@ -17,11 +17,15 @@ import pytest
 from conftest import wishart
 from sklearn.base import clone
 from test_models import assert_same
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
 from divlearn.engines.base import Engine
+from divlearn.engines.blas import limit_blas
+from divlearn.interrupts import Interrupts, is_interrupted
+from divlearn.kernels.selection import Machine
 
 PATIENCE = 120  # seconds, on a busy machine
 FITS = {
@@ -62,6 +66,31 @@ def test_many_fits_at_once_in_threads(data, tmp_path, kept):
         for name, found in zip(names, pool.map(fit, range(len(names))), strict=True):
             assert_same(found, alone[name])
     assert not list(tmp_path.iterdir())
+
+
+def test_limits_of_blas_that_overlap_end_where_they_began():
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        first, second = limit_blas(1), limit_blas(1)
+        first.__enter__()
+        second.__enter__()
+        assert blas_threads() == {1}
+        first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+        assert blas_threads() == before != {1}
+
+
+def blas_threads():
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_an_interrupt_is_for_one_thread():
+    """Work in another goes on: nobody has asked it to stop."""
+    with Interrupts() as interrupts:
+        interrupts.seen = True
+        assert is_interrupted()
+        with ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(is_interrupted).result()
 
 
 FORK = """
@@ -184,6 +213,26 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
             assert np.isin(model.predict(X), [*y, 0, 1, 2]).all()
             kept.append(True)
     assert kept[-1]
+
+
+@pytest.mark.parametrize("verb", ["decide", "fit"])
+def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
+    """Folds are judged by `decide` and `fit` too: it is the last of all calls that is meant."""
+    plain, calls, last = getattr(Machine, verb), 0, 0
+
+    def pressed(*given):
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            signal.raise_signal(signal.SIGINT)
+        return plain(*given)
+
+    monkeypatch.setattr(Machine, verb, pressed)
+    whole = divlearn.DivergenceKernelClassifier(random_state=0).fit(*data)
+    calls, last = 0, calls
+    model = divlearn.DivergenceKernelClassifier(random_state=0).fit(*data)
+    assert calls == last + 1
+    assert_same(model.predict_proba(data[0]), whole.predict_proba(data[0]))
 
 
 def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):

@@ -306,3 +306,11 @@ def test_many_classes():
         loss="ridge", max_iter=1, ensemble=2, tangent=False, gamma=1e-3, random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.1
+
+
+@pytest.mark.parametrize("yes", [np.True_, 1])
+def test_a_tangent_block_by_any_kind_of_bool(yes):
+    """Grids of parameters are arrays, and their entries no bools of Python."""
+    X, y = make_wishart_clusters(2, 10, 3, separation=4, random_state=0)
+    model = IDDLClassifier(n_atoms=2, max_iter=0, ensemble=None, tangent=yes, random_state=0)
+    assert model.fit(X, y).recipe_.n_tangent > 0

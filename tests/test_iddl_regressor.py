@@ -126,3 +126,11 @@ def test_encoders_in_pipelines(data):
     assert cross_val_score(classify, X, labels, cv=3).mean() > 0.75
     regress = make_pipeline(IDDLTransformer(**FAST), StandardScaler(), RidgeCV())
     assert cross_val_score(regress, X, y, cv=3).mean() > 0.7
+
+
+@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
+def test_numbers_that_are_all_the_same(solver):
+    """The first head is perfect, and there is no share of nothing to gain."""
+    X, _ = make_wishart_clusters(1, 30, 3, random_state=0)
+    model = IDDLRegressor(n_atoms=2, solver=solver, ensemble=None, max_iter=2, random_state=0)
+    np.testing.assert_allclose(model.fit(X, np.full(30, 2.0)).predict(X), 2, atol=1e-8)

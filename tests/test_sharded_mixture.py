@@ -141,9 +141,8 @@ def test_errors_name_what_is_wrong(data):
         quick().fit(lambda: iter(np.split(bad, 3)))
     with pytest.raises(ValueError, match="n_components=61 must be <= n_matrices=60"):
         quick(61).fit(open_shards(X))
-    for weights in (np.zeros(60), np.eye(60)[7]):
-        with pytest.raises(ValueError, match=r"n_matrices=. with a weight > 0, but must be >= 2"):
-            quick(1).fit(open_shards(X, None, weights))
+    with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0, but must be >= 2"):
+        quick(1).fit(open_shards(X, None, np.eye(60)[7]))
     with pytest.raises(ValueError, match="matrices of size 2, but ABMixture is expecting 3"):
         quick(2).fit(X).predict(open_shards(X[:, :2, :2]))
 

@@ -23,6 +23,8 @@ class Interrupts:
     Attributes
     ----------
     seen : bool
+    thread : int
+        The one whose work it is.
 
     Examples
     --------
@@ -37,6 +39,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen = False
+        self.thread = threading.get_ident()
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -59,8 +62,9 @@ class Interrupts:
 
 
 def is_interrupted() -> bool:
-    """Whether the user has asked to stop the work that is under way."""
-    return any(interrupts.seen for interrupts in _open)
+    """Whether the user has asked to stop the work that is under way in this thread."""
+    here = threading.get_ident()
+    return any(one.seen for one in list(_open) if one.thread == here)
 
 
 def see_through(compute: Callable[[], _T]) -> _T:

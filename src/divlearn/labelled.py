@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +16,43 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from divlearn.arrays import RealArray
 from divlearn.spd import check_spd
 
-__all__ = ["Labelled", "MatricesMixin", "check_labelled"]
+__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled"]
+
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: _Fit) -> _Fit:
+    """Make a method that fits leave the estimator as it was where it fails.
+
+    What was learned before goes on to answer as before, in whole: never with the new names of old
+    classes, for example.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     @all_or_nothing
+    ...     def fit(self, X):
+    ...         self.n_features_in_ = len(X)
+    ...         raise ValueError("it does not converge")
+    >>> model = Model()
+    >>> model.fit([1, 2])
+    Traceback (most recent call last):
+    ValueError: it does not converge
+    >>> vars(model)
+    {}
+    """
+
+    @wraps(fit)
+    def whole(self: Any, *given: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *given, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(_Fit, whole)
 
 
 class MatricesMixin:
@@ -49,14 +87,34 @@ class Labelled:
     n_given: int
 
     def choose(self, values: ArrayLike | None) -> NDArray[Any] | None:
-        """Entries of the kept matrices among those of the given ones."""
-        return None if values is None else np.asarray(values)[self.kept]
+        """Choose the groups of the kept matrices from those of all given ones."""
+        known = check_groups(values, self.n_given)
+        return None if known is None else known[self.kept]
 
     def spread(self, rows: NDArray[np.intp], values: RealArray) -> RealArray:
         """Values of some matrices among those given; NaN for the others."""
         result = np.full((self.n_given, *values.shape[1:]), np.nan)
         result[self.kept[rows]] = values
         return result
+
+
+def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
+    """Check groups, if there are any.
+
+    Examples
+    --------
+    >>> check_groups(["a", "a", "b"], 2)
+    Traceback (most recent call last):
+    ValueError: groups has 3 entries, must have one for each of the 2 matrices
+    """
+    if groups is None:
+        return None
+    known: NDArray[Any] = column_or_1d(groups)
+    if len(known) != n_matrices:
+        raise ValueError(
+            f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"
+        )
+    return known
 
 
 def check_labelled(
@@ -85,6 +143,8 @@ def check_labelled(
     weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
     kept = np.flatnonzero(weights)
     labels = labels[kept]
+    if not len(kept):
+        raise ValueError("sample_weight is zero everywhere, must be > 0 for some matrices")
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y holds the one class {classes[0]!s}, must hold >= 2; pass data of more")

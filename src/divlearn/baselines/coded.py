@@ -21,7 +21,7 @@ from divlearn.baselines.tuning import VectorMachine, fit_svm
 from divlearn.checks import check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.engines.blas import limit_blas
-from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
 
 __all__ = ["CodedClassifier", "check_penalties"]
@@ -63,6 +63,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
     def _coders(self, view: Any, d: int) -> Sequence[Coder]:
         """Coders to choose from, those of the strongest regularisation first."""
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn a dictionary, and a machine for codes by it.
 

@@ -27,7 +27,7 @@ from divlearn.baselines.tuning import hold_out
 from divlearn.checks import check_count, check_number
 from divlearn.geometry import logm, sqrtm
 from divlearn.kernels.checks import check_axis, check_size
-from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
 
 __all__ = ["LEML"]
@@ -137,6 +137,7 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the metric.
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines.tuning import PENALTIES, VectorMachine, fit_svm
 from divlearn.kernels.checks import check_axis, check_size
-from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
@@ -83,6 +83,7 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.gamma = gamma
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Choose C and gamma, and fit the machine.
 

@@ -24,7 +24,7 @@ from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.kernels.checks import check_size
-from divlearn.labelled import Labelled, MatricesMixin, check_labelled
+from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 
@@ -84,6 +84,7 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
         self.divergence = divergence
         self.engine = engine
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the means.
 

@@ -17,7 +17,7 @@ from divlearn.cluster.samples import checked_blocks
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.kernels.checks import check_size
-from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
@@ -91,6 +91,7 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self.weights = weights
         self.engine = engine
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the training matrices.
 

@@ -127,7 +127,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
                 f"found n_found={n_found} distinct clusters, fewer than n_clusters="
                 f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @property

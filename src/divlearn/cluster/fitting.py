@@ -28,6 +28,7 @@ from divlearn.cluster.starts import Starts, check_init
 from divlearn.cluster.turns import Settings
 from divlearn.engines import get_engine
 from divlearn.engines.blas import limit_blas
+from divlearn.labelled import all_or_nothing
 from divlearn.progress import tell
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
@@ -59,6 +60,7 @@ class LloydModel(CentroidModel):
     def _rule(self) -> Rule:
         """How alpha and beta are chosen."""
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 
@@ -100,7 +102,7 @@ class LloydModel(CentroidModel):
         self._warn_of_empty_clusters(best.labels)
         trouble = rule.trouble(best.point)
         if trouble is not None:
-            warnings.warn(trouble, ConvergenceWarning, stacklevel=2)
+            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
         return self
 
     def _best_run(self, samples: Samples, run_from: Callable[[RealArray], Run]) -> Run:
@@ -137,6 +139,8 @@ class LloydModel(CentroidModel):
         self.alpha_, self.beta_, kappa = run.point
         if not np.isnan(kappa):
             self.kappa_ = kappa
+        elif hasattr(self, "kappa_"):  # of a fit before
+            del self.kappa_
         self.inertia_, self.objective_ = run.inertia, run.objective
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
 

@@ -15,6 +15,7 @@ from divlearn.checks import check_count
 from divlearn.cluster.base import CentroidModel
 from divlearn.cluster.samples import Labels
 from divlearn.cluster.starts import check_centers
+from divlearn.labelled import all_or_nothing
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.spd import check_spd
 from divlearn.vector_kmeans import fit_vectors
@@ -84,6 +85,7 @@ class LogEuclideanKMeans(CentroidModel):
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 

@@ -25,6 +25,7 @@ from divlearn.cluster.starts import Starts, check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.engines.blas import limit_blas
+from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 
@@ -170,6 +171,7 @@ class MiniBatchABKMeans(CentroidModel):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices, batch by batch.
 
@@ -207,6 +209,7 @@ class MiniBatchABKMeans(CentroidModel):
         self._warn_of_empty_clusters(self.labels_)
         return self
 
+    @all_or_nothing
     def partial_fit(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> Self:
@@ -233,6 +236,7 @@ class MiniBatchABKMeans(CentroidModel):
                 self._start(samples)
             else:
                 self._check_size(matrices)
+                self._check_same_number()
             self._step(samples)
         self.message_ = f"{self.n_steps_} batches seen"
         table = self._divergences(matrices)
@@ -248,11 +252,21 @@ class MiniBatchABKMeans(CentroidModel):
         for name in ("n_init", "batch_size", "max_iter", "max_no_improvement"):
             check_count(getattr(self, name), name)
         check_number(self.reassignment_ratio, "reassignment_ratio")
+        if self.reassignment_ratio > 1:
+            raise ValueError(f"reassignment_ratio={self.reassignment_ratio} must be <= 1")
         self.alpha_, self.beta_ = given_point(self.divergence)
         self._init = check_init(self.init, self.n_clusters, d)
         self.n_features_in_ = d
         self.weights_ = np.zeros(self.n_clusters)
         self.n_steps_ = 0
+
+    def _check_same_number(self) -> None:
+        there = len(self.cluster_centers_)
+        if self.n_clusters != there:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} must be {there}, as many as there are by now; call "
+                "fit to start anew"
+            )
 
     def _take(self, array: RealArray, weights: RealArray, rows: Labels) -> Samples:
         """Prepare some of the matrices, which were checked."""

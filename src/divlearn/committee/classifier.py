@@ -22,9 +22,9 @@ from divlearn.engines.blas import limit_blas
 from divlearn.iddl import IDDLClassifier
 from divlearn.iddl.ensemble import Folds
 from divlearn.iddl.goals import make_folds
-from divlearn.interrupts import Interrupts
+from divlearn.interrupts import Interrupts, see_through
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.labelled import Labelled, MatricesMixin, check_labelled
+from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.progress import track
 from divlearn.spd import check_spd
 
@@ -63,12 +63,13 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     members : sequence of str, default=MEMBERS
         "iddl softmax" and "iddl ridge" (learned atoms and divergences), "iddl rbf" (a Gaussian SVM
         on the features of the first), "start softmax" (atoms from k-means, only the head learned),
-        "kernel" (divergence-kernel SVM), and on tangent vectors at
-        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage); "log
-        rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
+        "kernel" (divergence-kernel SVM), and on tangent vectors at the mean "tangent logistic",
+        "tangent rbf" (SVM) and "tangent lda" (with shrinkage; weights of matrices change only the
+        shares of its classes, and it is left out where a training part has no more matrices than
+        classes); "log rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
     cv : int or splitter, default=4
-        Folds. Where matrices come in groups that resemble each other, a splitter that keeps groups
-        together gives honest weights.
+        Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
+        together, and only then are weights honest.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -115,6 +116,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    @all_or_nothing
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -127,7 +129,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         y : array-like, shape (n_matrices,)
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
-            For a splitter that needs them.
+            What belongs together, as patches of one image do, and must not be split by a fold.
 
         Returns
         -------
@@ -144,14 +146,13 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         with checkpointed(self.checkpoint, self, **given):
             folds = self._folds(data.codes, chosen)
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
-        self.members_ = {name: found[name] for name in self.members if name in found}
-        self._weigh(data)
+            self.members_ = {name: found[name] for name in self.members if name in found}
+            see_through(partial(self._weigh, data))
         return self
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        others = [name for name in self.members if name not in _IDDL]
-        kinds = others + ["iddl"] * (len(others) < len(self.members))
+        kinds = self._kinds(data, folds)
         found: dict[str, Any] = {}
         stopped = ""
         with Interrupts() as interrupts:
@@ -170,6 +171,21 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self.message_ = f"{len(found)} of {len(self.members)} members were fitted{stopped}"
         return found
 
+    def _kinds(self, data: Labelled, folds: Folds) -> list[str]:
+        """Members that can be fitted, all that are IDDL as one, and last."""
+        kinds = [name for name in self.members if name not in _IDDL]
+        if min(len(rows) for rows, _ in folds) <= len(data.classes):
+            # Discriminants need matrices that differ from the means of their classes.
+            kinds = [name for name in kinds if name != "tangent lda"]
+        if any(name in _IDDL for name in self.members):
+            kinds.append("iddl")
+        if not kinds:
+            raise ValueError(
+                f"members={self.members!r} must be trained on more matrices than there are "
+                f"classes, {len(data.classes)}; pass more data, or name other members"
+            )
+        return kinds
+
     def _check_members(self) -> None:
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
@@ -185,7 +201,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
                 f"class {self.classes_[rarest]!s} has 1 matrix, must have >= 2, one to train on "
                 "and one to judge by; drop it or use IDDLClassifier"
             )
-        folds = make_folds(self.cv, len(codes), codes, groups, seed)
+        folds = make_folds(self.cv, len(codes), codes, groups, seed, "cv")
         assert folds is not None
         for rows, _ in folds:
             if len(np.unique(codes[rows])) < len(self.classes_):

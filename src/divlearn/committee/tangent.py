@@ -148,7 +148,10 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, vectors: RealArray, y: NDArray[np.intp], weights: RealArray, chosen: dict[str, Any]
     ) -> Any:
         model = clone(_MODELS[self.model][0]).set_params(**chosen)
-        return model.fit(vectors, y) if self.model == "lda" else model.fit(vectors, y, weights)
+        if self.model == "lda":  # which takes no weights of samples
+            shares = np.bincount(y, weights)
+            return model.set_params(priors=shares / shares.sum()).fit(vectors, y)
+        return model.fit(vectors, y, weights)
 
     def _couple(
         self, decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray

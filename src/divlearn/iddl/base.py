@@ -199,6 +199,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         self.history_ = learned.history
 
+    def _has_tangent(self) -> bool:
+        """Whether a tangent block was asked for, by a bool of any kind."""
+        return not isinstance(self.tangent, str) and bool(self.tangent)
+
     def _seed(self) -> int:
         return draw_seed(self.random_state)
 
@@ -247,7 +251,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return Recipe(
             loss, _GAMMAS[1] if isinstance(self.gamma, str) else float(self.gamma),
             logarithm=self.logarithm, standardize=self.standardize,
-            n_tangent=_TANGENT_COMPONENTS if self.tangent is True else 0, solver=self.solver,
+            n_tangent=_TANGENT_COMPONENTS if self._has_tangent() else 0, solver=self.solver,
             max_iter=int(self.max_iter), tol=float(self.tol), learn_atoms=self.learn_atoms,
             learn_parameters=self.learn_parameters, seed=seed,
         )  # fmt: skip

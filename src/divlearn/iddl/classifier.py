@@ -18,7 +18,7 @@ from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.iddl.online import Lesson
 from divlearn.iddl.streaming import StreamingBase
-from divlearn.labelled import Labelled, check_labelled
+from divlearn.labelled import Labelled, all_or_nothing, check_labelled
 from divlearn.sharded.opening import is_sharded
 
 __all__ = ["IDDLClassifier"]
@@ -178,6 +178,7 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
             max_iter=10, ensemble=None,
         )  # fmt: skip
 
+    @all_or_nothing
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -193,7 +194,7 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
         y : array-like, shape (n_matrices,), or shards likewise
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
-            Handed to the splitter, where ``ensemble`` is one that needs them.
+            What belongs together, as patches of one image do, and must not be split by a fold.
 
         Returns
         -------
@@ -261,6 +262,7 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
             self.temperature_, _ = fit_temperature(scores, data.codes[rows], share)
             self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
 
+    @all_or_nothing
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,

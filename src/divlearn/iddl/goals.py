@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold, StratifiedKFold
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.arrays import RealArray
 from divlearn.iddl.calibration import fit_temperature
@@ -78,8 +78,8 @@ def numbers_goal(targets: RealArray, weights: RealArray, folds: Folds | None) ->
 
 
 def make_folds(
-    ensemble: Any, n_matrices: int, codes: NDArray[np.intp] | None, groups: ArrayLike | None,
-    seed: int,
+    ensemble: Any, n_matrices: int, codes: NDArray[np.intp] | None, groups: NDArray[Any] | None,
+    seed: int, name: str = "ensemble",
 ) -> Folds | None:  # fmt: skip
     """Folds of data held out, stratified where there are classes of two matrices or more.
 
@@ -89,24 +89,36 @@ def make_folds(
         None makes folds to choose by, though nothing is averaged.
     n_matrices : int
     codes : ndarray of int or None
-    groups : array-like or None
-        For splitters that need them.
+    groups : ndarray or None
+        What no fold may split.
     seed : int
+    name : str
+        What users call the first parameter.
 
     Returns
     -------
     sequence of (train, held out), or None where there is one matrix.
     """
-    if hasattr(ensemble, "split"):
+    if hasattr(ensemble, "split") and not isinstance(ensemble, str):
         return list(ensemble.split(np.zeros(n_matrices), codes, groups))
     number = isinstance(ensemble, int | np.integer) and not isinstance(ensemble, bool)
     if ensemble is not None and (not number or ensemble < 2):
-        raise ValueError(f"ensemble={ensemble!r} must be an integer >= 2, a splitter or None")
+        raise ValueError(f"{name}={ensemble!r} must be an integer >= 2, a splitter or None")
     wanted = _SCREENING_FOLDS if ensemble is None else int(ensemble)
     fewest = 1 if codes is None else int(np.bincount(codes).min())
     n_splits = min(wanted, fewest if fewest >= 2 else n_matrices)
     if n_splits < 2:
         return None
     splitter = StratifiedKFold if fewest >= 2 else KFold
+    if groups is not None:
+        splitter, n_groups = StratifiedGroupKFold if fewest >= 2 else GroupKFold, _count(groups)
+        n_splits = min(n_splits, n_groups)
     shuffled = splitter(n_splits, shuffle=True, random_state=seed)
-    return list(shuffled.split(np.zeros(n_matrices), codes))
+    return list(shuffled.split(np.zeros(n_matrices), codes, groups))
+
+
+def _count(groups: NDArray[Any]) -> int:
+    n_groups = len(np.unique(groups))
+    if n_groups < 2:
+        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
+    return n_groups

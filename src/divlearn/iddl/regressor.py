@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length
 
 from divlearn.arrays import RealArray
 from divlearn.iddl.goals import make_folds, numbers_goal
 from divlearn.iddl.streaming import StreamingBase
+from divlearn.labelled import all_or_nothing, check_groups
 from divlearn.sharded.opening import is_sharded
 
 __all__ = ["IDDLRegressor"]
@@ -55,6 +56,7 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
     True
     """
 
+    @all_or_nothing
     def fit(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -67,7 +69,7 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
-            Handed to the splitter, where ``ensemble`` is one that needs them.
+            What belongs together, as patches of one image do, and must not be split by a fold.
 
         Returns
         -------
@@ -83,13 +85,15 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         weights = weights / weights.sum()
         columns = targets.reshape(len(targets), -1)
         mean, scale = _units(columns, weights)
-        groups = None if groups is None else np.asarray(groups)[kept]
+        known = check_groups(groups, _num_samples(X))
+        groups = None if known is None else known[kept]
         with self._checkpointed(X=matrices, y=targets, weights=weights, groups=groups):
             folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
             self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
         self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
         return self
 
+    @all_or_nothing
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:

@@ -270,7 +270,7 @@ def _bcd(
         stop = run.note(iteration, trial, norm, "head")
         if stop is None and before - trial.value <= tol * abs(before):
             converged = True
-            share = (before - trial.value) / abs(before)
+            share = (before - trial.value) / abs(before) if before else 0.0
             stop = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
     return Fit(trial, iteration, converged, stop or message, run.history.arrays())
 

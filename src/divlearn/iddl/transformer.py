@@ -17,6 +17,7 @@ from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
+from divlearn.labelled import all_or_nothing
 
 __all__ = ["IDDLTransformer"]
 
@@ -57,6 +58,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     _learner: _Learner | None = None  # what has learned from y, to go on with
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn atoms and divergences.
 
@@ -78,6 +80,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self._adopt(learner.fit(matrices, targets))
         return self
 
+    @all_or_nothing
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None, classes: ArrayLike | None = None
     ) -> Self:

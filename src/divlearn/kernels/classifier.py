@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
+from divlearn.interrupts import see_through
 from divlearn.kernels.checks import (
     check_axis,
     check_classes,
@@ -31,7 +33,7 @@ from divlearn.kernels.tables import (
     median_scale,
     square_tables,
 )
-from divlearn.labelled import MatricesMixin
+from divlearn.labelled import MatricesMixin, all_or_nothing
 from divlearn.progress import track
 from divlearn.spd import check_spd
 
@@ -159,6 +161,7 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         self.engine = engine
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(
         self,
         X: ArrayLike,
@@ -205,10 +208,10 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         best = self.best_params_
         point = best["alpha"], best["beta"]
         table = tables[points.index(point)]
-        self._calibrate(search, table, kept, len(matrices))
-        self.svc_ = machine.fit(decay(table, best["scale"]), best["C"])
+        see_through(partial(self._calibrate, search, table, kept, len(matrices)))
+        self.svc_ = see_through(partial(machine.fit, decay(table, best["scale"]), best["C"]))
         kernel = DivergenceKernel(point, best["scale"], engine=self.engine)
-        self.kernel_ = kernel.fit(matrices[kept])
+        self.kernel_ = see_through(partial(kernel.fit, matrices[kept]))
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:

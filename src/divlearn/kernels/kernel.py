@@ -24,7 +24,7 @@ from divlearn.kernels.tables import (
     square_tables,
     symmetric_point,
 )
-from divlearn.labelled import MatricesMixin
+from divlearn.labelled import MatricesMixin, all_or_nothing
 from divlearn.spd import check_spd
 
 __all__ = ["DivergenceKernel"]
@@ -110,6 +110,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         self.scale = scale
         self.engine = engine
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Keep the training matrices, and learn ``scale_``.
 
@@ -144,6 +145,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         divergences = cross_table(get_engine(self.engine), matrices, self.matrices_, point)
         return decay(divergences, self.divergence_.scale * self.scale_)
 
+    @all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, once for both.
 

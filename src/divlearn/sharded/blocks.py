@@ -94,6 +94,8 @@ def make_block(
 ) -> Block:  # fmt: skip
     """Check matrices and what belongs to them; messages name the shard and the index."""
     name = f"shard {number} ({where})"
+    if weights is not None:
+        weights = np.asarray(weights, dtype=np.float64)
     if check:
         matrices = check_spd(X, ndim=3, dtype=np.float64, name=f"{name}, X")
         for what, values in (("y", y), ("sample_weight", weights)):
@@ -102,8 +104,7 @@ def make_block(
         matrices = np.asarray(X, dtype=np.float64)
         matrices = 0.5 * (matrices + matrices.mT)
     data = choice.get().prepare(Prepared.checked(matrices))
-    counts = np.ones(len(matrices)) if weights is None else weights.astype(np.float64)
-    return Block(number, data, choice, y, counts)
+    return Block(number, data, choice, y, np.ones(len(matrices)) if weights is None else weights)
 
 
 def _check_rows(values: NDArray[Any] | None, n_matrices: int, what: str, name: str) -> None:
@@ -118,7 +119,14 @@ def _check_rows(values: NDArray[Any] | None, n_matrices: int, what: str, name: s
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
         if len(bad):
             raise ValueError(f"{name}, {what}[{bad[0]}] is {values[bad[0]]}, but must be finite")
-    if what == "sample_weight" and (values < 0).any():
+    if what != "sample_weight":
+        return
+    if values.ndim != 1:
+        raise ValueError(
+            f"{name} has sample_weight of shape {values.shape}, but must have ({n_matrices},); "
+            "pass one number per matrix"
+        )
+    if (values < 0).any():
         first = int(np.flatnonzero(values < 0)[0])
         raise ValueError(f"{name}, sample_weight[{first}] = {values[first]} must be >= 0")
 

@@ -38,7 +38,8 @@ def load_dask_array(
             raise ValueError(
                 f"{name} has {len(array)} rows, but X has {len(X)} matrices; both must be as many"
             )
-        columns.append(_chunks(client, array.rechunk({0: X.chunks[0]})))
+        whole = dict.fromkeys(range(1, array.ndim), -1)  # rows are not cut, as those of X
+        columns.append(_chunks(client, array.rechunk({0: X.chunks[0], **whole})))
     choice = EngineChoice(engine.engine, engine.n_threads, accuracy)
     rows = [(i, choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
     return DaskShards(client, *place(client, load_block, rows))

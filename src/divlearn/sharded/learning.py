@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
@@ -56,13 +57,13 @@ def _fit(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: Any
     estimator._keep(learned)
     if interrupts.seen and "interrupted" not in estimator.message_:
         estimator.message_ += "; interrupted by the user"
-    estimator.n_features_in_, estimator.n_samples_seen_ = shards.d, shards.n_matrices
+    estimator.n_features_in_, estimator.n_samples_seen_ = shards.d, shards.n_seen
 
 
 def _learn(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: Any) -> Learned:
     seed = estimator._seed()
     n_groups = 1 if classes is None else len(classes)
-    n_atoms = estimator._count_atoms(shards.n_matrices, n_groups)
+    n_atoms = estimator._count_atoms(shards.n_seen, n_groups)
     recipe = estimator._recipe(loss, seed)
     start = stage("start", partial(_start, estimator, shards, classes, n_atoms, seed))
     feature_map = start_features(shards, targets, start, recipe)
@@ -89,7 +90,7 @@ def _start(estimator: Any, shards: Shards, classes: Any, n_atoms: int, seed: int
     codes = None
     if drawn:
         X, y, _ = shards.sample(SAMPLE, seed)
-        codes = None if classes is None else np.searchsorted(classes, y)
+        codes = None if classes is None else np.searchsorted(classes, column_or_1d(y))
     start: Start = estimator._start(X, codes, n_atoms, seed)
     return start
 
@@ -101,7 +102,7 @@ def _check_settings(estimator: IDDLBase) -> None:
         "loss": (estimator.loss == "auto" and hasattr(estimator, "class_weight"),
                  "given, not chosen by data held out"),
         "gamma": (isinstance(estimator.gamma, str), "given, not chosen by data held out"),
-        "tangent": (estimator.tangent is True, 'False or "auto", which is the same here'),
+        "tangent": (estimator._has_tangent(), 'False or "auto", which is the same here'),
         "pairs": (isinstance(estimator.pairs, str) and estimator.pairs == "grid",
                   '"auto" or given, not chosen by data held out'),
         "solver": (estimator.solver == "bcd", '"joint" or "stochastic"'),

@@ -12,7 +12,7 @@ from divlearn.baselines.neighbors import find_nearest, take_nearest
 from divlearn.divergence import Divergence
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Shards
-from divlearn.sharded.targets import class_targets
+from divlearn.sharded.targets import class_targets, labels_of
 
 __all__ = ["codes_of", "search_among", "search_for"]
 
@@ -42,8 +42,7 @@ def search_for(shards: Shards, estimator: Any, k: int) -> _Found:
 
 
 def _codes_block(block: Block, classes: NDArray[Any]) -> NDArray[np.intp]:
-    assert block.y is not None
-    return np.searchsorted(classes, block.y)
+    return np.searchsorted(classes, labels_of(block))
 
 
 def _candidates_block(

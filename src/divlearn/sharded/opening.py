@@ -60,8 +60,8 @@ def open_shards(
         or of tuples (X, y) or (X, y, sample_weight), the same each time. Shards are returned as
         they are.
     y, sample_weight : likewise, optional
-        Files, as many as for X; or arrays with one row per matrix. In a .npz file of X they have
-        their names.
+        Files, as many as for X; or arrays with one row per matrix. Where .npz files of X hold them
+        too, under the names "y" and "sample_weight", pass the same files again.
     engine : str, Engine or DaskEngine, default="auto"
         "dask" or a `DaskEngine` keeps the shards on workers.
     accuracy : as in `divlearn.get_engine`
@@ -121,6 +121,8 @@ def _checked(shards: Shards) -> Shards:
     """Look at every matrix once; what is wrong is told here."""
     if shards.n_matrices == 0:
         raise ValueError("X holds no matrices (n_samples=0); pass one at least")
+    if shards.n_seen == 0:  # what scikit-learn says of data in memory
+        raise ValueError("Sample weights must contain at least one non-zero number.")
     return shards
 
 
@@ -185,6 +187,13 @@ def _cut(values: Any, key: str, blocks: Sequence[Piece], X: Any) -> list[Piece] 
     if _are_paths(values) and _are_paths(X) and len(values) == len(X):
         beside = dict(zip(map(str, X), map(str, values), strict=True))
         files = [block for block in blocks if isinstance(block, FilePiece)]
+        for file, n_matrices in {block.file: block.stop for block in files}.items():
+            n_rows = open_file(beside[file], key).shape[0]
+            if n_rows != n_matrices:
+                raise ValueError(
+                    f"{beside[file]} has {n_rows} rows of {key}, but {file} has {n_matrices} "
+                    "matrices; pass files of as many rows, in the same order"
+                )
         return [replace(block, file=beside[block.file], key=key) for block in files]
     if is_path(values):
         values = np.asarray(open_file(values, key))

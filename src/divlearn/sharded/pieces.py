@@ -77,21 +77,27 @@ class FilePiece(Piece):
 
 @dataclass(eq=False)
 class _Iterated:
-    """An iterator that is begun anew whenever what is asked for lies behind."""
+    """An iterator that is begun anew whenever what is asked for lies behind the last item.
+
+    That one is kept: its matrices, labels and weights are asked for one after the other.
+    """
 
     factory: Callable[[], Iterator[Any]]
     position: int = 0
     iterator: Iterator[Any] | None = None
+    last: Any = None
 
     def take(self, number: int) -> Any:
+        if self.iterator is not None and number == self.position - 1:
+            return self.last
         if self.iterator is None or number < self.position:
             self.iterator, self.position = iter(self.factory()), 0
-        found = next(islice(self.iterator, number - self.position, None))
+        self.last = next(islice(self.iterator, number - self.position, None))
         self.position = number + 1
-        return found
+        return self.last
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"factory": self.factory, "position": 0, "iterator": None}
+        return {"factory": self.factory, "position": 0, "iterator": None, "last": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +136,19 @@ def split(array: Any, key: str, rows: int) -> list[Piece]:
     for start in range(0, array.shape[0], rows):
         part = array[start : start + rows]
         where = f"rows {start} to {start + len(part) - 1}"
-        # A view of a map says where it lies, unless it is made of bits and pieces.
-        if isinstance(part, np.memmap) and part.filename and part.flags.c_contiguous:
+        if _lies_in_file(part):
             offset = _offset(part)
             pieces.append(MapPiece(where, str(part.filename), part.dtype, offset, part.shape))
         else:
             pieces.append(MemoryPiece(where, part))
     return pieces
+
+
+def _lies_in_file(part: Any) -> bool:
+    """Whether rows can be read from a file, where they lie together."""
+    # Of a map in mode "c", copy-on-write, what was changed is not in the file.
+    mapped = isinstance(part, np.memmap) and part.filename and part.mode != "c"
+    return bool(mapped and part.flags.c_contiguous)
 
 
 def _offset(part: np.memmap[Any, Any]) -> int:

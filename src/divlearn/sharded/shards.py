@@ -117,7 +117,7 @@ class Shards(ABC):
         y : ndarray or None
         weights : ndarray, shape (n_drawn,)
         """
-        share = min(1.0, n_matrices / self.n_matrices)
+        share = min(1.0, n_matrices / self.n_seen)
         parts = self.map(_draw, share, seed)
         X, y, weights = zip(*parts, strict=True)
         labels = None if y[0] is None else np.concatenate(y)

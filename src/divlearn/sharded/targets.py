@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, check_array, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.sharded.blocks import Block
@@ -13,7 +16,7 @@ from divlearn.sharded.heads import Targets
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.statistics import Moments, merge_moments
 
-__all__ = ["class_targets", "number_targets"]
+__all__ = ["class_targets", "labels_of", "number_targets"]
 
 
 def class_targets(shards: Shards, class_weight: Any) -> tuple[NDArray[Any], Parts]:
@@ -33,13 +36,10 @@ def class_targets(shards: Shards, class_weight: Any) -> tuple[NDArray[Any], Part
     if len(classes) < 2:
         raise ValueError(f"y holds the one class {classes[0]!s}, must hold >= 2; pass data of more")
     counts, sums = shards.reduce(_counts_block, classes)
-    factors = np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
         factors = counts.sum() / (len(classes) * counts)
-    elif isinstance(class_weight, dict):
-        factors = np.array([float(class_weight.get(one, 1.0)) for one in classes.tolist()])
-    elif class_weight is not None:
-        raise ValueError(f'class_weight={class_weight!r} must be a dict, "balanced" or None')
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes)
     targets = shards.hold(_indicators_block, classes, factors / float(factors @ sums))
     return classes, targets
 
@@ -60,19 +60,33 @@ def number_targets(shards: Shards) -> tuple[RealArray, RealArray, bool, Parts]:
     return moments.mean, scale, single, targets
 
 
-def _labels(block: Block) -> NDArray[Any]:
+def labels_of(block: Block, *, warn: bool = False) -> NDArray[Any]:
+    """Labels of classes, in one dimension."""
+    labels: NDArray[Any] = column_or_1d(_given(block), warn=warn)
+    return labels
+
+
+def _given(block: Block) -> NDArray[Any]:
     if block.y is None:
-        raise ValueError(f"shard {block.number} has no y; pass y, or files or tuples that hold it")
+        raise ValueError(
+            f"shard {block.number} has no y; pass an array, files (those of X again, where they "
+            'hold an array "y"), or a callable that yields (X, y)'
+        )
     return block.y
 
 
 def _classes_block(block: Block) -> NDArray[Any]:
-    return np.unique(_labels(block)[block.weights > 0])
+    """Classes of a block, all of whose labels are checked."""
+    labels = labels_of(block, warn=block.number == 0)
+    assert_all_finite(labels, input_name="y")
+    # Every label twice: that a block has as many classes as matrices is nothing to warn of.
+    check_classification_targets(np.repeat(np.unique(labels), 2))
+    return np.unique(labels[block.weights > 0])
 
 
 def _counts_block(block: Block, classes: NDArray[Any]) -> tuple[RealArray, RealArray]:
     seen = block.weights > 0
-    codes = np.searchsorted(classes, _labels(block)[seen])
+    codes = np.searchsorted(classes, labels_of(block)[seen])
     counts = np.bincount(codes, minlength=len(classes)).astype(float)
     sums: RealArray = np.bincount(codes, block.weights[seen], len(classes)).astype(float)
     return counts, sums
@@ -80,19 +94,17 @@ def _counts_block(block: Block, classes: NDArray[Any]) -> tuple[RealArray, RealA
 
 def _indicators_block(block: Block, classes: NDArray[Any], factors: RealArray) -> Targets:
     # What has no weight may be of no class.
-    codes = np.minimum(np.searchsorted(classes, _labels(block)), len(classes) - 1)
+    codes = np.minimum(np.searchsorted(classes, labels_of(block)), len(classes) - 1)
     return np.eye(len(classes))[codes], block.weights * factors[codes]
 
 
 def _columns(block: Block) -> RealArray:
-    y = _labels(block)
-    if y.dtype.kind not in "buif":
-        raise ValueError(f"shard {block.number} has y of dtype {y.dtype}, but must hold numbers")
-    return y.reshape(len(y), -1).astype(np.float64)
+    y: RealArray = check_array(_given(block), ensure_2d=False, dtype=np.float64, input_name="y")
+    return y[:, None] if y.ndim == 1 else y
 
 
 def _numbers_block(block: Block) -> tuple[Moments, bool]:
-    return Moments.of(_columns(block), block.weights), _labels(block).ndim == 1
+    return Moments.of(_columns(block), block.weights), _given(block).ndim == 1
 
 
 def _merge_numbers(

@@ -27,6 +27,7 @@ from divlearn.cluster.samples import Labels, Samples
 from divlearn.cluster.starts import check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
+from divlearn.labelled import all_or_nothing
 from divlearn.likelihood.members import get_members
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
@@ -167,6 +168,7 @@ class ABMixture(MixtureModel):
 
     # ------------------------------------------------------------------ fitting
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 
@@ -255,7 +257,7 @@ class ABMixture(MixtureModel):
             warnings.warn(
                 f"the best start did not converge: {run.message}; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:

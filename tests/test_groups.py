@@ -1,0 +1,70 @@
+"""Matrices that belong together: no fold splits them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import divlearn
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl.goals import make_folds
+
+CLASSIFIERS = {
+    "IDDLClassifier": divlearn.IDDLClassifier(n_atoms=4, max_iter=1, random_state=0),
+    "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "start softmax"), random_state=0),
+    "DivergenceKernelClassifier": divlearn.DivergenceKernelClassifier(random_state=0),
+}
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Copies of matrices that tell nothing of their classes, eight of each."""
+    X, _ = make_wishart_clusters(1, 16, 3, random_state=0)
+    groups = np.repeat(np.arange(16), 8)
+    factors = 1 + 1e-3 * np.random.default_rng(0).standard_normal(len(groups))
+    return X[groups] * factors[:, None, None], groups % 2, groups
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_copies_do_not_vouch_for_each_other(name, images):
+    X, y, groups = images
+    model = CLASSIFIERS[name]
+    alone = model.fit(X, y).oof_proba_
+    assert np.mean(alone.argmax(axis=1) == y) > 0.95
+    together = model.fit(X, y, groups=groups).oof_proba_
+    assert np.mean(together.argmax(axis=1) == y) < 0.75
+
+
+@pytest.mark.parametrize("codes", [None, np.arange(60) % 3])
+@pytest.mark.parametrize("ensemble", [None, 5])
+def test_folds_keep_groups_whole(ensemble, codes):
+    groups = np.repeat(np.arange(12), 5)
+    folds = make_folds(ensemble, 60, codes, groups, 0)
+    held = np.concatenate([test for _, test in folds])
+    assert sorted(held) == list(range(60))
+    for train, test in folds:
+        assert not set(groups[train]) & set(groups[test])
+
+
+def test_no_more_folds_than_groups():
+    assert len(make_folds(5, 30, np.arange(30) % 2, np.repeat([0, 1, 2], 10), 0)) == 3
+    with pytest.raises(ValueError, match="groups has 1 group, must have >= 2"):
+        make_folds(5, 30, np.arange(30) % 2, np.zeros(30), 0)
+
+
+@pytest.mark.parametrize("number", [20, 60])
+@pytest.mark.parametrize("name", [*CLASSIFIERS, "IDDLRegressor"])
+def test_groups_of_another_length(name, number):
+    X, y = make_wishart_clusters(2, 12, 3, separation=4, random_state=0)
+    model = CLASSIFIERS.get(name, divlearn.IDDLRegressor(random_state=0))
+    with pytest.raises(ValueError, match=f"{number}.*24|24.*{number}"):
+        model.fit(X, y, groups=np.arange(number))
+
+
+@pytest.mark.parametrize("cv", [0, "4", 1.5])
+def test_errors_name_the_parameter(cv):
+    X, y = make_wishart_clusters(2, 12, 3, separation=4, random_state=0)
+    with pytest.raises(ValueError, match=f"^cv={cv!r} must be an integer >= 2"):
+        divlearn.SPDClassifier(("tangent rbf",), cv=cv).fit(X, y)
+    with pytest.raises(ValueError, match=f"^ensemble={cv!r} must be an integer >= 2"):
+        divlearn.IDDLClassifier(ensemble=cv).fit(X, y)

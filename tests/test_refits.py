@@ -1,0 +1,124 @@
+"""Fits after fits: one that fails leaves all as it was, one that ends nothing of the last."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from conftest import wishart
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from test_abuse_estimators import ESTIMATORS, answers, data, fitted
+
+import divlearn
+from divlearn.engines.base import Engine
+
+
+class Broken(RuntimeError):
+    pass
+
+
+class Breaker:
+    """Lets an engine fail when it is called for the nth time."""
+
+    def __init__(self, monkeypatch):
+        self.break_at(0)
+        for verb in ("encode", "pullback", "spectra", "prepare"):
+            monkeypatch.setattr(Engine, verb, self._watched(getattr(Engine, verb)))
+
+    def break_at(self, call):
+        self.calls, self._broken_at = 0, call
+
+    def _watched(self, verb):
+        def watched(*given, **named):
+            self.calls += 1
+            if self.calls == self._broken_at:
+                raise Broken
+            return verb(*given, **named)
+
+        return watched
+
+
+def others():
+    """Matrices of another size, and other classes."""
+    y = np.arange(12) % 3
+    return wishart(np.random.default_rng(1), 12, 3) * (1 + y)[:, None, None], y + 7
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_fit_that_fails_leaves_what_was_learned(name, monkeypatch):
+    model, (X, y) = clone(fitted(name)).fit(*data()), others()
+    before, said = dict(vars(model)), answers(model, data()[0])
+    breaker = Breaker(monkeypatch)
+    clone(model).fit(X, y)
+    n_calls = breaker.calls
+    for call in sorted(
+        {1, n_calls // 3, n_calls // 2, n_calls - 1, n_calls} & {*range(1, 1 + n_calls)}
+    ):
+        breaker.break_at(call)
+        with pytest.raises(Broken):
+            model.fit(X, y)
+        assert vars(model).keys() == before.keys()
+        assert all(vars(model)[key] is value for key, value in before.items())
+    breaker.break_at(0)
+    for method, values in answers(model, data()[0]).items():
+        np.testing.assert_array_equal(values, said[method])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_all_fits_are_whole(name):
+    """Also where no engine can fail in the middle of them."""
+    for method in ("fit", "partial_fit"):
+        if hasattr(ESTIMATORS[name], method):
+            assert hasattr(getattr(type(ESTIMATORS[name]), method), "__wrapped__")
+
+
+def test_a_first_fit_that_fails_is_none():
+    X, y = data()
+    committee = divlearn.SPDClassifier(("tangent logistic",))
+    with pytest.raises(ValueError, match="has 1 matrix"):
+        committee.fit(X, np.where(np.arange(len(y)) == 0, 5, y))
+    with pytest.raises(NotFittedError):
+        committee.predict(X)
+
+
+def test_old_classes_do_not_get_new_names():
+    X, y = data()
+    model = divlearn.DivergenceKernelClassifier(random_state=0).fit(X, np.array(["a", "b"])[y])
+    with pytest.raises(ValueError, match="groups has 1 group"):
+        model.fit(X, np.array(["healthy", "sick"])[y], groups=np.zeros(len(y)))
+    assert set(model.predict(X)) <= {"a", "b"}
+
+
+def test_a_batch_that_fails_is_not_learned_from(monkeypatch):
+    X, _ = data()
+    model = divlearn.MiniBatchABKMeans(2, random_state=0).partial_fit(X)
+    centers, n_steps = model.cluster_centers_.copy(), model.n_steps_
+    breaker = Breaker(monkeypatch)
+    deepcopy(model).partial_fit(X)
+    for call in range(1, 1 + breaker.calls):
+        breaker.break_at(call)
+        with pytest.raises(Broken):
+            model.partial_fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, centers)
+    assert model.n_steps_ == n_steps
+
+
+def test_nothing_of_the_last_fit_stays():
+    X, _ = data()
+    model = divlearn.ABKMeans(2, "likelihood", n_init=1, random_state=0).fit(X)
+    assert model.kappa_ > 0
+    assert not hasattr(model.set_params(divergence="burg").fit(X), "kappa_")
+
+
+def test_the_number_of_clusters_cannot_change_in_a_stream():
+    X, _ = data()
+    model = divlearn.MiniBatchABKMeans(2, random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match="n_clusters=3 must be 2, as many as there are"):
+        model.set_params(n_clusters=3).partial_fit(X)
+
+
+def test_a_ratio_of_reassignment_above_one():
+    with pytest.raises(ValueError, match="reassignment_ratio=2 must be <= 1"):
+        divlearn.MiniBatchABKMeans(2, reassignment_ratio=2).fit(data()[0])

@@ -1,0 +1,265 @@
+"""What is given to shards is read as it is, once, and checked as data in memory is."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import DataConversionWarning
+
+from divlearn.baselines import DivergenceKNN
+from divlearn.cluster import ABKMeans, ABMixture, MiniBatchABKMeans
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.sharded import open_shards
+from divlearn.sharded.pieces import from_iterator
+
+SETTINGS = {
+    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 2,
+    "n_atoms": 4, "pairs": [(1.0, 1.0)],
+}  # fmt: skip
+
+
+def classifier(**settings):
+    return IDDLClassifier(**SETTINGS | {"loss": "ridge"} | settings)
+
+
+def regressor():
+    return IDDLRegressor(**SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+
+
+def matrices_of(shards):
+    return np.concatenate(shards.map(lambda block: block.data.matrices))
+
+
+def refusal(make, X, y, weights=None):
+    """What an estimator says of data in memory, as a pattern."""
+    with pytest.raises(ValueError, match=r".") as found:
+        make().fit(X, y, weights) if weights is not None else make().fit(X, y)
+    return "^" + re.escape(str(found.value)) + "$"
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize("mode", ["c", "r+"])
+def test_what_was_changed_in_a_map_is_seen(tmp_path, data, mode):
+    X = data[0]
+    np.save(tmp_path / "all.npy", X)
+    mapped = np.load(tmp_path / "all.npy", mmap_mode=mode)
+    mapped[20:] *= 3
+    expected = np.concatenate([X[:20], 3 * X[20:]])
+    np.testing.assert_array_equal(matrices_of(open_shards(mapped, block_size=8)), expected)
+    np.testing.assert_array_equal(matrices_of(open_shards(mapped[5:], block_size=8)), expected[5:])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_callable_is_run_once_per_pass(data, columns):
+    X, y = data
+    made = []
+
+    def generate():
+        for rows in np.array_split(np.arange(len(X)), 12):
+            made.append(rows[0])
+            yield (X[rows], y[rows], np.ones(len(rows)))[:columns]
+
+    shards = open_shards(generate, memory_limit=0)  # every pass reads anew
+    assert len(made) == 2 * 12  # to count the items, and to check them
+    for _ in range(3):
+        np.testing.assert_array_equal(matrices_of(shards), X)
+    assert len(made) == 5 * 12
+    if columns > 1:
+        assert np.concatenate(shards.map(lambda block: block.y)).tolist() == y.tolist()
+
+
+def test_items_of_a_callable_are_found_in_any_order_and_do_not_travel():
+    blocks, (labels,) = from_iterator(numbered)
+    for i in (2, 2, 0, 1, 1, 0, 2):
+        assert blocks[i].load().tolist() == [i]
+        assert labels[i].load().tolist() == [-i]
+    assert blocks[0].source.last is not None
+    travelled = pickle.loads(pickle.dumps(blocks[1]))
+    assert travelled.source.last is None
+    assert travelled.load().tolist() == [1]
+
+
+def numbered():
+    for i in range(3):
+        yield np.array([i]), np.array([-i])
+
+
+def test_starts_are_drawn_among_matrices_with_a_weight():
+    X, _ = make_wishart_clusters(1, 42_000, 2, random_state=0)
+    weights = np.zeros(len(X))
+    weights[::4000] = 1  # eleven
+    settings = {"random_state": 0, "n_init": 1, "max_iter": 2}
+    shards = open_shards(X, None, weights, block_size=15_000)
+    drawn, _, shares = shards.sample(10_000, 0)
+    np.testing.assert_array_equal(drawn, X[::4000])
+    assert shares.tolist() == [1.0] * 11
+    assert len(shards.sample(6, 0)[0]) == 3 + 3 + 2  # of 4, 4 and 3
+    found = ABKMeans(8, **settings).fit(shards)
+    whole = ABKMeans(8, **settings).fit(X, None, weights)
+    np.testing.assert_allclose(found.cluster_centers_, whole.cluster_centers_, rtol=1e-8)
+
+
+# ---------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        classifier, regressor, lambda: ABKMeans(3), lambda: MiniBatchABKMeans(3),
+        lambda: ABMixture(2),
+    ],
+)  # fmt: skip
+def test_weights_of_zero_alone_are_refused(data, make):
+    X, y = data
+    nothing = np.zeros(len(X))
+    with pytest.raises(ValueError, match=refusal(make, X, y, nothing)):
+        make().fit(open_shards(X, y, nothing, block_size=13), None)
+
+
+def test_weights_have_one_dimension(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"shard 0 .*sample_weight of shape \(60, 1\).* \(60,\)"):
+        open_shards(X, y, np.ones((60, 1)))
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_matrices_without_a_weight_are_no_samples(data, make):
+    X, y = data
+    weights = np.where(np.arange(60) % 10 == 0, 0.0, 1.0)
+    whole = make().fit(X, y, weights)
+    parts = make().fit(open_shards(X, y, weights, block_size=13), None)
+    assert whole.n_samples_seen_ == parts.n_samples_seen_ == 54
+    few = np.where(np.arange(60) % 20 == 0, 1.0, 0.0)
+    with pytest.raises(ValueError, match="n_atoms=4 must be >= 1 and <= n_matrices=3;"):
+        make().fit(open_shards(X, y, few, block_size=13), None)
+
+
+# ---------------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
+def test_numbers_are_no_classes(data, make):
+    X, _ = data
+    y = np.linalg.slogdet(X)[1]
+    with pytest.raises(ValueError, match=refusal(make, X, y)):
+        make().fit(open_shards(X, y, block_size=13), None)
+    # Not even those of matrices that have no weight.
+    y = np.where(np.arange(60) == 50, 0.5, data[1])
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        make().fit(open_shards(X, y, np.where(y == 0.5, 0.0, 1.0), block_size=13), None)
+
+
+@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
+def test_labels_may_be_a_column_but_no_table(data, make):
+    X, y = data
+    expected = make().fit(X, y).predict(X)
+    shards = open_shards(X, y[:, None], block_size=13)
+    with pytest.warns(DataConversionWarning, match="column-vector y") as found:
+        fitted = make().fit(shards, None)
+    assert len(found) == 1
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(fitted.predict(X), expected)
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        make().fit(open_shards(X, np.stack([y, y], axis=1), block_size=13), None)
+
+
+def test_blocks_of_many_classes_are_nothing_to_warn_of():
+    X, _ = make_wishart_clusters(1, 60, 2, random_state=0)
+    y = np.tile(np.arange(30), 2)
+    shards = open_shards(X, y, block_size=30)
+    assert len(DivergenceKNN().fit(shards, None).classes_) == 30
+
+
+def test_missing_labels_are_refused(data):
+    X, y = data
+    names = np.array(["a", "b", "c"], dtype=object)[y]
+    names[33] = np.nan
+    with pytest.raises(ValueError, match=refusal(classifier, X, names)):
+        classifier().fit(open_shards(X, names, block_size=13), None)
+
+
+@pytest.mark.parametrize("class_weight", [{"0": 3.0}, {0: 3.0, 7: 1.0}])
+def test_weights_of_classes_that_are_none_are_refused(data, class_weight):
+    X, y = data
+
+    def make():
+        return classifier(class_weight=class_weight)
+
+    with pytest.raises(ValueError, match=refusal(make, X, y)):
+        make().fit(open_shards(X, y, block_size=13), None)
+
+
+@pytest.mark.parametrize("class_weight", ["heavy", [1.0, 2.0, 3.0]])
+def test_weights_of_classes_are_a_dict_or_balanced(data, class_weight):
+    with pytest.raises(ValueError, match=r"'class_weight' .* must be an instance of 'dict'"):
+        classifier(class_weight=class_weight).fit(open_shards(*data), None)
+
+
+@pytest.mark.parametrize("class_weight", [{0: 3.0}, {0: 1.0, 1: 2.0, 2: 0.5}, None])
+def test_weights_of_classes_are_those_of_data_in_memory(data, class_weight):
+    X, y = data
+    whole = classifier(class_weight=class_weight).fit(X, y)
+    shards = open_shards(X, y, block_size=13, accuracy=1e-6)
+    parts = classifier(class_weight=class_weight).fit(shards, None)
+    np.testing.assert_allclose(whole._mean_scores(X), parts._mean_scores(X), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda y: y[:, None, None], lambda y: np.array(["x", "y"])[y % 2]]
+)
+def test_what_can_be_no_numbers_is_refused(data, change):
+    X, y = data
+    with pytest.raises(ValueError, match=refusal(regressor, X, change(y))):
+        regressor().fit(open_shards(X, change(y), block_size=13), None)
+
+
+def test_all_columns_of_dask_arrays_are_targets(data):
+    distributed = pytest.importorskip("distributed")
+    import dask.array as da
+
+    X, y = data
+    targets = np.stack([y, 3 * y, X[:, 0, 0]], axis=1)
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with distributed.Client(**options, dashboard_address=":0"):
+        shards = open_shards(
+            da.from_array(X, chunks=(20, 3, 3)), da.from_array(targets, chunks=(25, 1))
+        )
+        found = np.concatenate(shards.map(lambda block: block.y))
+    np.testing.assert_array_equal(found, targets)
+
+
+# ---------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("length", [20, 50])
+@pytest.mark.parametrize("key", ["y", "sample_weight"])
+def test_files_must_have_as_many_rows(tmp_path, data, length, key):
+    X, y = data
+    np.save(tmp_path / "X.npy", X[:30])
+    np.save(tmp_path / "other.npy", y[:length])
+    others = {key: [tmp_path / "other.npy"]}
+    message = rf"other\.npy has {length} rows of {key}, but .*X\.npy has 30 matrices; pass files"
+    with pytest.raises(ValueError, match=message):
+        open_shards([tmp_path / "X.npy"], **others, block_size=8)
+
+
+def test_labels_in_files_of_matrices_are_asked_for(tmp_path, data):
+    X, y = data
+    files = [tmp_path / "0.npz", tmp_path / "1.npz"]
+    np.savez(files[0], X=X[:25], y=y[:25])
+    np.savez(files[1], X=X[25:], y=y[25:])
+    with pytest.raises(ValueError, match=r"no y; pass .* files .those of X again, where they hold"):
+        classifier().fit(files, None)
+    whole, parts = classifier().fit(X, y), classifier().fit(files, files)
+    np.testing.assert_allclose(whole._mean_scores(X), parts._mean_scores(X), rtol=1e-8, atol=1e-8)
