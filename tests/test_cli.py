@@ -91,7 +91,12 @@ def test_wrong_options(capsys, data):
         (["which", "{}/matrices.npz", "--repair", "hope"], "--repair 'hope' must be one of"),
         (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels, must have them here"),
         (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
-        (["fit", "{}/matrices.npz", "-o", "{}/no/x", "--model", "knn"], "No such file"),
+        (["fit", "{}/bad.npz", "-o", "."], "--output . is a folder, must be a file; add the name"),
+        (["fit", "{}/bad.npz", "-o", "{}/bad.npz/m"], "bad.npz: Not a directory; choose another"),
+        (["fit", "{}/bad.npz", "--report", "{}/bad.npz/page.html"], "page.html cannot be written"),
+        (["cluster", "{}/bad.npz", "-k", "3", "-o", "{}"], "is a folder, must be a file"),
+        (["predict", "{}/no model", "{}/bad.npz", "-o", "{}"], "is a folder, must be a file"),
+        (["describe", "{}/no images", "-o", "{}"], "is a folder, must be a file"),
         (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic is part of no name"),
         (["cluster", "{}/matrices.npz", "-k", "100"], "n_clusters=100 must be <= n_matrices=60"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--method", "magic"], "--method magic must be"),
@@ -252,6 +257,40 @@ def test_describe(capsys, tmp_path):
     code, printed, _ = run(capsys, "evaluate", path, "--folds", 2, "--only", "1-NN, AIRM")
     assert code == 0
     assert printed.startswith("Several matrices are of one image")
+
+
+def test_folders_of_outputs_are_made(capsys, data, tmp_path):
+    model, table = tmp_path / "new" / "m", tmp_path / "other" / "new" / "said.csv"
+    code, _, _ = run(capsys, "fit", data / "matrices.npz", "-o", model, "--model", "knn")
+    assert code == 0
+    code, _, _ = run(capsys, "predict", model, data / "matrices.npz", "-o", table)
+    assert code == 0
+    assert len(table.read_text().splitlines()) == 61
+    assert {path.name for path in model.parent.iterdir()} == {"m"}
+
+
+def test_clusters_are_no_classes_to_agree_with(capsys, data, tmp_path):
+    model = tmp_path / "clusters"
+    code, _, _ = run(capsys, "cluster", data / "matrices.npz", "-k", 3, "-o", model)
+    assert code == 0
+    code, printed, _ = run(capsys, "predict", model, data / "matrices.npz")
+    assert code == 0
+    assert "agree with the labels" not in printed
+    _, found = run_json(capsys, "predict", model, data / "matrices.npz")
+    assert found["accuracy"] is None
+
+
+@pytest.mark.parametrize("method", ["k-means", "mixture"])
+def test_help_of_cluster_offers_what_there_is(capsys, data, method):
+    _, page, _ = run(capsys, "cluster", "--help")
+    offered = 'Name, "alpha,beta" or "learn", for k-means and mixture; "likelihood" for k-means.'
+    assert offered in " ".join(page.split())
+    for divergence in ("burg", "0.5,1.5", "learn", *["likelihood"] * (method == "k-means")):
+        code, _, _ = run(
+            capsys, "cluster", data / "matrices.npz", "-k", 2, "--method", method,
+            "--divergence", divergence,
+        )  # fmt: skip
+        assert code == 0
 
 
 # ------------------------------------------------------------------ reports

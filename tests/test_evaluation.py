@@ -103,6 +103,14 @@ def test_groups_stay_together(data):
         assert all(len(set(inside[groups == group])) == 1 for group in range(15))
 
 
+def test_numbers_of_numpy(data):
+    found = evaluate(*data, CLASSIFIERS, n_folds=np.int64(2))
+    expected = evaluate(*data, CLASSIFIERS, n_folds=2)
+    assert found.n_folds == 2
+    for name in CLASSIFIERS:
+        np.testing.assert_array_equal(found.predictions[name], expected.predictions[name])
+
+
 def test_defaults_are_estimators():
     names = default_classifiers(3)
     assert len(names) >= 9
@@ -114,6 +122,7 @@ def test_defaults_are_estimators():
     [
         ({"n_folds": 1}, "n_folds=1 must be an integer >= 2"),
         ({"n_folds": 21}, "n_folds=21 must be <= 20, the size of the smallest class"),
+        ({"groups": np.arange(60) // 20}, "n_folds=5 must be <= 3, the number of groups"),
         ({"classifiers": {}}, "classifiers is empty"),
     ],
 )

@@ -7,7 +7,9 @@ import pytest
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
+from divlearn.evaluation import held_out_predictions
 from divlearn.iddl.goals import make_folds
+from divlearn.report.beside import disagreement_section
 
 CLASSIFIERS = {
     "IDDLClassifier": divlearn.IDDLClassifier(n_atoms=4, max_iter=1, random_state=0),
@@ -68,3 +70,16 @@ def test_errors_name_the_parameter(cv):
         divlearn.SPDClassifier(("tangent rbf",), cv=cv).fit(X, y)
     with pytest.raises(ValueError, match=f"^ensemble={cv!r} must be an integer >= 2"):
         divlearn.IDDLClassifier(ensemble=cv).fit(X, y)
+
+
+def test_baselines_beside_a_model_are_held_out_as_it_was(images):
+    X, y, groups = images
+    model = CLASSIFIERS["DivergenceKernelClassifier"].fit(X, y, groups=groups)
+    held_out = held_out_predictions(model, y)
+    n_wrong = []
+    for known in (None, groups):
+        section = disagreement_section("model", held_out, model.classes_, X, y, known)
+        neighbour = section.headings.index("1-NN, AIRM")
+        n_wrong.append(sum(row[neighbour] != row[1] for row in section.rows))
+    assert n_wrong[0] == 0  # the nearest is a copy
+    assert n_wrong[1] > len(y) // 8

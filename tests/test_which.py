@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from divlearn import judging, which
+from divlearn import judging
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
 )
 from divlearn.divergence import abld
-from divlearn.maps import NAMED, plane_map
+from divlearn.maps import NAMED, PlaneMap, plane_map
 from divlearn.which import NamedScore, WhichDivergence, which_divergence
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
@@ -31,7 +31,7 @@ def test_scores_of_a_plain_loop():
     """Nested cross-validation as one would write it, with divergences of single pairs."""
     X, y = overlapping(30)
     answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
-    folds = which._assign_folds(y, 3, 0)
+    folds = judging.assign_folds(y, None, 3, 0)
     chosen, right = [], []
     for fold in range(3):
         train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
@@ -53,6 +53,37 @@ def test_scores_of_a_plain_loop():
         assert row.score == np.mean(hits)
         assert row.difference == pytest.approx(answer.score - row.score)
     assert answer.map[0, 0] == answer.named["airm"].score
+
+
+def test_groups_of_a_plain_loop():
+    """Neighbours of the same group are left out of judgements and of choices."""
+    images, classes = overlapping(18)
+    X, y = np.repeat(images, 2, axis=0), np.repeat(classes, 2)
+    X[::2] *= 1.01  # near copies
+    groups = np.repeat([f"image {number}" for number in range(18)], 2)
+    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
+    answer = which_divergence(X, y, groups=groups, **options)
+    folds = judging.assign_folds(y, np.unique(groups, return_inverse=True)[1], 3, 0)
+    for group in np.unique(groups):
+        assert len(set(folds[groups == group])) == 1
+    grid = [(alpha, beta) for alpha in ALPHAS for beta in BETAS]
+    tables = {point: abld(X[:, None], X, *point) for point in [*grid, (0.0, 1.0)]}
+
+    def right(point, i, references):
+        others = references[groups[references] != groups[i]]
+        return y[others[tables[point][i, others].argmin()]] == y[i]
+
+    def best(rows):
+        correct = np.array([[right(point, i, rows) for i in rows] for point in grid])
+        return PlaneMap(np.array(ALPHAS), np.array(BETAS), correct.reshape(3, 2, -1)).best
+
+    trains = [np.flatnonzero(folds != fold) for fold in range(3)]
+    assert answer.best == best(np.arange(36))
+    assert answer.chosen == tuple(best(train) for train in trains)
+    points = [answer.chosen[fold] for fold in folds]
+    assert answer.score == np.mean([right(points[i], i, trains[folds[i]]) for i in range(36)])
+    burg = [right((0.0, 1.0), i, trains[folds[i]]) for i in range(36)]
+    assert answer.named["burg"].score == np.mean(burg)
 
 
 @pytest.mark.parametrize("entries", [1, 100, 5000])
@@ -180,6 +211,9 @@ def test_words_of_every_verdict():
         ({"y": np.arange(29) % 3}, r"must have shape \(30,\)"),
         ({"cv": 11}, "smallest class has 10 matrices, must have >= cv=11"),
         ({"cv": 1}, "cv=1 must be an integer >= 2"),
+        ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of the 30"),
+        ({"groups": np.arange(30) % 6}, "smallest class has 2 groups, must have >= cv=3"),
+        ({"groups": np.arange(30), "y": None}, "without labels.*leave out groups, or pass y"),
         ({"alphas": [-1, 0]}, "alphas starts at -1, must be >= 0"),
         ({"betas": [1, 0]}, "ascending"),
         ({"X": np.eye(2)[None], "y": None}, "n_matrices=1, must be >= 2"),

@@ -175,9 +175,9 @@ def evaluate(
     results: list[_Result] = []
     with Interrupts() as interrupts:
         try:
-            for number, (name, classifier) in enumerate(n_folds * list(known.items())):
+            for number, (name, classifier) in enumerate(len(folds) * list(known.items())):
                 fold = number // len(known)
-                tell("fits", number, n_folds * len(known), f"fold {fold + 1}: {name}")
+                tell("fits", number, len(folds) * len(known), f"fold {fold + 1}: {name}")
                 result = _predict(classifier, data, *folds[fold])
                 if interrupts.seen:  # a model that was learned in part is no fair one
                     raise KeyboardInterrupt
@@ -321,7 +321,7 @@ def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
 def _make_folds(
     codes: NDArray[np.intp], groups: NDArray[Any] | None, n_folds: int, random_state: int | None
 ) -> Folds:
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int) or n_folds < 2:
+    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
         raise ValueError(f"n_folds={n_folds!r} must be an integer >= 2")
     smallest = int(np.bincount(codes).min())
     if groups is None and smallest < n_folds:
@@ -329,6 +329,11 @@ def _make_folds(
             f"n_folds={n_folds} must be <= {smallest}, the size of the smallest class; lower "
             "n_folds, or drop classes with few matrices"
         )
+    n_groups = len(codes) if groups is None else len(np.unique(groups))
+    if n_groups < n_folds:
+        raise ValueError(
+            f"n_folds={n_folds} must be <= {n_groups}, the number of groups; lower n_folds"
+        )
     splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = splitter(n_folds, shuffle=True, random_state=random_state)
+    folds = splitter(int(n_folds), shuffle=True, random_state=random_state)
     return tuple(folds.split(np.zeros(len(codes)), codes, groups))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
 from divlearn.progress import tell, track
 
-__all__ = ["judge_neighbors"]
+__all__ = ["assign_folds", "judge_neighbors"]
 
 Flags = NDArray[np.bool_]
 
@@ -17,16 +18,58 @@ _BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _MOST_ROWS = 512  # in a block: enough for an engine, and progress is seen
 
 
+def assign_folds(
+    codes: NDArray[np.intp], groups: NDArray[np.intp] | None, cv: int,
+    random_state: int | np.random.RandomState | None,
+) -> NDArray[np.intp]:  # fmt: skip
+    """Draw the fold of every matrix: stratified, and the same for a whole group.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_matrices,)
+    groups : ndarray of int, shape (n_matrices,), or None
+    cv : int, number of folds.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    ndarray of int, shape (n_matrices,)
+
+    Examples
+    --------
+    >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 2, 3]), 2, 0).tolist()
+    [1, 1, 0, 0, 0, 1]
+    """
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
+        raise ValueError(f"cv={cv!r} must be an integer >= 2")
+    what, members = "matrices", codes
+    if groups is not None:  # each counts once in every class that it has matrices of
+        what, members = "groups", np.unique(np.column_stack([codes, groups]), axis=0)[:, 0]
+    smallest = int(np.bincount(members).min())
+    if smallest < cv:
+        raise ValueError(
+            f"the smallest class has {smallest} {what}, must have >= cv={cv}; lower cv, or drop "
+            "small classes"
+        )
+    folds = np.empty(len(codes), dtype=np.intp)
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    splitter = kind(int(cv), shuffle=True, random_state=random_state)
+    for fold, (_, test) in enumerate(splitter.split(np.zeros(len(codes)), codes, groups)):
+        folds[test] = fold
+    return folds
+
+
 def judge_neighbors(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], points: RealArray,
-    engine: Engine,
+    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
+    groups: NDArray[np.intp], points: RealArray, engine: Engine,
 ) -> tuple[Flags, NDArray[np.intp]]:  # fmt: skip
-    """Whether the nearest other matrix outside a fold has the same code.
+    """Whether the nearest matrix of another group, outside a fold, has the same code.
 
     Parameters
     ----------
     matrices : ndarray, shape (n_matrices, d, d)
-    codes, folds : ndarray of int, shape (n_matrices,)
+    codes, folds, groups : ndarray of int, shape (n_matrices,)
+        Groups all differ where a matrix is to be left out only for itself.
     points : ndarray, shape (n_points, 2), of alpha and beta.
     engine : Engine
 
@@ -42,7 +85,8 @@ def judge_neighbors(
     >>> from divlearn.engines import get_engine
     >>> X = np.array([scale * np.eye(2) for scale in (1, 2, 20, 30)])
     >>> flags, judged = judge_neighbors(
-    ...     X, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.zeros((1, 2)), get_engine()
+    ...     X, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.arange(4), np.zeros((1, 2)),
+    ...     get_engine(),
     ... )
     >>> flags[-1].tolist(), judged.tolist()
     ([[True, True, True, True]], [0, 1, 2, 3])
@@ -55,7 +99,7 @@ def judge_neighbors(
     found: list[Flags] = []
     try:
         for queries in track(blocks, "blocks"):
-            found.append(_judge_block(matrices, codes, folds, points, engine, queries))
+            found.append(_judge_block(matrices, codes, folds, groups, points, engine, queries))
     except KeyboardInterrupt:
         if not found:
             raise
@@ -65,8 +109,8 @@ def judge_neighbors(
 
 
 def _judge_block(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], points: RealArray,
-    engine: Engine, queries: NDArray[np.intp],
+    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
+    groups: NDArray[np.intp], points: RealArray, engine: Engine, queries: NDArray[np.intp],
 ) -> Flags:  # fmt: skip
     n_points, n_folds = len(points), int(folds.max()) + 1
     n_columns = max(1, _BLOCK_ENTRIES // (len(queries) * n_points))
@@ -81,7 +125,7 @@ def _judge_block(
             references = members[first : first + n_columns]
             alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
             table = engine.encode(data, matrices[references], alpha, beta)
-            table[np.nonzero(queries[:, None] == references)] = np.inf
+            table[np.nonzero(groups[queries, None] == groups[references])] = np.inf
             nearest = to_host(table.min(axis=1))
             same[fold, own] = np.minimum(same[fold, own], nearest[own])
             other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])

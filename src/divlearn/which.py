@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc
-from sklearn.model_selection import StratifiedKFold
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
-from divlearn.judging import judge_neighbors
+from divlearn.judging import assign_folds, judge_neighbors
+from divlearn.labelled import check_groups
 from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
 from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
 from divlearn.paired import compare_paired
@@ -115,8 +115,8 @@ class WhichDivergence(Shown):
 
 
 def which_divergence(
-    X: ArrayLike, y: ArrayLike | None = None, *, cv: int = 5, alphas: ArrayLike | None = None,
-    betas: ArrayLike | None = None, engine: str | Engine = "auto",
+    X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None, cv: int = 5,
+    alphas: ArrayLike | None = None, betas: ArrayLike | None = None, engine: str | Engine = "auto",
     random_state: int | np.random.RandomState | None = None,
 ) -> WhichDivergence:  # fmt: skip
     r"""Which divergence of the (alpha, beta) plane these matrices want.
@@ -134,7 +134,11 @@ def which_divergence(
     X : array-like, shape (n_matrices, d, d)
         SPD matrices.
     y : array-like, shape (n_matrices,), optional
-        Labels, at least two classes of at least ``cv`` matrices each.
+        Labels, at least two classes of at least ``cv`` matrices each, or of ``cv`` groups.
+    groups : array-like, shape (n_matrices,), optional
+        Matrices of one group (patches of an image, trials of a person) come into one fold, and
+        are no neighbours of each other: otherwise a divergence that recognises the group looks as
+        if it told classes apart. Refused without labels, where nothing is held out.
     cv : int, default=5
         Folds, stratified and shuffled. Not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
@@ -149,6 +153,11 @@ def which_divergence(
     WhichDivergence
         Stopped by the user it answers from the matrices judged by then, which are drawn at random,
         or has holes in its map; with nothing to answer from it raises KeyboardInterrupt.
+
+    Notes
+    -----
+    Scores are honest with groups. Standard errors and p-values take matrices to be independent all
+    the same, and are too small where those of a group are not.
 
     Examples
     --------
@@ -174,42 +183,33 @@ def which_divergence(
                 "positive quadrant holds every divergence of the other"
             )
     if y is None:
+        if groups is not None:
+            raise ValueError(
+                "groups must be None without labels: the likelihood holds nothing out; leave out "
+                "groups, or pass y"
+            )
         return _by_likelihood(matrices, grid[0], grid[1], chosen)
     codes = check_labels(y, len(matrices))
-    folds = _assign_folds(codes, cv, random_state)
-    return _by_accuracy(matrices, codes, folds, grid[0], grid[1], chosen)
+    known = check_groups(groups, len(matrices))
+    together = None if known is None else np.unique(known, return_inverse=True)[1]
+    folds = assign_folds(codes, together, cv, random_state)
+    alone = np.arange(len(matrices)) if together is None else together
+    return _by_accuracy(matrices, codes, folds, alone, grid[0], grid[1], chosen)
 
 
 # ------------------------------------------------------------------ with labels
 
 
-def _assign_folds(
-    codes: NDArray[np.intp], cv: int, random_state: int | np.random.RandomState | None
-) -> NDArray[np.intp]:
-    """Fold of every matrix."""
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        raise ValueError(f"cv={cv!r} must be an integer >= 2")
-    smallest = int(np.bincount(codes).min())
-    if smallest < cv:
-        raise ValueError(
-            f"the smallest class has {smallest} matrices, must have >= cv={cv}; lower cv, or drop "
-            "small classes"
-        )
-    folds = np.empty(len(codes), dtype=np.intp)
-    splitter = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
-    for fold, (_, test) in enumerate(splitter.split(np.zeros(len(codes)), codes)):
-        folds[test] = fold
-    return folds
-
-
 def _by_accuracy(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp], alphas: RealArray,
-    betas: RealArray, engine: Engine,
+    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
+    groups: NDArray[np.intp], alphas: RealArray, betas: RealArray, engine: Engine,
 ) -> WhichDivergence:  # fmt: skip
     grid = [(alpha, beta) for alpha in alphas for beta in betas]
     names = [(known.alpha, known.beta) for known in NAMED.values()]
     n_given, n_folds = len(matrices), int(folds.max()) + 1
-    correct, judged_rows = judge_neighbors(matrices, codes, folds, np.array(grid + names), engine)
+    correct, judged_rows = judge_neighbors(
+        matrices, codes, folds, groups, np.array(grid + names), engine
+    )
     codes, folds = codes[judged_rows], folds[judged_rows]
     shape = (len(alphas), len(betas))
 

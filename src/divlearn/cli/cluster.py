@@ -30,7 +30,9 @@ def cluster(
     ] = "k-means",
     divergence: Annotated[
         str | None,
-        typer.Option(help='Name, "alpha,beta", "likelihood" or "learn", for k-means and mixture.'),
+        typer.Option(
+            help='Name, "alpha,beta" or "learn", for k-means and mixture; "likelihood" for k-means.'
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File of the model.")
@@ -50,11 +52,13 @@ def cluster(
     import numpy as np
 
     from divlearn.cli.data import read_data
-    from divlearn.cli.output import Output
+    from divlearn.cli.output import Output, prepare_output
     from divlearn.models import save
     from divlearn.report.clusterings import cluster_page
 
     out = Output(as_json, report)
+    if output is not None:
+        prepare_output(output)
     model = _make(method, n_clusters, divergence, seed, engine)
     dataset = read_data(data, matrices, labels, repair)
     started = time.perf_counter()

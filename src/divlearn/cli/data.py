@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from divlearn.cli.output import Output
     from divlearn.datasets import Dataset
 
-__all__ = ["FILES", "read_data", "read_names", "require_labels"]
+__all__ = ["FILES", "read_data", "read_groups", "read_names", "require_labels"]
 
 FILES = "files"  # array of the names of files that matrices were made from
 
@@ -38,6 +42,27 @@ def read_names(path: Path, matrices: str | None, n_matrices: int) -> list[str]:
     except ValueError:  # there is no such array
         names = None
     return [str(i) for i in range(n_matrices)] if names is None else [str(one) for one in names]
+
+
+def read_groups(
+    path: Path, matrices: str | None, labels: NDArray[Any], out: Output
+) -> NDArray[np.intp] | None:
+    """Images that matrices are of, as numbers, where they must be kept together; says so."""
+    import numpy as np
+
+    images, groups = np.unique(read_names(path, matrices, len(labels)), return_inverse=True)
+    if len(images) == len(labels):
+        return None
+    classes, codes = np.unique(labels, return_inverse=True)
+    n_images = np.bincount(np.unique(np.column_stack([codes, groups]), axis=0)[:, 0])
+    if n_images.min() < 2:  # held out together, they would leave nothing to learn the class from
+        out.say(
+            f"Class {classes[n_images.argmin()]!s} has one image only: matrices of one image are "
+            "not kept together, and new images will be harder than what is told here."
+        )
+        return None
+    out.say("Several matrices are of one image: they come into the same fold.")
+    return groups
 
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:

@@ -31,12 +31,13 @@ def describe(
 
     from divlearn.atomic import open_atomic
     from divlearn.cli.data import FILES
-    from divlearn.cli.output import Output
+    from divlearn.cli.output import Output, prepare_output
     from divlearn.datasets import load_image_folder
     from divlearn.datasets.files import ImageFiles
     from divlearn.descriptors import RegionCovariance
 
     out = Output(as_json)
+    prepare_output(output)
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
     assert isinstance(data.images, ImageFiles)
     with out.working(f"Describing {len(data.images)} images"):

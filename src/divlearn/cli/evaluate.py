@@ -34,7 +34,7 @@ def evaluate(
 
     Example: divlearn evaluate matrices.npz --folds 5 --report evaluation.html
     """
-    from divlearn.cli.data import read_data, read_names, require_labels
+    from divlearn.cli.data import read_data, read_groups, require_labels
     from divlearn.cli.output import Output
     from divlearn.evaluation import default_classifiers
     from divlearn.evaluation import evaluate as cross_validate
@@ -51,10 +51,7 @@ def evaluate(
     if not chosen:
         raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
     dataset = require_labels(read_data(data, matrices, labels, repair), data)
-    names = read_names(data, matrices, len(dataset.labels))
-    groups = names if len(set(names)) < len(names) else None
-    if groups is not None:
-        out.say("Several matrices are of one image: they come into the same fold.")
+    groups = read_groups(data, matrices, dataset.labels, out)
     with out.working("Cross-validating"):
         found = cross_validate(
             dataset.matrices, dataset.labels, chosen, n_folds=folds, groups=groups,
@@ -74,6 +71,7 @@ def evaluate(
     out.write_page(lambda: result_page(found), dataset.digest(), found.seconds)
     out.finish(
         summary=found.summary(), message=found.message, data=dataset.digest(),
+        images_kept_together=groups is not None,
         classifiers=[
             {"name": row.name, "accuracy": row.accuracy, "standard_error": row.standard_error,
              "seconds": row.seconds, "versus_best": vars(row.versus_best)}

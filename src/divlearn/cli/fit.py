@@ -54,10 +54,12 @@ def fit(
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """
+    from sklearn.utils.validation import has_fit_parameter
+
     from divlearn.checkpoint import checkpointed, stage
-    from divlearn.cli.data import read_data, require_labels
+    from divlearn.cli.data import read_data, read_groups, require_labels
     from divlearn.cli.models import make_classifier
-    from divlearn.cli.output import Output
+    from divlearn.cli.output import Output, prepare_output
     from divlearn.cli.tales import tell_of
     from divlearn.models import save
     from divlearn.report.fitted import classifier_page
@@ -65,13 +67,18 @@ def fit(
     out = Output(as_json, report)
     _check_checkpoint(checkpoint, resume)
     output = Path(data.name).with_suffix(".divlearn") if output is None else output
+    prepare_output(output)
     classifier = make_classifier(model, seed, engine)
     dataset = require_labels(read_data(data, matrices, labels, repair), data)
-    started = time.perf_counter()
     given = {"X": dataset.matrices, "y": dataset.labels}
-    with checkpointed(checkpoint, classifier, **given):
+    groups = None
+    if has_fit_parameter(classifier, "groups"):  # the others hold nothing out
+        groups = read_groups(data, matrices, dataset.labels, out)
+    kept = {} if groups is None else {"groups": groups}
+    started = time.perf_counter()
+    with checkpointed(checkpoint, classifier, **given, **kept):
         with out.working(f"Learning from {len(dataset.labels)} matrices"):
-            classifier = stage("fit", lambda: classifier.fit(dataset.matrices, dataset.labels))
+            classifier = stage("fit", lambda: classifier.fit(**given, **kept))
         seconds = time.perf_counter() - started
         save(classifier, output)
     tale = tell_of(classifier, dataset.labels)
@@ -84,12 +91,13 @@ def fit(
         out.table(["member", "weight", "right, held out"], tale.members)
     out.say(f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {output} NEW.npz")
     out.write_page(
-        lambda: classifier_page(classifier, dataset.matrices, dataset.labels),
+        lambda: classifier_page(classifier, **given, groups=groups),
         dataset.digest(), {"learning": seconds},
     )  # fmt: skip
     out.finish(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
-        held_out_accuracy=tale.held_out_accuracy, summary=tale.text, data=dataset.digest(),
+        held_out_accuracy=tale.held_out_accuracy, summary=tale.text,
+        images_kept_together=groups is not None, data=dataset.digest(),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,7 +24,7 @@ from divlearn.progress import listen
 if TYPE_CHECKING:
     from divlearn.report import Page
 
-__all__ = ["KEPT", "Output"]
+__all__ = ["KEPT", "Output", "prepare_output"]
 
 KEPT = 3  # exit code: interrupted, and the best so far was kept
 
@@ -48,7 +49,7 @@ class Output:
         self.as_json = as_json
         self._report = report
         if report is not None:
-            check_report(report)
+            _check_report(report)
         self.interrupted = False
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
@@ -114,10 +115,27 @@ class Output:
             raise typer.Exit(KEPT)
 
 
-def check_report(path: Path) -> None:
+def prepare_output(path: Path, option: str = "--output") -> None:
+    """Make the folder of a file, and refuse what could not be written once the work is done."""
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder, must be a file; add the name of a file")
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"{option} {path} cannot be written: {path.parent}: {error.strerror}; choose another "
+            "folder"
+        ) from error
+
+
+def _check_report(path: Path) -> None:
     """Refuse a page that could not be written once the work is done."""
     if not path.suffix:
         raise ValueError(f"--report {path} must name a page; add an ending: .html")
     for name in ("jinja2", "plotly"):
         if find_spec(name) is None:
             raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
+    prepare_output(path, "--report")

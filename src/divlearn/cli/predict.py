@@ -35,10 +35,12 @@ def predict(
     """
     from divlearn.atomic import open_atomic
     from divlearn.cli.data import read_data, read_names
-    from divlearn.cli.output import Output
+    from divlearn.cli.output import Output, prepare_output
     from divlearn.models import load
 
     out = Output(as_json)
+    if output is not None:
+        prepare_output(output)
     classifier = load(model)
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which predicts nothing")
@@ -57,7 +59,7 @@ def predict(
         hint = "" if output else "; -o predictions.csv writes all"
         out.say(f"... and {len(rows) - _SHOWN} more{hint}")
     accuracy = None
-    if dataset.labels is not None:
+    if dataset.labels is not None and hasattr(classifier, "classes_"):
         accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
         out.say(f"{accuracy:.1%} of {len(rows)} predictions agree with the labels.")
     if output is not None:

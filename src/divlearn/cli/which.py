@@ -42,7 +42,7 @@ def which(
 
     Example: divlearn which matrices.npz --report which.html
     """
-    from divlearn.cli.data import read_data
+    from divlearn.cli.data import read_data, read_groups
     from divlearn.cli.output import Output
     from divlearn.report.results import result_page
     from divlearn.report.words import as_sentence
@@ -51,9 +51,12 @@ def which(
     out = Output(as_json, report)
     dataset = read_data(data, matrices, labels, repair)
     y = None if without_labels else dataset.labels
+    groups = None if y is None else read_groups(data, matrices, y, out)
     started = time.perf_counter()
     with out.working("Comparing divergences"):
-        answer = which_divergence(dataset.matrices, y, cv=folds, engine=engine, random_state=seed)
+        answer = which_divergence(
+            dataset.matrices, y, groups=groups, cv=folds, engine=engine, random_state=seed
+        )
     seconds = time.perf_counter() - started
     out.say(answer.summary())
     if out.interrupted:
@@ -68,5 +71,5 @@ def which(
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
         summary=answer.summary(), message=answer.message, table=answer.table(),
-        data=dataset.digest(),
+        images_kept_together=groups is not None, data=dataset.digest(),
     )  # fmt: skip

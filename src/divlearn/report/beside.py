@@ -23,8 +23,9 @@ _FOLDS = 4
 
 
 def disagreement_section(
-    name: str, held_out: HeldOut, classes: NDArray[Any], X: RealArray, y: NDArray[Any]
-) -> DisagreementSection | None:
+    name: str, held_out: HeldOut, classes: NDArray[Any], X: RealArray, y: NDArray[Any],
+    groups: NDArray[Any] | None = None,
+) -> DisagreementSection | None:  # fmt: skip
     """Where a model and the usual baselines disagree on matrices that neither has seen.
 
     Parameters
@@ -34,18 +35,22 @@ def disagreement_section(
     classes : ndarray, shape (n_classes,)
     X : ndarray, shape (n_matrices, d, d)
     y : ndarray, shape (n_matrices,)
+    groups : ndarray, shape (n_matrices,), optional
+        What was kept together when matrices were held out.
 
     Returns
     -------
     DisagreementSection, or None where classes are too small to hold out anything, or the matrices
         too many.
     """
-    smallest = int(np.unique(y, return_counts=True)[1].min())
+    together = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    codes = np.unique(np.column_stack([np.searchsorted(classes, y), together]), axis=0)[:, 0]
+    smallest = int(np.bincount(codes).min())
     if smallest < 2 or len(X) > _MOST_COMPARED:
         return None
     known = default_classifiers()
     baselines = {one: known[one] for one in _BASELINES}
-    found = evaluate(X, y, baselines, n_folds=min(_FOLDS, smallest))
+    found = evaluate(X, y, baselines, n_folds=min(_FOLDS, smallest), groups=groups)
     rows = held_out.rows[np.isin(held_out.rows, found.rows)]  # fewer after an interrupt
     places = np.searchsorted(found.rows, rows)
     said = {name: held_out.predicted[np.searchsorted(held_out.rows, rows)]} | {

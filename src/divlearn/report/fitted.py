@@ -27,7 +27,9 @@ __all__ = ["classifier_page", "iddl_sections"]
 _MOST_POINTS = 600
 
 
-def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
+def classifier_page(
+    model: Any, X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
+) -> Page:
     """Page of a fitted classifier.
 
     Parameters
@@ -35,6 +37,8 @@ def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
     model : estimator
     X : ndarray, shape (n_matrices, d, d), what it was fitted to.
     y : ndarray, shape (n_matrices,)
+    groups : ndarray, shape (n_matrices,), optional
+        What its folds kept together.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def classifier_page(model: Any, X: RealArray, y: NDArray[Any]) -> Page:
         sections.append(_chosen(model, plane))
     if held_out is not None:
         name = type(model).__name__
-        section = disagreement_section(name, held_out, model.classes_, X, y)
+        section = disagreement_section(name, held_out, model.classes_, X, y, groups)
         sections += [section] if section is not None else []
     if hasattr(model, "message_"):
         sections.append(TextSection("How it ended", f"{model.message_}."))
