@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import divlearn
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import held_out_predictions
+from divlearn.evaluation import evaluate, held_out_predictions
 from divlearn.iddl.goals import make_folds
+from divlearn.paired import compare_paired, share_error, share_error_of
 from divlearn.report.beside import disagreement_section
 
 CLASSIFIERS = {
@@ -83,3 +87,33 @@ def test_baselines_beside_a_model_are_held_out_as_it_was(images):
         n_wrong.append(sum(row[neighbour] != row[1] for row in section.rows))
     assert n_wrong[0] == 0  # the nearest is a copy
     assert n_wrong[1] > len(y) // 8
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_copies_change_no_error_and_no_p_value(seed, copies):
+    """A group of copies is worth one matrix; and a matrix alone is a group."""
+    first, second = np.random.default_rng(seed).random((2, 40)) < 0.6
+    plain = compare_paired(first, second)
+    many = (np.repeat(flags, copies) for flags in (first, second))
+    grouped = compare_paired(*many, np.repeat(np.arange(40), copies))
+    assert grouped.first_only == copies * plain.first_only
+    assert grouped.p_value == plain.p_value
+    assert np.isclose(grouped.difference, plain.difference)
+    assert np.isclose(grouped.standard_error, plain.standard_error)
+    share = share_error_of(np.repeat(first, copies), np.repeat(np.arange(40), copies))
+    assert np.isclose(share, share_error(first.mean(), 40))
+
+
+def test_many_copies_are_no_evidence(images):
+    X, y, groups = images
+    assert (
+        "no divergence tells"
+        in divlearn.which_divergence(X, y, groups=groups, random_state=0).summary().lower()
+    )
+    few = {"1-NN": DivergenceKNN(1), "mean": DivergenceMDM()}
+    alone, together = evaluate(X, y, few), evaluate(X, y, few, groups=groups)
+    assert alone.table()[0].accuracy == 1
+    row = together.table()[0]
+    n_groups = groups.max() + 1
+    assert row.standard_error > 0.8 * share_error(row.accuracy, n_groups)

@@ -57,10 +57,6 @@ def test_weights_of_classes_multiply(X, class_weight):
         np.testing.assert_allclose(np.bincount(plain.codes, plain.weights), 2)
 
 
-CLASS_OF_NO_WEIGHT = "class weights of zero are multiplied after what has no weight is left out"
-
-
-@pytest.mark.xfail(strict=True, reason=CLASS_OF_NO_WEIGHT)
 def test_a_class_of_no_weight_is_left_out(X):
     data = check_labelled(X, Y, None, {"a": 0.0, "b": 1.0, "c": 1.0})
     np.testing.assert_array_equal(data.classes, ["b", "c"])
@@ -68,13 +64,17 @@ def test_a_class_of_no_weight_is_left_out(X):
     assert (data.weights > 0).all()
 
 
-@pytest.mark.xfail(strict=True, reason=CLASS_OF_NO_WEIGHT)
 @pytest.mark.parametrize("head", ["svm", "rbf"])
 def test_a_class_of_no_weight_is_not_predicted(head):
     X, y = make_wishart_clusters(3, 20, 3, separation=4, random_state=0)
     options = {"n_atoms": 3, "init": "samples", "max_iter": 1, "loss": "ridge", "random_state": 0}
     classifier = IDDLClassifier(head=head, class_weight={0: 0.0, 1: 1.0, 2: 1.0}, **options)
     assert not (classifier.fit(X, y).predict(X) == 0).any()
+
+
+def test_class_weights_below_zero(X):
+    with pytest.raises(ValueError, match=r"class_weight=\{'a': -1\} must be >= 0 for every class"):
+        check_labelled(X, Y, None, {"a": -1})
 
 
 def test_values_of_rows_among_those_given(X):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import Labelled, check_labelled
-from divlearn.paired import PairedComparison, compare_paired, share_error
+from divlearn.paired import PairedComparison, compare_paired, share_error_of
 from divlearn.progress import tell
 from divlearn.showing import Shown
 
@@ -62,6 +62,8 @@ class Evaluation(Shown):
     n_folds : int
     rows : ndarray of int, shape (n_matrices,), which of the given matrices these are.
     message : str, what is through.
+    groups : ndarray of int, shape (n_matrices,), or None
+        What was kept together: only groups are independent, and errors know it.
     """
 
     classes: NDArray[Any]
@@ -71,6 +73,7 @@ class Evaluation(Shown):
     n_folds: int
     rows: NDArray[np.intp]
     message: str
+    groups: NDArray[np.intp] | None = None
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
@@ -84,7 +87,7 @@ class Evaluation(Shown):
 
     def compare(self, first: str, second: str) -> PairedComparison:
         """Compare two classifiers on the same matrices."""
-        return compare_paired(self.correct(first), self.correct(second))
+        return compare_paired(self.correct(first), self.correct(second), self.groups)
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
@@ -124,10 +127,8 @@ class Evaluation(Shown):
 
     def _row(self, name: str) -> Row:
         correct = self.correct(name)
-        accuracy = float(correct.mean())
-        error = float(share_error(accuracy, len(correct)))
-        versus = self.compare(self.best, name)
-        return Row(name, accuracy, error, versus, self.seconds[name])
+        error, versus = share_error_of(correct, self.groups), self.compare(self.best, name)
+        return Row(name, float(correct.mean()), error, versus, self.seconds[name])
 
 
 def evaluate(
@@ -171,7 +172,9 @@ def evaluate(
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    folds = _make_folds(data.codes, data.choose(groups), n_folds, random_state)
+    known_groups = data.choose(groups)
+    together = None if known_groups is None else np.unique(known_groups, return_inverse=True)[1]
+    folds = _make_folds(data.codes, together, n_folds, random_state)
     results: list[_Result] = []
     with Interrupts() as interrupts:
         try:
@@ -185,7 +188,8 @@ def evaluate(
         except KeyboardInterrupt:
             if not results:
                 raise
-    return _gather(list(known), data, folds, results)
+    found = _gather(list(known), data, folds, results)
+    return found if together is None else replace(found, groups=together[found.rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,12 +141,15 @@ def check_labelled(
     check_consistent_length(matrices, labels)
     check_classification_targets(labels)
     weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-    kept = np.flatnonzero(weights)
-    labels = labels[kept]
-    if not len(kept):
+    if not weights.any():
         raise ValueError("sample_weight is zero everywhere, must be > 0 for some matrices")
-    classes, codes = np.unique(labels, return_inverse=True)
+    seen = np.flatnonzero(weights)  # "balanced" is about these
+    weights = weights[seen] * compute_sample_weight(class_weight, labels[seen])
+    if (weights < 0).any():
+        raise ValueError(f"class_weight={class_weight!r} must be >= 0 for every class")
+    kept = seen[weights > 0]
+    classes, codes = np.unique(labels[kept], return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y holds the one class {classes[0]!s}, must hold >= 2; pass data of more")
-    weights = weights[kept] * compute_sample_weight(class_weight, labels)
-    return Labelled(matrices[kept], codes, classes, weights, kept, len(matrices))
+        held = f"the one class {classes[0]!s}" if len(classes) else "no class"
+        raise ValueError(f"y holds {held}, must hold >= 2; pass data of more")
+    return Labelled(matrices[kept], codes, classes, weights[weights > 0], kept, len(matrices))

@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
-__all__ = ["PairedComparison", "compare_paired", "share_error"]
+from divlearn.arrays import RealArray
+
+__all__ = ["PairedComparison", "compare_paired", "share_error", "share_error_of"]
+
+_Groups = NDArray[np.intp] | None
 
 
 def share_error(share: Any, count: int) -> Any:
@@ -23,6 +27,34 @@ def share_error(share: Any, count: int) -> Any:
     return np.sqrt(share * (1 - share) / count)
 
 
+def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
+    """Compute the standard error of the share that is true: binomial, unless there are groups.
+
+    Parameters
+    ----------
+    flags : ndarray of bool, shape (n_matrices,)
+    groups : ndarray of int, shape (n_matrices,), optional
+        Numbers from 0. Only groups are independent, and count as a whole.
+
+    Examples
+    --------
+    >>> flags = np.arange(100) % 2 == 0
+    >>> share_error_of(flags), share_error_of(flags, np.argsort(np.argsort(~flags)) // 10)
+    (0.05, 0.158...)
+    """
+    return _error(flags.astype(float), groups)
+
+
+def _error(values: RealArray, groups: _Groups) -> float:
+    """Compute the standard error of a mean, of groups that are independent."""
+    sums = _sum(values - values.mean(), groups)
+    return float(np.sqrt(sums @ sums)) / len(values)
+
+
+def _sum(values: RealArray, groups: _Groups) -> RealArray:
+    return values if groups is None else np.bincount(groups, values).astype(float)
+
+
 @dataclass(frozen=True)
 class PairedComparison:
     r"""How the answers of two classifiers to the same matrices compare.
@@ -33,7 +65,8 @@ class PairedComparison:
     difference : float, accuracy of the first minus accuracy of the second.
     standard_error : float, of the difference; it knows that the matrices are the same.
     p_value : float, exact two-sided McNemar test: of the matrices on which the two disagree, half
-        would go to either side by chance.
+        would go to either side by chance; of groups likewise, each for the one that gets more of it
+        right.
     """
 
     first_only: int
@@ -43,12 +76,15 @@ class PairedComparison:
     p_value: float
 
 
-def compare_paired(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> PairedComparison:
+def compare_paired(
+    first: NDArray[np.bool_], second: NDArray[np.bool_], groups: _Groups = None
+) -> PairedComparison:
     """Compare two classifiers.
 
     Parameters
     ----------
     first, second : ndarray of bool, shape (n_matrices,), whether each is right.
+    groups : as in `share_error_of`
 
     Returns
     -------
@@ -61,13 +97,13 @@ def compare_paired(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Paire
     >>> paired.first_only, paired.difference, paired.p_value
     (6, 0.3, 0.03125)
     """
-    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    disagree, n = only_first + only_second, len(first)
-    difference = (only_first - only_second) / n
+    gains = first.astype(float) - second
+    ahead = _sum(gains, groups)
+    for_first, for_second = int((ahead > 0).sum()), int((ahead < 0).sum())
     return PairedComparison(
-        first_only=only_first,
-        second_only=only_second,
-        difference=difference,
-        standard_error=float(np.sqrt((disagree / n - difference**2) / n)),
-        p_value=min(1.0, 2 * float(bdtr(min(only_first, only_second), disagree, 0.5))),
+        first_only=int((first & ~second).sum()),
+        second_only=int((second & ~first).sum()),
+        difference=float(gains.mean()),
+        standard_error=_error(gains, groups),
+        p_value=min(1.0, 2 * float(bdtr(min(for_first, for_second), for_first + for_second, 0.5))),
     )

@@ -41,8 +41,9 @@ class NamedScore:
     score : float, out-of-fold accuracy, or mean log-likelihood per matrix.
     difference : float, score of the learned point minus this score.
     standard_error : float, of the difference; it knows that the matrices are the same.
-    p_value : float, that of no difference: exact McNemar test, or likelihood-ratio test of two
-        parameters (conservative on the axes; it trusts the family, the standard error does not).
+    p_value : float, that of no difference: exact McNemar test, of groups where there are some, or
+        likelihood-ratio test of two parameters (conservative on the axes; it trusts the family, the
+        standard error does not).
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two
         parameters more; positive if the learned one is preferred. NaN with labels.
     """
@@ -81,6 +82,7 @@ class WhichDivergence(Shown):
     n_matrices : int, that were judged.
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), or None without labels.
     message : str, whether all was looked at: less where the user interrupted.
+    n_groups : int or None, groups that the matrices came in.
     """
 
     criterion: Literal["accuracy", "likelihood"]
@@ -95,6 +97,7 @@ class WhichDivergence(Shown):
     n_matrices: int
     correct: Flags | None = None
     message: str = ""
+    n_groups: int | None = None
 
     @property
     def best_named(self) -> str:
@@ -154,11 +157,6 @@ def which_divergence(
         Stopped by the user it answers from the matrices judged by then, which are drawn at random,
         or has holes in its map; with nothing to answer from it raises KeyboardInterrupt.
 
-    Notes
-    -----
-    Scores are honest with groups. Standard errors and p-values take matrices to be independent all
-    the same, and are too small where those of a group are not.
-
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
@@ -193,8 +191,7 @@ def which_divergence(
     known = check_groups(groups, len(matrices))
     together = None if known is None else np.unique(known, return_inverse=True)[1]
     folds = assign_folds(codes, together, cv, random_state)
-    alone = np.arange(len(matrices)) if together is None else together
-    return _by_accuracy(matrices, codes, folds, alone, grid[0], grid[1], chosen)
+    return _by_accuracy(matrices, codes, folds, together, grid[0], grid[1], chosen)
 
 
 # ------------------------------------------------------------------ with labels
@@ -202,15 +199,17 @@ def which_divergence(
 
 def _by_accuracy(
     matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
-    groups: NDArray[np.intp], alphas: RealArray, betas: RealArray, engine: Engine,
+    groups: NDArray[np.intp] | None, alphas: RealArray, betas: RealArray, engine: Engine,
 ) -> WhichDivergence:  # fmt: skip
     grid = [(alpha, beta) for alpha in alphas for beta in betas]
     names = [(known.alpha, known.beta) for known in NAMED.values()]
     n_given, n_folds = len(matrices), int(folds.max()) + 1
+    alone = np.arange(n_given) if groups is None else groups
     correct, judged_rows = judge_neighbors(
-        matrices, codes, folds, groups, np.array(grid + names), engine
+        matrices, codes, folds, alone, np.array(grid + names), engine
     )
     codes, folds = codes[judged_rows], folds[judged_rows]
+    groups = None if groups is None else groups[judged_rows]
     shape = (len(alphas), len(betas))
 
     def plane(flags: Flags) -> PlaneMap:
@@ -225,7 +224,7 @@ def _by_accuracy(
         test = folds == fold
         learned[test] = plane(out_of_fold).correct[row, column, test]
     named = {
-        name: _compare(NAMED[name].alpha, NAMED[name].beta, learned, flags)
+        name: _compare(NAMED[name].alpha, NAMED[name].beta, learned, flags, groups)
         for name, flags in zip(NAMED, out_of_fold[len(grid) :], strict=True)
     }
     judged = plane(out_of_fold)
@@ -233,11 +232,14 @@ def _by_accuracy(
         "accuracy", plane(correct[-1]).best, float(learned.mean()), named, alphas, betas,
         judged.accuracy, tuple(points), float(np.bincount(codes).max() / len(codes)),
         len(codes), judged.correct, _say_how_many(len(codes), n_given, "matrices were judged"),
+        None if groups is None else len(np.unique(groups)),
     )  # fmt: skip
 
 
-def _compare(alpha: float, beta: float, learned: Flags, known: Flags) -> NamedScore:
-    paired = compare_paired(learned, known)
+def _compare(
+    alpha: float, beta: float, learned: Flags, known: Flags, groups: NDArray[np.intp] | None
+) -> NamedScore:
+    paired = compare_paired(learned, known, groups)
     return NamedScore(
         alpha, beta, float(known.mean()), paired.difference, paired.standard_error, paired.p_value
     )
@@ -247,18 +249,20 @@ def _say_accuracy(answer: WhichDivergence) -> str:
     name = answer.best_named
     top, n = answer.named[name], answer.n_matrices
     reached = max(top.score, answer.score)
-    # The best of several names is looked at: their chances to be lucky add up.
-    luck = len(answer.named) * float(bdtrc(round(reached * n) - 1, n, answer.chance))
+    # The best of several names is looked at: their chances to be lucky add up. Of a group all are
+    # right or wrong together, at worst.
+    tries = n if answer.n_groups is None else answer.n_groups
+    luck = len(answer.named) * float(bdtrc(round(reached * tries) - 1, tries, answer.chance))
     if reached <= answer.chance or luck >= _SIGNIFICANT:
         return (
             f"No divergence tells these classes apart by more than noise: the best named one, "
             f"{name}, is right on {top.score:.1%}, the learned one on {answer.score:.1%} and the "
-            f"largest class makes up {answer.chance:.1%} of {n} matrices."
+            f"largest class makes up {answer.chance:.1%} of {n} matrices{_of_groups(answer)}."
         )
     versus = (
         f"{answer.score:.1%} out of fold against {top.score:.1%} (difference "
         f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, McNemar "
-        f"p = {top.p_value:.2g})"
+        f"p = {top.p_value:.2g}{_of_groups(answer)})"
     )
     if top.beaten:
         return (
@@ -277,6 +281,10 @@ def _say_accuracy(answer: WhichDivergence) -> str:
         f"better by more than noise, {versus}. The whole grid lies between "
         f"{answer.map.min():.1%} and {answer.map.max():.1%}."
     )
+
+
+def _of_groups(answer: WhichDivergence) -> str:
+    return "" if answer.n_groups is None else f" of {answer.n_groups} groups"
 
 
 # ------------------------------------------------------------------ without labels
