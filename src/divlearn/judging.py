@@ -8,6 +8,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
+from divlearn.labelled import count_groups
 from divlearn.progress import tell, track
 
 __all__ = ["assign_folds", "judge_neighbors"]
@@ -42,10 +43,8 @@ def assign_folds(
     """
     if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
         raise ValueError(f"cv={cv!r} must be an integer >= 2")
-    what, members = "matrices", codes
-    if groups is not None:  # each counts once in every class that it has matrices of
-        what, members = "groups", np.unique(np.column_stack([codes, groups]), axis=0)[:, 0]
-    smallest = int(np.bincount(members).min())
+    what = "matrices" if groups is None else "groups"
+    smallest = int(count_groups(codes, groups).min())
     if smallest < cv:
         raise ValueError(
             f"the smallest class has {smallest} {what}, must have >= cv={cv}; lower cv, or drop "

@@ -16,7 +16,9 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from divlearn.arrays import RealArray
 from divlearn.spd import check_spd
 
-__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled"]
+__all__ = [
+    "Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled", "count_groups",
+]  # fmt: skip
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -115,6 +117,20 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
             f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"
         )
     return known
+
+
+def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArray[np.intp]:
+    """Count the groups of every class, or its matrices where there are none.
+
+    Examples
+    --------
+    >>> count_groups(np.array([0, 0, 0, 1, 1]), np.array(["p", "p", "q", "q", "q"]))
+    array([2, 1])
+    """
+    if groups is None:
+        return np.bincount(codes)
+    numbers = np.unique(groups, return_inverse=True)[1]
+    return np.bincount(np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0])
 
 
 def check_labelled(

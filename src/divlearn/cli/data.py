@@ -50,11 +50,13 @@ def read_groups(
     """Images that matrices are of, as numbers, where they must be kept together; says so."""
     import numpy as np
 
+    from divlearn.labelled import count_groups
+
     images, groups = np.unique(read_names(path, matrices, len(labels)), return_inverse=True)
     if len(images) == len(labels):
         return None
     classes, codes = np.unique(labels, return_inverse=True)
-    n_images = np.bincount(np.unique(np.column_stack([codes, groups]), axis=0)[:, 0])
+    n_images = count_groups(codes, groups)
     if n_images.min() < 2:  # held out together, they would leave nothing to learn the class from
         out.say(
             f"Class {classes[n_images.argmin()]!s} has one image only: matrices of one image are "

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.evaluation import HeldOut, default_classifiers, evaluate
+from divlearn.labelled import count_groups
 from divlearn.maps import PlaneMap, plane_map
 from divlearn.report.plane_section import PlaneSection
 from divlearn.report.tables import DisagreementSection
@@ -43,9 +44,7 @@ def disagreement_section(
     DisagreementSection, or None where classes are too small to hold out anything, or the matrices
         too many.
     """
-    together = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    codes = np.unique(np.column_stack([np.searchsorted(classes, y), together]), axis=0)[:, 0]
-    smallest = int(np.bincount(codes).min())
+    smallest = int(count_groups(np.searchsorted(classes, y), groups).min())
     if smallest < 2 or len(X) > _MOST_COMPARED:
         return None
     known = default_classifiers()
