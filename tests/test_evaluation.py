@@ -122,7 +122,7 @@ def test_defaults_are_estimators():
     [
         ({"n_folds": 1}, "n_folds=1 must be an integer >= 2"),
         ({"n_folds": 21}, "n_folds=21 must be <= 20, the size of the smallest class"),
-        ({"groups": np.arange(60) // 20}, "n_folds=5 must be <= 3, the number of groups"),
+        ({"groups": np.zeros(60)}, "groups has 1 group, must have >= 2"),
         ({"classifiers": {}}, "classifiers is empty"),
     ],
 )

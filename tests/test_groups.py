@@ -117,3 +117,18 @@ def test_many_copies_are_no_evidence(images):
     row = together.table()[0]
     n_groups = groups.max() + 1
     assert row.standard_error > 0.8 * share_error(row.accuracy, n_groups)
+
+
+def test_which_takes_no_more_folds_than_groups(images):
+    X, _, _ = images
+    few = np.repeat(np.arange(8), 16)  # four of either class
+    answer = divlearn.which_divergence(X, np.repeat(np.arange(8) % 2, 16), groups=few, cv=5)
+    assert len(answer.chosen) == 4
+    assert answer.n_groups == 8
+
+
+def test_an_evaluation_takes_no_more_folds_than_groups(images):
+    X, _, _ = images
+    groups = np.repeat(np.arange(4), 32)  # two of either class
+    found = evaluate(X, groups % 2, {"1-NN": DivergenceKNN(1)}, n_folds=5, groups=groups)
+    assert found.n_folds == 4

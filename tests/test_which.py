@@ -212,7 +212,7 @@ def test_words_of_every_verdict():
         ({"cv": 11}, "smallest class has 10 matrices, must have >= cv=11"),
         ({"cv": 1}, "cv=1 must be an integer >= 2"),
         ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of the 30"),
-        ({"groups": np.arange(30) % 6}, "smallest class has 2 groups, must have >= cv=3"),
+        ({"groups": np.arange(30) % 3}, "smallest class has 1 group, must have >= 2"),
         ({"groups": np.arange(30), "y": None}, "without labels.*leave out groups, or pass y"),
         ({"alphas": [-1, 0]}, "alphas starts at -1, must be >= 0"),
         ({"betas": [1, 0]}, "ascending"),

@@ -149,7 +149,8 @@ def evaluate(
     n_folds : int, default=5
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (a patient, a sample of a material) come into one fold: otherwise a
-        classifier may recognise the group in place of the class.
+        classifier may recognise the group in place of the class. There are no more folds than
+        groups.
     random_state : int or None, default=0
         Draws the folds.
 
@@ -334,10 +335,8 @@ def _make_folds(
             "n_folds, or drop classes with few matrices"
         )
     n_groups = len(codes) if groups is None else len(np.unique(groups))
-    if n_groups < n_folds:
-        raise ValueError(
-            f"n_folds={n_folds} must be <= {n_groups}, the number of groups; lower n_folds"
-        )
+    if n_groups < 2:
+        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
     splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = splitter(int(n_folds), shuffle=True, random_state=random_state)
+    folds = splitter(min(int(n_folds), n_groups), shuffle=True, random_state=random_state)
     return tuple(folds.split(np.zeros(len(codes)), codes, groups))

@@ -29,7 +29,8 @@ def assign_folds(
     ----------
     codes : ndarray of int, shape (n_matrices,)
     groups : ndarray of int, shape (n_matrices,), or None
-    cv : int, number of folds.
+    cv : int
+        Number of folds; lowered to the groups of the smallest class, which are often few.
     random_state : int, RandomState or None
 
     Returns
@@ -43,16 +44,19 @@ def assign_folds(
     """
     if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
         raise ValueError(f"cv={cv!r} must be an integer >= 2")
-    what = "matrices" if groups is None else "groups"
     smallest = int(count_groups(codes, groups).min())
-    if smallest < cv:
+    if groups is not None and smallest < 2:
         raise ValueError(
-            f"the smallest class has {smallest} {what}, must have >= cv={cv}; lower cv, or drop "
+            "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
+        )
+    if groups is None and smallest < cv:
+        raise ValueError(
+            f"the smallest class has {smallest} matrices, must have >= cv={cv}; lower cv, or drop "
             "small classes"
         )
     folds = np.empty(len(codes), dtype=np.intp)
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    splitter = kind(int(cv), shuffle=True, random_state=random_state)
+    splitter = kind(min(int(cv), smallest), shuffle=True, random_state=random_state)
     for fold, (_, test) in enumerate(splitter.split(np.zeros(len(codes)), codes, groups)):
         folds[test] = fold
     return folds

@@ -137,13 +137,14 @@ def which_divergence(
     X : array-like, shape (n_matrices, d, d)
         SPD matrices.
     y : array-like, shape (n_matrices,), optional
-        Labels, at least two classes of at least ``cv`` matrices each, or of ``cv`` groups.
+        Labels, at least two classes of at least ``cv`` matrices each, or of two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) come into one fold, and
         are no neighbours of each other: otherwise a divergence that recognises the group looks as
         if it told classes apart. Refused without labels, where nothing is held out.
     cv : int, default=5
-        Folds, stratified and shuffled. Not used without labels.
+        Folds, stratified and shuffled; with groups no more than the smallest class has of them. Not
+        used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
         1/4 without. Named divergences are looked at whether they lie on it or not.
