@@ -10,11 +10,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import wraps
 
 import numpy as np
 import pytest
 from conftest import wishart
+from engine_calls import EngineCalls
 from sklearn.base import clone
 from test_models import assert_same
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -22,7 +22,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
-from divlearn.engines.base import Engine
 from divlearn.engines.blas import limit_blas
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
@@ -158,6 +157,10 @@ def test_ctrl_c_is_answered_within_a_second(engine, what):
     assert time.perf_counter() - pressed[0] < 10  # a second, but for a busy machine
 
 
+def press_ctrl_c():
+    signal.raise_signal(signal.SIGINT)
+
+
 SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
 STOPPED = FITS | {
     "any loss and head": divlearn.IDDLClassifier(**SMALL, head="auto"),
@@ -171,38 +174,16 @@ STOPPED = FITS | {
 }  # fmt: skip
 
 
-class Keyboard:
-    """Presses Ctrl-C when an engine is called for the nth time."""
-
-    def __init__(self, monkeypatch):
-        self.press_at(0)
-        for verb in ("encode", "pullback", "spectra", "prepare"):
-            monkeypatch.setattr(Engine, verb, self._watched(getattr(Engine, verb)))
-
-    def press_at(self, call):
-        self.calls, self._pressed_at = 0, call
-
-    def _watched(self, verb):
-        @wraps(verb)
-        def watched(*given, **named):
-            self.calls += 1
-            if self.calls == self._pressed_at:
-                signal.raise_signal(signal.SIGINT)
-            return verb(*given, **named)
-
-        return watched
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", STOPPED)
 def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, name):
     """Pressed at one call of the engine after the other: none finds a fit half done."""
     X, y = data
-    keyboard = Keyboard(monkeypatch)
+    engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
-    n_calls, kept = keyboard.calls, []
+    n_calls, kept = engine.count, []
     for call in range(1, n_calls, max(1, n_calls // 30)):
-        keyboard.press_at(call)
+        engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:
             model.fit(X, y)
@@ -224,7 +205,7 @@ def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
         nonlocal calls
         calls += 1
         if calls == last:
-            signal.raise_signal(signal.SIGINT)
+            press_ctrl_c()
         return plain(*given)
 
     monkeypatch.setattr(Machine, verb, pressed)

@@ -7,37 +7,20 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from conftest import wishart
+from engine_calls import EngineCalls
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from test_abuse_estimators import ESTIMATORS, answers, data, fitted
 
 import divlearn
-from divlearn.engines.base import Engine
 
 
 class Broken(RuntimeError):
     pass
 
 
-class Breaker:
-    """Lets an engine fail when it is called for the nth time."""
-
-    def __init__(self, monkeypatch):
-        self.break_at(0)
-        for verb in ("encode", "pullback", "spectra", "prepare"):
-            monkeypatch.setattr(Engine, verb, self._watched(getattr(Engine, verb)))
-
-    def break_at(self, call):
-        self.calls, self._broken_at = 0, call
-
-    def _watched(self, verb):
-        def watched(*given, **named):
-            self.calls += 1
-            if self.calls == self._broken_at:
-                raise Broken
-            return verb(*given, **named)
-
-        return watched
+def fail():
+    raise Broken
 
 
 def others():
@@ -50,18 +33,18 @@ def others():
 def test_a_fit_that_fails_leaves_what_was_learned(name, monkeypatch):
     model, (X, y) = clone(fitted(name)).fit(*data()), others()
     before, said = dict(vars(model)), answers(model, data()[0])
-    breaker = Breaker(monkeypatch)
+    engine = EngineCalls(monkeypatch, fail)
     clone(model).fit(X, y)
-    n_calls = breaker.calls
+    n_calls = engine.count
     for call in sorted(
         {1, n_calls // 3, n_calls // 2, n_calls - 1, n_calls} & {*range(1, 1 + n_calls)}
     ):
-        breaker.break_at(call)
+        engine.act_at(call)
         with pytest.raises(Broken):
             model.fit(X, y)
         assert vars(model).keys() == before.keys()
         assert all(vars(model)[key] is value for key, value in before.items())
-    breaker.break_at(0)
+    engine.act_at(0)
     for method, values in answers(model, data()[0]).items():
         np.testing.assert_array_equal(values, said[method])
 
@@ -95,10 +78,10 @@ def test_a_batch_that_fails_is_not_learned_from(monkeypatch):
     X, _ = data()
     model = divlearn.MiniBatchABKMeans(2, random_state=0).partial_fit(X)
     centers, n_steps = model.cluster_centers_.copy(), model.n_steps_
-    breaker = Breaker(monkeypatch)
+    engine = EngineCalls(monkeypatch, fail)
     deepcopy(model).partial_fit(X)
-    for call in range(1, 1 + breaker.calls):
-        breaker.break_at(call)
+    for call in range(1, 1 + engine.count):
+        engine.act_at(call)
         with pytest.raises(Broken):
             model.partial_fit(X)
     np.testing.assert_array_equal(model.cluster_centers_, centers)
