@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.interrupts import Interrupts
-from divlearn.labelled import Labelled, check_labelled
+from divlearn.labelled import Labelled, check_labelled, limit_folds
 from divlearn.paired import PairedComparison, compare_paired, share_error_of
 from divlearn.progress import tell
 from divlearn.showing import Shown
@@ -334,9 +334,8 @@ def _make_folds(
             f"n_folds={n_folds} must be <= {smallest}, the size of the smallest class; lower "
             "n_folds, or drop classes with few matrices"
         )
-    n_groups = len(codes) if groups is None else len(np.unique(groups))
-    if n_groups < 2:
-        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
-    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = splitter(min(int(n_folds), n_groups), shuffle=True, random_state=random_state)
+    splitter, n_splits = StratifiedKFold, int(n_folds)
+    if groups is not None:
+        splitter, n_splits = StratifiedGroupKFold, limit_folds(n_splits, groups)
+    folds = splitter(n_splits, shuffle=True, random_state=random_state)
     return tuple(folds.split(np.zeros(len(codes)), codes, groups))

@@ -18,6 +18,7 @@ from divlearn.spd import check_spd
 
 __all__ = [
     "Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled", "count_groups",
+    "limit_folds",
 ]  # fmt: skip
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
@@ -131,6 +132,20 @@ def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArra
         return np.bincount(codes)
     numbers = np.unique(groups, return_inverse=True)[1]
     return np.bincount(np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0])
+
+
+def limit_folds(n_splits: int, groups: NDArray[Any]) -> int:
+    """Return how many folds groups can make: no more than there are of them.
+
+    Examples
+    --------
+    >>> limit_folds(5, np.array(["p", "p", "q", "r"]))
+    3
+    """
+    n_groups = len(np.unique(groups))
+    if n_groups < 2:
+        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
+    return min(n_splits, n_groups)
 
 
 def check_labelled(

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from divlearn.arrays import RealArray
 from divlearn.iddl.calibration import fit_temperature
 from divlearn.iddl.ensemble import Folds
+from divlearn.labelled import limit_folds
 
 __all__ = ["Goal", "classes_goal", "make_folds", "numbers_goal"]
 
@@ -111,14 +112,7 @@ def make_folds(
         return None
     splitter = StratifiedKFold if fewest >= 2 else KFold
     if groups is not None:
-        splitter, n_groups = StratifiedGroupKFold if fewest >= 2 else GroupKFold, _count(groups)
-        n_splits = min(n_splits, n_groups)
+        splitter = StratifiedGroupKFold if fewest >= 2 else GroupKFold
+        n_splits = limit_folds(n_splits, groups)
     shuffled = splitter(n_splits, shuffle=True, random_state=seed)
     return list(shuffled.split(np.zeros(n_matrices), codes, groups))
-
-
-def _count(groups: NDArray[Any]) -> int:
-    n_groups = len(np.unique(groups))
-    if n_groups < 2:
-        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
-    return n_groups
