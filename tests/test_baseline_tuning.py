@@ -8,7 +8,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from divlearn.baselines.tuning import GAMMAS, PENALTIES, choose, fit_svm, hold_out
+from divlearn.baselines.tuning import GAMMAS, PENALTIES, choose, fit_svm
+from divlearn.folds import make_folds
 
 
 def blobs(seed: int, n: int = 90, p: int = 6, spread: float = 1.0):
@@ -17,45 +18,18 @@ def blobs(seed: int, n: int = 90, p: int = 6, spread: float = 1.0):
     return spread * rng.standard_normal((n, p)) + 1.5 * np.eye(3, p)[y], y
 
 
-# --- parts
-
-
-def test_five_parts_are_a_stratified_partition():
-    y = np.repeat(["a", "b", "c"], [40, 25, 10])
-    splits = hold_out(y, 0, 5)
-    held = np.concatenate([held for _, held in splits])
-    np.testing.assert_array_equal(np.sort(held), np.arange(75))
-    for train, held in splits:
-        np.testing.assert_array_equal(np.sort(np.r_[train, held]), np.arange(75))
-        counts = [(y[held] == label).sum() for label in "abc"]
-        assert counts == [8, 5, 2]
-
-
-def test_every_class_trains_and_lone_members_only_train():
-    y = np.array([0] * 7 + [1] * 2 + [2])
-    for seed in range(5):
-        for train, held in hold_out(y, seed, 5):
-            assert set(y[train]) == {0, 1, 2}
-            assert 2 not in y[held]
-    assert hold_out(np.arange(4), 0, 5) == []
-
-
-def test_parts_are_drawn_by_the_random_state():
-    y = np.repeat([0, 1], 30)
-    first, same, other = (hold_out(y, seed)[0][1] for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, same)
-    assert not np.array_equal(first, other)
-
-
 # --- choice
 
 
-@pytest.mark.parametrize("n_parts", [1, 5])
-def test_the_choice_is_a_plain_grid_search(n_parts):
+def folds_of(y, cv=5, seed=0):
+    return make_folds(cv, len(y), y, random_state=seed)
+
+
+def test_the_choice_is_a_plain_grid_search():
     X, y = blobs(0)
     grid = [{"n_neighbors": k} for k in (1, 5, 15, 45)]
-    found = choose(KNeighborsClassifier, grid, X, y, 3, n_parts)
-    splits = hold_out(y, 3, n_parts)
+    splits = folds_of(y)
+    found = choose(KNeighborsClassifier, grid, X, y, splits)
     plain = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5, 15, 45]}, cv=splits)
     scores = plain.fit(X, y).cv_results_["mean_test_score"]
     np.testing.assert_allclose(found.scores, scores)
@@ -67,15 +41,15 @@ def test_the_choice_is_a_plain_grid_search(n_parts):
 def test_the_first_wins_ties():
     X, y = np.r_[np.zeros(10), np.full(10, 100.0)][:, None], np.repeat([0, 1], 10)
     grid = [{"C": C} for C in (1.0, 0.5, 7.0)]
-    assert choose(SVC, grid, X, y, 0).parameters == {"C": 1.0}
+    assert choose(SVC, grid, X, y, folds_of(y)).parameters == {"C": 1.0}
 
 
 def test_nothing_to_choose_from_or_by():
     X, y = blobs(1)
-    single = choose(SVC, [{"C": 2.0}], X, y, 0)
+    single = choose(SVC, [{"C": 2.0}], X, y, folds_of(y))
     assert single.parameters == {"C": 2.0}
     assert np.isnan(single.score)
-    lonely = choose(SVC, [{"C": 2.0}, {"C": 3.0}], X[:3], y[:3], 0)
+    lonely = choose(SVC, [{"C": 2.0}, {"C": 3.0}], X[:3], y[:3], folds_of(y[:3]))
     assert lonely.parameters == {"C": 2.0}
     assert np.isnan(lonely.scores).all()
 
@@ -87,13 +61,12 @@ def test_nothing_to_choose_from_or_by():
 @pytest.mark.parametrize("p", [6, 200])  # fewer features than samples, and more
 def test_machines_are_those_of_scikit_learn(kernel, p):
     X, y = blobs(2, p=p)
-    machine = fit_svm(1e3 * X, y, 0, kernel=kernel)
+    few = PENALTIES[kernel][:4]  # the solver ends by itself
+    machine = fit_svm(1e3 * X, y, folds_of(y), kernel=kernel, penalties=few)
     unit = np.sqrt(X.var(axis=0).sum())
     assert machine.unit == pytest.approx(1e3 * unit)
-    axes = {"C": PENALTIES[kernel]} | ({"gamma": GAMMAS} if kernel == "rbf" else {})
-    plain = GridSearchCV(SVC(kernel=kernel, break_ties=True), axes, cv=hold_out(y, 0, 5)).fit(
-        X / unit, y
-    )
+    axes = {"C": few} | ({"gamma": GAMMAS} if kernel == "rbf" else {})
+    plain = GridSearchCV(SVC(kernel=kernel, break_ties=True), axes, cv=folds_of(y)).fit(X / unit, y)
     np.testing.assert_allclose(
         machine.choice.scores, plain.cv_results_["mean_test_score"], atol=1e-12
     )
@@ -105,17 +78,17 @@ def test_machines_are_those_of_scikit_learn(kernel, p):
 
 def test_given_values_are_taken():
     X, y = blobs(3)
-    assert fit_svm(X, y, 0, penalties=[0.25]).choice.parameters == {"C": 0.25}
-    chosen = fit_svm(X, y, 0, kernel="rbf", gammas=[0.7]).choice
+    assert fit_svm(X, y, folds_of(y), penalties=[0.25]).choice.parameters == {"C": 0.25}
+    chosen = fit_svm(X, y, folds_of(y), kernel="rbf", gammas=[0.7]).choice
     assert {one["gamma"] for one in chosen.tried} == {0.7}
     assert len(chosen.tried) == len(PENALTIES["rbf"])
 
 
 def test_the_solver_is_stopped_where_it_takes_too_long(monkeypatch):
     X, y = blobs(4, spread=5.0)
-    assert fit_svm(X, y, 0, penalties=[1.0]).exact
+    assert fit_svm(X, y, folds_of(y), penalties=[1.0]).exact
     monkeypatch.setattr("divlearn.baselines.tuning._STEPS", 10)
-    assert not fit_svm(X, y, 0, penalties=[1e6]).exact
+    assert not fit_svm(X, y, folds_of(y), penalties=[1e6]).exact
 
 
 def test_constant_vectors():

@@ -17,7 +17,7 @@ from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.tangent import TangentClassifier, TangentVectors
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl.goals import make_folds
+from divlearn.folds import make_folds
 
 QUICK = ("start softmax", "kernel", "tangent lda")
 CHANCE = "folds are drawn, and repetitions of a matrix come into different ones"
@@ -195,7 +195,7 @@ def test_vectors_at_the_identity_are_log_euclidean(data):
 @pytest.mark.parametrize("model", ["logistic", "rbf", "lda"])
 def test_tangent_classifiers(data, model):
     X, y, X_test, y_test = data
-    folds = make_folds(3, len(X), y, None, 0)
+    folds = make_folds(3, len(X), y, random_state=0)
     classifier = TangentClassifier(model, folds).fit(X, y, np.ones(len(X)))
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)

@@ -25,10 +25,10 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_divergence_kernel import lift_far
 
+from divlearn.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
 from divlearn.kernels import selection as selection_module
 from divlearn.kernels.coupling import Coupling, fit_coupling
-from divlearn.kernels.selection import make_folds
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "Cs": [1, 10]}
 
@@ -305,11 +305,11 @@ def test_groups_stay_together(monkeypatch):
     groups = np.arange(60) // 6
     seen = []
 
-    def spy(*arguments):
-        seen.extend(make_folds(*arguments))
+    def spy(*given, **named):
+        seen.extend(make_folds(*given, **named))
         return seen
 
-    monkeypatch.setattr("divlearn.kernels.classifier.make_folds", spy)
+    monkeypatch.setattr("divlearn.labelled.make_folds", spy)
     DivergenceKernelClassifier(random_state=0, **SMALL).fit(X, y, groups=groups)
     assert len(seen) == 4
     for train, test in seen:

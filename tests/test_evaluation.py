@@ -40,7 +40,7 @@ class Recorder(ClassifierMixin, BaseEstimator):
 def test_every_matrix_is_predicted_by_a_model_that_never_saw_it(data):
     X, y = data
     Recorder.seen.clear()
-    found = evaluate(X, y, {"recorder": Recorder()}, n_folds=4)
+    found = evaluate(X, y, {"recorder": Recorder()}, cv=4)
     assert len(Recorder.seen) == 4
     assert all(len(seen) == 45 for seen in Recorder.seen)
     assert found.correct("recorder").mean() == pytest.approx(1 / 3)
@@ -48,7 +48,7 @@ def test_every_matrix_is_predicted_by_a_model_that_never_saw_it(data):
 
 def test_tables(data):
     X, y = data
-    found = evaluate(X, y, CLASSIFIERS, n_folds=5, random_state=1)
+    found = evaluate(X, y, CLASSIFIERS, cv=5, random_state=1)
     rows = found.table()
     assert [row.accuracy for row in rows] == sorted((row.accuracy for row in rows), reverse=True)
     assert rows[0].name == found.best
@@ -60,7 +60,7 @@ def test_tables(data):
     apart = found.disagreements("near", "mean")
     paired = found.compare("near", "mean")
     assert len(apart) == paired.first_only + paired.second_only
-    again = evaluate(X, y, CLASSIFIERS, n_folds=5, random_state=1)
+    again = evaluate(X, y, CLASSIFIERS, cv=5, random_state=1)
     for name in CLASSIFIERS:
         np.testing.assert_array_equal(found.predictions[name], again.predictions[name])
 
@@ -97,15 +97,15 @@ def test_groups_stay_together(data):
     X, y = data
     groups = np.arange(60) // 4
     Recorder.seen.clear()
-    evaluate(X, y, {"recorder": Recorder()}, n_folds=3, groups=groups)
+    evaluate(X, y, {"recorder": Recorder()}, cv=3, groups=groups)
     for seen in Recorder.seen:
         inside = np.isin(X[:, 0, 0], seen)
         assert all(len(set(inside[groups == group])) == 1 for group in range(15))
 
 
 def test_numbers_of_numpy(data):
-    found = evaluate(*data, CLASSIFIERS, n_folds=np.int64(2))
-    expected = evaluate(*data, CLASSIFIERS, n_folds=2)
+    found = evaluate(*data, CLASSIFIERS, cv=np.int64(2))
+    expected = evaluate(*data, CLASSIFIERS, cv=2)
     assert found.n_folds == 2
     for name in CLASSIFIERS:
         np.testing.assert_array_equal(found.predictions[name], expected.predictions[name])
@@ -120,9 +120,8 @@ def test_defaults_are_estimators():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_folds": 1}, "n_folds=1 must be an integer >= 2"),
-        ({"n_folds": 21}, "n_folds=21 must be <= 20, the size of the smallest class"),
-        ({"groups": np.zeros(60)}, "groups has 1 group, must have >= 2"),
+        ({"cv": 1}, "cv=1 must be an integer >= 2"),
+        ({"groups": np.zeros(60)}, "class bark has 1 group, must have >= 2"),
         ({"classifiers": {}}, "classifiers is empty"),
     ],
 )

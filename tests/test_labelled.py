@@ -28,7 +28,7 @@ def test_labels_become_codes(X):
     np.testing.assert_array_equal(data.classes[data.codes], Y)
     np.testing.assert_array_equal(data.weights, np.ones(8))
     np.testing.assert_array_equal(data.kept, np.arange(8))
-    assert data.n_given == 8
+    np.testing.assert_array_equal(data.y, Y)
     assert check_labelled(X.astype(np.float32), Y, None, None).matrices.dtype == np.float64
 
 
@@ -40,7 +40,7 @@ def test_matrices_of_no_weight_are_no_samples(X):
     np.testing.assert_array_equal(data.classes, ["a", "b"])
     np.testing.assert_array_equal(data.classes[data.codes], Y[weights > 0])
     np.testing.assert_array_equal(data.weights, weights[weights > 0])
-    assert data.n_given == 8
+    np.testing.assert_array_equal(data.y, Y)
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {"a": 5.0}, {"a": 1, "b": 2, "c": 3}])
@@ -92,9 +92,10 @@ def test_values_of_rows_among_those_given(X):
 
 
 def test_entries_of_what_is_kept(X):
-    data = check_labelled(X, Y, [0, 1, 1, 1, 0, 1, 1, 1], None)
-    np.testing.assert_array_equal(data.choose(list("stuvwxyz")), list("tuvxyz"))
-    assert data.choose(None) is None
+    weights = [0, 1, 1, 1, 0, 1, 1, 1]
+    data = check_labelled(X, Y, weights, None, groups=list("stuvwxyz"))
+    np.testing.assert_array_equal(data.kept_groups, list("tuvxyz"))
+    assert check_labelled(X, Y, weights, None).kept_groups is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from divlearn import maps
+from divlearn import judging
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
 from divlearn.maps import NAMED, PlaneMap, plane_map
@@ -56,7 +56,7 @@ def test_accuracy_of_a_plain_loop(engine, plain_loop):
 @pytest.mark.parametrize("entries", [1, 50, 6 * 18 + 1, 1000])
 def test_blocks_do_not_show(monkeypatch, entries):
     expected = plane_map(*random_data(), ALPHAS, BETAS)
-    monkeypatch.setattr(maps, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(judging, "_BLOCK_ENTRIES", entries)
     blocked = plane_map(*random_data(), ALPHAS, BETAS)
     np.testing.assert_array_equal(blocked.correct, expected.correct)
 

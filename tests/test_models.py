@@ -279,7 +279,7 @@ def test_the_same_model_gives_the_same_page(data, tmp_path):
 # ------------------------------------------------------------------ later versions
 
 
-@pytest.mark.parametrize("name", ["committee", "iddl", "mixture"])
+@pytest.mark.parametrize("name", ["iddl", "mixture"])
 def test_files_of_the_first_format_are_read_for_ever(name):
     """Written by version 0.1.0, beside matrices and what the model said of them then."""
     path = FIRST_FORMAT / f"{name}.divlearn"

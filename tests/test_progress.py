@@ -56,7 +56,7 @@ def test_long_work_tells_how_far_it_is(data):
     X, y = data
     images = np.random.default_rng(0).random((3, 16, 16))
     two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
-    told = heard(lambda: evaluate(X, y, two, n_folds=3))
+    told = heard(lambda: evaluate(X, y, two, cv=3))
     assert told["fits"] == [(k, 6) for k in range(6)]
     assert heard(lambda: maps.plane_map(X, y))["pairs"][-1] == (900, 900)
     told = heard(lambda: which_divergence(X, y, cv=3, random_state=0))
@@ -217,11 +217,11 @@ def test_interrupted_starts_keep_the_best(data):
 def test_an_interrupted_evaluation_has_whole_folds(data):
     X, y = data
     two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
-    whole = evaluate(X, y, two, n_folds=3)
+    whole = evaluate(X, y, two, cv=3)
     assert whole.message == "all 3 folds are through"
     np.testing.assert_array_equal(whole.rows, np.arange(30))
     with listen(stop_at("fits", 3)):  # before the second classifier of the second fold
-        found = evaluate(X, y, two, n_folds=3)
+        found = evaluate(X, y, two, cv=3)
     assert found.message == "interrupted by the user: 1 of 3 folds are through"
     assert found.n_folds == 1
     assert len(found.rows) == 10
@@ -230,12 +230,12 @@ def test_an_interrupted_evaluation_has_whole_folds(data):
         np.testing.assert_array_equal(found.predictions[name], expected)
     np.testing.assert_array_equal(found.codes, y[found.rows])
     with listen(stop_at("fits", 1)):
-        found = evaluate(X, y, two, n_folds=3)
+        found = evaluate(X, y, two, cv=3)
     assert list(found.predictions) == ["near"]
     assert found.message.endswith("1 of 2 classifiers are through with the first fold")
     with pytest.raises(KeyboardInterrupt), listen(stop_at("fits", 0)):
-        evaluate(X, y, two, n_folds=3)
+        evaluate(X, y, two, cv=3)
     # What keeps its best so far is not taken for a model that was learned.
     with listen(stop_at("iterations", 1)):
-        found = evaluate(X, y, two | {"iddl": IDDLClassifier(random_state=0)}, n_folds=3)
+        found = evaluate(X, y, two | {"iddl": IDDLClassifier(random_state=0)}, cv=3)
     assert list(found.predictions) == ["near", "mean"]

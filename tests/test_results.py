@@ -31,7 +31,7 @@ BAD = np.concatenate([X, np.full((1, 3, 3), np.nan)])
 RESULTS = {
     "Evaluation": (
         lambda: evaluate(
-            X, NAMES, {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}, n_folds=3
+            X, NAMES, {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}, cv=3
         ),
         "30 matrices, 3 folds", "never saw it",
     ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from divlearn.folds import Folds, count_groups, fit_grouped
 from divlearn.interrupts import Interrupts
-from divlearn.labelled import Labelled, check_labelled, limit_folds
+from divlearn.labelled import Labelled, check_labelled
 from divlearn.paired import PairedComparison, compare_paired, share_error_of
 from divlearn.progress import tell
 from divlearn.showing import Shown
@@ -23,8 +23,6 @@ __all__ = [
     "Evaluation", "HeldOut", "Row", "count_confusions", "default_classifiers", "evaluate",
     "held_out_predictions",
 ]  # fmt: skip
-
-Folds = tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
 
 _SIGNIFICANT = 0.05
 
@@ -118,8 +116,7 @@ class Evaluation(Shown):
             return (
                 f"{text}: better than all {len(rows) - 1} others by more than noise. Next comes "
                 f"{rows[1].name}, {100 * paired.difference:.1f} +- "
-                f"{100 * paired.standard_error:.1f} points behind (McNemar p = "
-                f"{paired.p_value:.2g})."
+                f"{100 * paired.standard_error:.1f} points behind (p = {paired.p_value:.2g})."
             )
         if len(ties) == len(rows) - 1:
             return f"{text}. None of the {len(ties)} others is worse by more than noise."
@@ -132,7 +129,7 @@ class Evaluation(Shown):
 
 
 def evaluate(
-    X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, n_folds: int = 5,
+    X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
     groups: ArrayLike | None = None, random_state: int | None = 0,
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
@@ -146,11 +143,13 @@ def evaluate(
     y : array-like, shape (n_matrices,)
     classifiers : dict of estimators, optional
         By name; `default_classifiers` if not given.
-    n_folds : int, default=5
+    cv : int, splitter, or iterable of (train, test) indices, default=5
+        A number of folds is stratified and shuffled, and keeps groups together. There are no more
+        folds than groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (a patient, a sample of a material) come into one fold: otherwise a
-        classifier may recognise the group in place of the class. There are no more folds than
-        groups.
+        classifier may recognise the group in place of the class. Classifiers whose ``fit`` takes
+        groups get those of the training part, for the folds they make of it.
     random_state : int or None, default=0
         Draws the folds.
 
@@ -165,17 +164,22 @@ def evaluate(
     >>> from divlearn import DivergenceKernelClassifier
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
-    >>> found = evaluate(X, y, {"kernel": DivergenceKernelClassifier()}, n_folds=3)
+    >>> found = evaluate(X, y, {"kernel": DivergenceKernelClassifier()}, cv=3)
     >>> print(found.summary())
     kernel is right on ...% +- ...% of 60 matrices, each predicted by a model that never saw it.
     """
-    data = check_labelled(X, y, None, None)
+    data = check_labelled(X, y, None, None, groups)
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    known_groups = data.choose(groups)
-    together = None if known_groups is None else np.unique(known_groups, return_inverse=True)[1]
-    folds = _make_folds(data.codes, together, n_folds, random_state)
+    counts = count_groups(data.codes, data.groups)
+    if counts.min() < 2:
+        what = "matrix" if groups is None else "group"
+        raise ValueError(
+            f"class {data.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to train "
+            "on and one to judge by; drop the class, or pass more of it"
+        )
+    folds = data.folds(cv, random_state)
     results: list[_Result] = []
     with Interrupts() as interrupts:
         try:
@@ -189,8 +193,7 @@ def evaluate(
         except KeyboardInterrupt:
             if not results:
                 raise
-    found = _gather(list(known), data, folds, results)
-    return found if together is None else replace(found, groups=together[found.rows])
+    return _gather(list(known), data, folds, results)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +208,8 @@ def _predict(
     classifier: Any, data: Labelled, train: NDArray[np.intp], test: NDArray[np.intp]
 ) -> _Result:
     started = time.perf_counter()
-    model = clone(classifier).fit(data.matrices[train], data.codes[train])
+    groups = None if data.groups is None else data.groups[train]
+    model = fit_grouped(clone(classifier), data.matrices[train], data.codes[train], groups)
     predicted = model.predict(data.matrices[test])
     return _Result(predicted, time.perf_counter() - started)
 
@@ -233,7 +237,12 @@ def _gather(
         predictions[name] = np.concatenate([result.predicted for result in own])[order]
         seconds[name] = sum(result.seconds for result in own)
     rows = rows[order]
-    return Evaluation(data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message)
+    groups = None
+    if data.groups is not None:
+        groups = np.unique(data.groups, return_inverse=True)[1][rows]
+    return Evaluation(
+        data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message, groups
+    )
 
 
 def count_confusions(
@@ -321,21 +330,3 @@ def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
         "1-NN, Stein": DivergenceKNN(1, "stein"),
         "1-NN, log-Euclidean": DivergenceKNN(1, "log-euclidean"),
     }
-
-
-def _make_folds(
-    codes: NDArray[np.intp], groups: NDArray[Any] | None, n_folds: int, random_state: int | None
-) -> Folds:
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
-        raise ValueError(f"n_folds={n_folds!r} must be an integer >= 2")
-    smallest = int(np.bincount(codes).min())
-    if groups is None and smallest < n_folds:
-        raise ValueError(
-            f"n_folds={n_folds} must be <= {smallest}, the size of the smallest class; lower "
-            "n_folds, or drop classes with few matrices"
-        )
-    splitter, n_splits = StratifiedKFold, int(n_folds)
-    if groups is not None:
-        splitter, n_splits = StratifiedGroupKFold, limit_folds(n_splits, groups)
-    folds = splitter(n_splits, shuffle=True, random_state=random_state)
-    return tuple(folds.split(np.zeros(len(codes)), codes, groups))

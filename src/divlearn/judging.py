@@ -4,62 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
-from divlearn.labelled import count_groups
 from divlearn.progress import tell, track
 
-__all__ = ["assign_folds", "judge_neighbors"]
+__all__ = ["judge_neighbors"]
 
 Flags = NDArray[np.bool_]
 
 _BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _MOST_ROWS = 512  # in a block: enough for an engine, and progress is seen
-
-
-def assign_folds(
-    codes: NDArray[np.intp], groups: NDArray[np.intp] | None, cv: int,
-    random_state: int | np.random.RandomState | None,
-) -> NDArray[np.intp]:  # fmt: skip
-    """Draw the fold of every matrix: stratified, and the same for a whole group.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_matrices,)
-    groups : ndarray of int, shape (n_matrices,), or None
-    cv : int
-        Number of folds; lowered to the groups of the smallest class, which are often few.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    ndarray of int, shape (n_matrices,)
-
-    Examples
-    --------
-    >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 2, 3]), 2, 0).tolist()
-    [1, 1, 0, 0, 0, 1]
-    """
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        raise ValueError(f"cv={cv!r} must be an integer >= 2")
-    smallest = int(count_groups(codes, groups).min())
-    if groups is not None and smallest < 2:
-        raise ValueError(
-            "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
-        )
-    if groups is None and smallest < cv:
-        raise ValueError(
-            f"the smallest class has {smallest} matrices, must have >= cv={cv}; lower cv, or drop "
-            "small classes"
-        )
-    folds = np.empty(len(codes), dtype=np.intp)
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    splitter = kind(min(int(cv), smallest), shuffle=True, random_state=random_state)
-    for fold, (_, test) in enumerate(splitter.split(np.zeros(len(codes)), codes, groups)):
-        folds[test] = fold
-    return folds
 
 
 def judge_neighbors(
@@ -137,5 +92,7 @@ def _judge_block(
     correct = np.empty((n_folds + 1, n_points, len(queries)), dtype=np.bool_)
     for left_out in range(n_folds + 1):
         kept = np.arange(n_folds) != left_out
-        correct[left_out] = (same[kept].min(axis=0) < other[kept].min(axis=0)).T
+        correct[left_out] = np.less(
+            same[kept].min(axis=0, initial=np.inf), other[kept].min(axis=0, initial=np.inf)
+        ).T
     return correct

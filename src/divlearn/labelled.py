@@ -14,12 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
+from divlearn.folds import Fold, check_groups, make_folds
 from divlearn.spd import check_spd
 
-__all__ = [
-    "Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled", "count_groups",
-    "limit_folds",
-]  # fmt: skip
+__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled"]
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -70,7 +68,7 @@ class MatricesMixin:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Matrices of two classes at least; those of weight zero, which are no samples, left out.
+    """Matrices of two classes at least, without those of weight zero.
 
     Attributes
     ----------
@@ -79,7 +77,8 @@ class Labelled:
     classes : ndarray
     weights : ndarray, shape (n_matrices,)
     kept : ndarray of int, which of the given matrices these are.
-    n_given : int
+    y : ndarray, shape (n_given,), the labels of all given matrices.
+    groups : ndarray, shape (n_given,), or None
     """
 
     matrices: RealArray
@@ -87,71 +86,33 @@ class Labelled:
     classes: NDArray[Any]
     weights: RealArray
     kept: NDArray[np.intp]
-    n_given: int
+    y: NDArray[Any]
+    groups: NDArray[Any] | None = None
 
-    def choose(self, values: ArrayLike | None) -> NDArray[Any] | None:
-        """Choose the groups of the kept matrices from those of all given ones."""
-        known = check_groups(values, self.n_given)
-        return None if known is None else known[self.kept]
+    @property
+    def kept_groups(self) -> NDArray[Any] | None:
+        """Groups of the kept matrices."""
+        return None if self.groups is None else self.groups[self.kept]
+
+    def folds(self, cv: Any, random_state: Any, name: str = "cv") -> list[Fold]:
+        """Split the kept matrices; see `make_folds`."""
+        return make_folds(
+            cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state,
+            name=name,
+        )  # fmt: skip
 
     def spread(self, rows: NDArray[np.intp], values: RealArray) -> RealArray:
         """Values of some matrices among those given; NaN for the others."""
-        result = np.full((self.n_given, *values.shape[1:]), np.nan)
+        result = np.full((len(self.y), *values.shape[1:]), np.nan)
         result[self.kept[rows]] = values
         return result
 
 
-def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
-    """Check groups, if there are any.
-
-    Examples
-    --------
-    >>> check_groups(["a", "a", "b"], 2)
-    Traceback (most recent call last):
-    ValueError: groups has 3 entries, must have one for each of the 2 matrices
-    """
-    if groups is None:
-        return None
-    known: NDArray[Any] = column_or_1d(groups)
-    if len(known) != n_matrices:
-        raise ValueError(
-            f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"
-        )
-    return known
-
-
-def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArray[np.intp]:
-    """Count the groups of every class, or its matrices where there are none.
-
-    Examples
-    --------
-    >>> count_groups(np.array([0, 0, 0, 1, 1]), np.array(["p", "p", "q", "q", "q"]))
-    array([2, 1])
-    """
-    if groups is None:
-        return np.bincount(codes)
-    numbers = np.unique(groups, return_inverse=True)[1]
-    return np.bincount(np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0])
-
-
-def limit_folds(n_splits: int, groups: NDArray[Any]) -> int:
-    """Return how many folds groups can make: no more than there are of them.
-
-    Examples
-    --------
-    >>> limit_folds(5, np.array(["p", "p", "q", "r"]))
-    3
-    """
-    n_groups = len(np.unique(groups))
-    if n_groups < 2:
-        raise ValueError("groups has 1 group, must have >= 2 to make folds of them")
-    return min(n_splits, n_groups)
-
-
 def check_labelled(
-    X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, class_weight: Any
-) -> Labelled:
-    """Check matrices, labels and weights.
+    X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, class_weight: Any,
+    groups: ArrayLike | None = None,
+) -> Labelled:  # fmt: skip
+    """Check matrices, labels, weights and groups.
 
     Parameters
     ----------
@@ -160,6 +121,7 @@ def check_labelled(
     sample_weight : array-like, shape (n_matrices,), or None
     class_weight : dict, "balanced" or None
         Multiplies the weights.
+    groups : array-like, shape (n_matrices,), optional
 
     Examples
     --------
@@ -183,4 +145,7 @@ def check_labelled(
     if len(classes) < 2:
         held = f"the one class {classes[0]!s}" if len(classes) else "no class"
         raise ValueError(f"y holds {held}, must hold >= 2; pass data of more")
-    return Labelled(matrices[kept], codes, classes, weights[weights > 0], kept, len(matrices))
+    return Labelled(
+        matrices[kept], codes, classes, weights[weights > 0], kept, labels,
+        check_groups(groups, len(matrices)),
+    )  # fmt: skip

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray, to_host
-from divlearn.divergence import Divergence, divergence_plane, get_divergence
+from divlearn.arrays import RealArray
+from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.paired import PairedComparison, compare_paired, share_error
-from divlearn.progress import tell
+from divlearn.folds import check_groups
+from divlearn.judging import judge_neighbors
+from divlearn.paired import PairedComparison, compare_paired, share_error, share_error_of
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
@@ -28,7 +28,6 @@ NAMED: dict[str, Divergence] = {
 Point = tuple[float, float]
 
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
-_BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
 _SIGNIFICANT = 0.05  # of the paired test in the summary
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 
@@ -42,11 +41,14 @@ class PlaneMap(Shown):
     alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid, ascending.
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), whether the nearest other
         matrix has the right label.
+    groups : ndarray of int, shape (n_matrices,), or None
+        Matrices of one group are no neighbours of each other, and errors know it.
     """
 
     alphas: RealArray
     betas: RealArray
     correct: NDArray[np.bool_]
+    groups: NDArray[np.intp] | None = None
 
     @property
     def n_matrices(self) -> int:
@@ -61,7 +63,9 @@ class PlaneMap(Shown):
 
     @property
     def standard_error(self) -> RealArray:
-        """Binomial standard error of the accuracy, shape (n_alphas, n_betas)."""
+        """Standard error of the accuracy, shape (n_alphas, n_betas)."""
+        if self.groups is not None:
+            return np.apply_along_axis(share_error_of, -1, self.correct, self.groups)
         error: RealArray = share_error(self.accuracy, self.n_matrices)
         return error
 
@@ -114,7 +118,7 @@ class PlaneMap(Shown):
     def compare(self, first: Point, second: Point) -> PairedComparison:
         """Paired comparison of two points (alpha, beta) of the grid."""
         one, other = (self.correct[self.index(*point)] for point in (first, second))
-        return compare_paired(one, other)
+        return compare_paired(one, other, self.groups)
 
     def summary(self) -> str:
         """Answer to "which metric should I use?", with the evidence and its limits."""
@@ -141,7 +145,7 @@ class PlaneMap(Shown):
         paired = self.compare(best, (known.alpha, known.beta))
         evidence = (
             f"{leader} is right on {paired.first_only} where {known.name} is wrong and wrong on "
-            f"{paired.second_only} where {known.name} is right (McNemar p = {paired.p_value:.2g}); "
+            f"{paired.second_only} where {known.name} is right (p = {paired.p_value:.2g}); "
             f"it {optimistic}"
         )
         if paired.p_value >= _SIGNIFICANT:
@@ -158,7 +162,7 @@ class PlaneMap(Shown):
 
 def plane_map(
     X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
-    engine: str | Engine = "auto", n_threads: int | None = None,
+    groups: ArrayLike | None = None, engine: str | Engine = "auto", n_threads: int | None = None,
 ) -> PlaneMap:  # fmt: skip
     r"""Leave-one-out 1-NN accuracy at every point of a grid of the (alpha, beta) plane.
 
@@ -177,6 +181,9 @@ def plane_map(
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
+    groups : array-like, shape (n_matrices,), optional
+        Matrices of one group (patches of an image, trials of a person) are no neighbours of each
+        other.
     engine : str or Engine, default="auto"
     n_threads : int, optional
         Threads to use; all by default. Ignored if ``engine`` is an engine already.
@@ -184,6 +191,7 @@ def plane_map(
     Returns
     -------
     PlaneMap
+        Of the matrices judged by then, which are drawn at random, where the user interrupts.
 
     Notes
     -----
@@ -209,39 +217,14 @@ def plane_map(
                 f"{grid[1][-1]:g} must not pair opposite signs, for which D is not defined for "
                 "every pair of matrices; map one quadrant at a time"
             )
-    return PlaneMap(*grid, _classify(matrices, codes, *grid, chosen))
-
-
-def _classify(
-    matrices: RealArray, codes: NDArray[np.intp], alphas: RealArray, betas: RealArray,
-    engine: Engine,
-) -> NDArray[np.bool_]:  # fmt: skip
-    """Whether the nearest other matrix has the same code, shape (n_alphas, n_betas, n)."""
-    n, shape = len(matrices), (len(alphas), len(betas))
-    # All queries at once if they fit, for an engine works best on much data and few atoms.
-    n_rows = min(n, max(1, _BLOCK_ENTRIES // math.prod(shape)))
-    n_columns = max(1, _BLOCK_ENTRIES // (n_rows * math.prod(shape)))
-    correct = np.empty((*shape, n), dtype=np.bool_)
-    n_done = 0
-    for start in range(0, n, n_rows):
-        queries = np.arange(start, min(start + n_rows, n))
-        data = engine.keep(matrices[queries])
-        # Which neighbour is nearest does not matter, only whether one of the same class is.
-        same, other = np.full((2, len(queries), *shape), np.inf)
-        for code in range(codes.max() + 1):
-            members = np.flatnonzero(codes == code)
-            own = codes[queries] == code
-            for first in range(0, len(members), n_columns):
-                references = members[first : first + n_columns]
-                table = divergence_plane(data, matrices[references], alphas, betas, engine=engine)
-                table[np.nonzero(queries[:, None] == references)] = np.inf
-                nearest = to_host(table.min(axis=1))
-                same[own] = np.minimum(same[own], nearest[own])
-                other[~own] = np.minimum(other[~own], nearest[~own])
-                n_done += len(queries) * len(references)
-                tell("pairs", n_done, n * n)
-        correct[..., queries] = np.moveaxis(same < other, 0, -1)
-    return correct
+    known = check_groups(groups, len(matrices))
+    together = None if known is None else np.unique(known, return_inverse=True)[1]
+    alone = np.arange(len(matrices)) if together is None else together
+    points = np.array([(alpha, beta) for alpha in grid[0] for beta in grid[1]])
+    one_fold = np.zeros(len(matrices), dtype=np.intp)
+    correct, judged = judge_neighbors(matrices, codes, one_fold, alone, points, chosen)
+    flags = correct[-1].reshape(len(grid[0]), len(grid[1]), -1)
+    return PlaneMap(*grid, flags, None if together is None else together[judged])
 
 
 def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:

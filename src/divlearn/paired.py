@@ -1,4 +1,4 @@
-"""How sure accuracies are: of one classifier, and of two on the same matrices."""
+"""How sure accuracies are: of one classifier against chance, and of two on the same matrices."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
+from scipy.signal import convolve
+from scipy.special import bdtrc, stdtr
+from scipy.stats import binom
 
 from divlearn.arrays import RealArray
 
-__all__ = ["PairedComparison", "compare_paired", "share_error", "share_error_of"]
+__all__ = ["PairedComparison", "compare_paired", "p_above", "share_error", "share_error_of"]
 
 _Groups = NDArray[np.intp] | None
 
@@ -34,21 +36,55 @@ def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
     ----------
     flags : ndarray of bool, shape (n_matrices,)
     groups : ndarray of int, shape (n_matrices,), optional
-        Numbers from 0. Only groups are independent, and count as a whole.
+        Numbers from 0. Only groups are independent of each other.
 
     Examples
     --------
     >>> flags = np.arange(100) % 2 == 0
     >>> share_error_of(flags), share_error_of(flags, np.argsort(np.argsort(~flags)) // 10)
-    (0.05, 0.158...)
+    (0.05, 0.166...)
     """
     return _error(flags.astype(float), groups)
+
+
+def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
+    """Compute the one-sided p-value of a share that is no higher than a level.
+
+    Without groups it is that of an exact binomial test. With groups it is that of a t-test over
+    the groups, whose shares vary as they do. It is at least ``level ** n_groups``, the chance that
+    all groups are right though each is right or wrong as a whole: t-tests of few groups that agree
+    would claim more.
+
+    Parameters
+    ----------
+    flags : ndarray of bool, shape (n_matrices,)
+    level : float
+    groups : as in `share_error_of`
+
+    Examples
+    --------
+    >>> flags = np.arange(100) % 20 < 11
+    >>> p_above(flags, 0.25), p_above(flags, 0.25, np.arange(100) // 20)
+    (1.53...e-10, 0.00097...)
+    """
+    if groups is None:
+        return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
+    n_groups = len(np.unique(groups))
+    excess, error = float(flags.mean()) - level, share_error_of(flags, groups)
+    if excess <= 0:
+        return 1.0 if error == 0 else float(stdtr(n_groups - 1, -excess / error))
+    p = 0.0 if error == 0 else float(stdtr(n_groups - 1, -excess / error))
+    return max(p, level**n_groups)
 
 
 def _error(values: RealArray, groups: _Groups) -> float:
     """Compute the standard error of a mean, of groups that are independent."""
     sums = _sum(values - values.mean(), groups)
-    return float(np.sqrt(sums @ sums)) / len(values)
+    error = float(np.sqrt(sums @ sums)) / len(values)
+    if groups is None:
+        return error
+    n_groups = len(np.unique(groups))
+    return error * float(np.sqrt(n_groups / max(n_groups - 1, 1)))
 
 
 def _sum(values: RealArray, groups: _Groups) -> RealArray:
@@ -64,9 +100,9 @@ class PairedComparison:
     first_only, second_only : int, matrices that only the first (the second) one gets right.
     difference : float, accuracy of the first minus accuracy of the second.
     standard_error : float, of the difference; it knows that the matrices are the same.
-    p_value : float, exact two-sided McNemar test: of the matrices on which the two disagree, half
-        would go to either side by chance; of groups likewise, each for the one that gets more of it
-        right.
+    p_value : float, exact two-sided sign-flip test: if the two were equally good, the gain of one
+        over the other would be as likely to have the opposite sign, for every matrix (then this is
+        McNemar's test), or for every group.
     """
 
     first_only: int
@@ -95,15 +131,31 @@ def compare_paired(
     >>> first, second = np.ones(20, dtype=bool), np.arange(20) >= 6
     >>> paired = compare_paired(first, second)
     >>> paired.first_only, paired.difference, paired.p_value
-    (6, 0.3, 0.03125)
+    (6, 0.3, 0.03125...)
     """
     gains = first.astype(float) - second
-    ahead = _sum(gains, groups)
-    for_first, for_second = int((ahead > 0).sum()), int((ahead < 0).sum())
     return PairedComparison(
         first_only=int((first & ~second).sum()),
         second_only=int((second & ~first).sum()),
         difference=float(gains.mean()),
         standard_error=_error(gains, groups),
-        p_value=min(1.0, 2 * float(bdtr(min(for_first, for_second), for_first + for_second, 0.5))),
+        p_value=_flip_signs(_sum(gains, groups).astype(int)),
     )
+
+
+def _flip_signs(gains: NDArray[Any]) -> float:
+    """Compute how likely a sum as far from zero as that of the gains is if signs are random.
+
+    The sum is the difference of what goes to either side. What goes to one side is a sum of
+    binomial variables, one for each size of a gain.
+    """
+    sizes, counts = np.unique(np.abs(gains[gains != 0]), return_counts=True)
+    total = int(sizes @ counts)
+    chances = np.ones(1)
+    for size, count in zip(sizes, counts, strict=True):
+        steps = np.zeros(size * count + 1)
+        steps[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = convolve(chances, steps)
+    one_side = np.arange(total + 1)
+    far = np.abs(2 * one_side - total) >= abs(int(gains.sum()))
+    return min(1.0, float(chances[far].sum()))

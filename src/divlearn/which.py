@@ -9,15 +9,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrc
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
-from divlearn.judging import assign_folds, judge_neighbors
-from divlearn.labelled import check_groups
+from divlearn.folds import check_groups, count_groups, make_folds
+from divlearn.judging import judge_neighbors
 from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
 from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
-from divlearn.paired import compare_paired
+from divlearn.paired import compare_paired, p_above
 from divlearn.progress import track
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
@@ -41,9 +40,9 @@ class NamedScore:
     score : float, out-of-fold accuracy, or mean log-likelihood per matrix.
     difference : float, score of the learned point minus this score.
     standard_error : float, of the difference; it knows that the matrices are the same.
-    p_value : float, that of no difference: exact McNemar test, of groups where there are some, or
-        likelihood-ratio test of two parameters (conservative on the axes; it trusts the family, the
-        standard error does not).
+    p_value : float, that of no difference: exact sign-flip test, over groups where there are some,
+        or likelihood-ratio test of two parameters (conservative on the axes; it trusts the family,
+        the standard error does not).
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two
         parameters more; positive if the learned one is preferred. NaN with labels.
     """
@@ -83,6 +82,8 @@ class WhichDivergence(Shown):
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), or None without labels.
     message : str, whether all was looked at: less where the user interrupted.
     n_groups : int or None, groups that the matrices came in.
+    p_chance : float, that of no divergence being better than the largest class: the smallest of all
+        divergences that are compared, times their number. NaN without labels.
     """
 
     criterion: Literal["accuracy", "likelihood"]
@@ -98,6 +99,7 @@ class WhichDivergence(Shown):
     correct: Flags | None = None
     message: str = ""
     n_groups: int | None = None
+    p_chance: float = math.nan
 
     @property
     def best_named(self) -> str:
@@ -137,14 +139,14 @@ def which_divergence(
     X : array-like, shape (n_matrices, d, d)
         SPD matrices.
     y : array-like, shape (n_matrices,), optional
-        Labels, at least two classes of at least ``cv`` matrices each, or of two groups.
+        Labels, at least two classes of at least two matrices each, or of two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) come into one fold, and
         are no neighbours of each other: otherwise a divergence that recognises the group looks as
         if it told classes apart. Refused without labels, where nothing is held out.
     cv : int, default=5
-        Folds, stratified and shuffled; with groups no more than the smallest class has of them. Not
-        used without labels.
+        The most folds there can be, stratified and shuffled: no more than there are groups, or
+        matrices in the largest class. Not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
         1/4 without. Named divergences are looked at whether they lie on it or not.
@@ -191,11 +193,29 @@ def which_divergence(
     codes = check_labels(y, len(matrices))
     known = check_groups(groups, len(matrices))
     together = None if known is None else np.unique(known, return_inverse=True)[1]
-    folds = assign_folds(codes, together, cv, random_state)
+    folds = _assign_folds(codes, together, cv, random_state)
     return _by_accuracy(matrices, codes, folds, together, grid[0], grid[1], chosen)
 
 
 # ------------------------------------------------------------------ with labels
+
+
+def _assign_folds(
+    codes: NDArray[np.intp], groups: NDArray[np.intp] | None, cv: int,
+    random_state: int | np.random.RandomState | None,
+) -> NDArray[np.intp]:  # fmt: skip
+    """Draw the fold of every matrix."""
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer):
+        raise ValueError(f"cv={cv!r} must be an integer >= 2")
+    if groups is not None and count_groups(codes, groups).min() < 2:
+        raise ValueError(
+            "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
+        )
+    assigned = np.empty(len(codes), dtype=np.intp)
+    folds = make_folds(cv, len(codes), codes, groups, random_state=random_state)
+    for fold, (_, held) in enumerate(folds):
+        assigned[held] = fold
+    return assigned
 
 
 def _by_accuracy(
@@ -229,11 +249,14 @@ def _by_accuracy(
         for name, flags in zip(NAMED, out_of_fold[len(grid) :], strict=True)
     }
     judged = plane(out_of_fold)
+    chance = float(np.bincount(codes).max() / len(codes))
+    compared = [learned, *out_of_fold[len(grid) :]]
+    p_chance = len(compared) * min(p_above(flags, chance, groups) for flags in compared)
     return WhichDivergence(
         "accuracy", plane(correct[-1]).best, float(learned.mean()), named, alphas, betas,
-        judged.accuracy, tuple(points), float(np.bincount(codes).max() / len(codes)),
-        len(codes), judged.correct, _say_how_many(len(codes), n_given, "matrices were judged"),
-        None if groups is None else len(np.unique(groups)),
+        judged.accuracy, tuple(points), chance, len(codes), judged.correct,
+        _say_how_many(len(codes), n_given, "matrices were judged"),
+        None if groups is None else len(np.unique(groups)), min(1.0, p_chance),
     )  # fmt: skip
 
 
@@ -249,20 +272,17 @@ def _compare(
 def _say_accuracy(answer: WhichDivergence) -> str:
     name = answer.best_named
     top, n = answer.named[name], answer.n_matrices
-    reached = max(top.score, answer.score)
-    # The best of several names is looked at: their chances to be lucky add up. Of a group all are
-    # right or wrong together, at worst.
-    tries = n if answer.n_groups is None else answer.n_groups
-    luck = len(answer.named) * float(bdtrc(round(reached * tries) - 1, tries, answer.chance))
-    if reached <= answer.chance or luck >= _SIGNIFICANT:
+    if answer.p_chance >= _SIGNIFICANT:
         return (
             f"No divergence tells these classes apart by more than noise: the best named one, "
             f"{name}, is right on {top.score:.1%}, the learned one on {answer.score:.1%} and the "
-            f"largest class makes up {answer.chance:.1%} of {n} matrices{_of_groups(answer)}."
+            f"largest class makes up {answer.chance:.1%} of {n} matrices{_of_groups(answer)} "
+            f"(p = {answer.p_chance:.2g})."
         )
+    test = "McNemar" if answer.n_groups is None else "sign-flip"
     versus = (
         f"{answer.score:.1%} out of fold against {top.score:.1%} (difference "
-        f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, McNemar "
+        f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, {test} "
         f"p = {top.p_value:.2g}{_of_groups(answer)})"
     )
     if top.beaten:

@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines.coding import Coder, learn_dictionary
-from divlearn.baselines.tuning import VectorMachine, fit_svm
+from divlearn.baselines.tuning import FOLDS, VectorMachine, fit_svm
 from divlearn.checks import check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.engines.blas import limit_blas
+from divlearn.folds import Folds
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
 
@@ -64,7 +65,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         """Coders to choose from, those of the strongest regularisation first."""
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Learn a dictionary, and a machine for codes by it.
 
         Parameters
@@ -72,23 +73,26 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         X : array-like, shape (n_matrices, d, d)
             SPD matrices.
         y : array-like, shape (n_matrices,)
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        data = check_labelled(X, y, None, None)
+        data = check_labelled(X, y, None, None, groups)
         matrices, labels = data.matrices, data.classes[data.codes]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        folds = data.folds(FOLDS, seed)
         n_atoms = self._count_atoms(len(matrices), len(data.classes))
         with limit_blas(1):
             start = self._start(matrices, n_atoms, seed)
-            self.coder_ = self._choose(matrices, start, labels, seed)
+            self.coder_ = self._choose(matrices, start, labels, folds)
             learned = learn_dictionary(
                 self.coder_, matrices, start, max_iter=self.max_iter, tol=self.tol, tell=self._tell
             )
-            self.machine_ = _fit_machine(learned.stage.codes, labels, seed)
+            self.machine_ = _fit_machine(learned.stage.codes, labels, folds)
         self.classes_, self.n_features_in_ = data.classes, matrices.shape[-1]
         self.dictionary_, self.history_ = learned.stage.atoms, learned.history
         self.n_iter_, self.message_ = learned.n_iter, learned.message
@@ -106,7 +110,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         return means.cluster_centers_[np.unique(means.labels_)]
 
     def _choose(
-        self, matrices: RealArray, atoms: RealArray, labels: NDArray[Any], seed: int
+        self, matrices: RealArray, atoms: RealArray, labels: NDArray[Any], folds: Folds
     ) -> Coder:
         view = self._view(matrices, atoms)
         coders = self._coders(view, matrices.shape[-1])
@@ -115,7 +119,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         scores = []
         try:
             for coder in coders:
-                score = _fit_machine(coder.codes(view), labels, seed).choice.score
+                score = _fit_machine(coder.codes(view), labels, folds).choice.score
                 scores.append(score)
                 self._tell(1, f"{_join(coder.parameters)}: accuracy {score:.3f} on data held out")
         except KeyboardInterrupt:
@@ -198,10 +202,10 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
     return [float(penalty)]
 
 
-def _fit_machine(codes: RealArray, labels: NDArray[Any], seed: int) -> VectorMachine:
+def _fit_machine(codes: RealArray, labels: NDArray[Any], folds: Folds) -> VectorMachine:
     if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
         codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit
-    return fit_svm(codes, labels, seed, penalties=_PENALTIES)
+    return fit_svm(codes, labels, folds, penalties=_PENALTIES)
 
 
 def _join(parameters: dict[str, float]) -> str:

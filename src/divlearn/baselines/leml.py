@@ -23,8 +23,9 @@ from divlearn.baselines.leml_pairs import (
     near_pairs,
 )
 from divlearn.baselines.leml_projections import Constraints, Solution, solve_logdet
-from divlearn.baselines.tuning import hold_out
+from divlearn.baselines.tuning import FOLDS
 from divlearn.checks import check_count, check_number
+from divlearn.folds import Folds
 from divlearn.geometry import logm, sqrtm
 from divlearn.kernels.checks import check_axis, check_size
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
@@ -34,7 +35,7 @@ __all__ = ["LEML"]
 
 
 _ETAS = (0.1, 0.3, 1.0)
-_PARTS = 2  # of the training data, held out in turn
+_HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 
 
 class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -138,7 +139,7 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Learn the metric.
 
         Parameters
@@ -147,15 +148,18 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
             SPD matrices.
         y : array-like, shape (n_matrices,)
             Labels of two classes at least.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        data = check_labelled(X, y, None, None)
-        rng = check_random_state(self.random_state)
-        search = _Search(self, logm(data.matrices), data.codes, int(rng.randint(2**31 - 1)))
+        data = check_labelled(X, y, None, None, groups)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        splits = data.folds(FOLDS, seed)[:_HELD_OUT]
+        search = _Search(self, logm(data.matrices), data.codes, splits, seed)
         chosen = search.run()
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         self.Q_ = chosen.solution.frame @ chosen.solution.frame.T
@@ -235,12 +239,14 @@ class _Tried:
 class _Search:
     """Choose eta and the number of constraints on parts held out, then learn from everything."""
 
-    def __init__(self, model: LEML, logarithms: RealArray, codes: Codes, seed: int) -> None:
+    def __init__(
+        self, model: LEML, logarithms: RealArray, codes: Codes, splits: Folds, seed: int
+    ) -> None:
         self.model = model
         self.logarithms = logarithms
         self.codes = codes
         self.seed = seed
-        self.splits = hold_out(codes, seed, _PARTS)
+        self.splits = splits
         self.tried: list[_Tried] = []
 
     def run(self) -> _Tried:

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.tuning import PENALTIES, VectorMachine, fit_svm
+from divlearn.baselines.tuning import FOLDS, PENALTIES, VectorMachine, fit_svm
 from divlearn.kernels.checks import check_axis, check_size
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
@@ -34,8 +34,8 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
     ----------
     kernel : {"linear", "rbf"}, default="linear"
     C : float, optional
-        Penalty of errors, > 0. By default chosen on parts of the training data held out; the
-        smallest of those that tie.
+        Penalty of errors, > 0. By default chosen by cross-validation; the smallest of
+        those that tie.
     gamma : float, optional
         Of the Gaussian kernel, > 0; chosen along with C by default.
     random_state : int, RandomState or None
@@ -84,7 +84,7 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.random_state = random_state
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose C and gamma, and fit the machine.
 
         Parameters
@@ -93,6 +93,8 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
             SPD matrices.
         y : array-like, shape (n_matrices,)
             Labels of two classes at least.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together.
 
         Returns
         -------
@@ -108,9 +110,9 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
             None if value is None else check_axis([value], name, positive=True)
             for value, name in ((self.C, "C"), (self.gamma, "gamma"))
         )
-        data = check_labelled(X, y, None, None)
+        data = check_labelled(X, y, None, None, groups)
         self._machine: VectorMachine = fit_svm(
-            log_vectors(data.matrices), data.codes, self.random_state,
+            log_vectors(data.matrices), data.codes, data.folds(FOLDS, self.random_state),
             kernel=self.kernel, penalties=penalties, gammas=gammas,
         )  # fmt: skip
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
@@ -162,9 +164,9 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         }
         self.history_["accuracy"] = np.array(choice.scores)
         chosen = ", ".join(f"{name} = {value:g}" for name, value in choice.parameters.items())
-        how = f"accuracy {choice.score:.3f} on data held out, the highest of {len(choice.tried)}"
+        how = f"held-out accuracy {choice.score:.3f}, the highest of {len(choice.tried)}"
         if np.isnan(choice.score):
             given = len(choice.tried) == 1
-            how = "as given" if given else "no class has two matrices, one of which to hold out"
+            how = "as given" if given else "no class has two matrices or groups, one to hold out"
         end = "" if self._machine.exact else "; the solver was stopped, for classes overlap"
         self.message_ = f"{chosen}: {how}{end}"

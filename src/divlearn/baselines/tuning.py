@@ -1,4 +1,4 @@
-"""How all methods choose their parameters: by accuracy on parts of the training data held out."""
+"""How baselines choose their parameters: by accuracy on held-out parts of the training data."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
-from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
+from divlearn.folds import Folds
 
-__all__ = ["GAMMAS", "PENALTIES", "Choice", "VectorMachine", "choose", "fit_svm", "hold_out"]
+__all__ = ["FOLDS", "GAMMAS", "PENALTIES", "Choice", "VectorMachine", "choose", "fit_svm"]
 
-Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+FOLDS = 5  # to choose by
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = {
@@ -29,7 +29,6 @@ PENALTIES = {
 }
 GAMMAS = (0.03, 0.1, 0.3, 1.0, 3.0)
 _ROUNDING = 1e-12
-_PARTS = 5  # of which each is a validation subset of 20 %
 # Steps of the solver of a machine, which takes hours where C is far too large for classes that
 # overlap. Others need a few for every vector.
 _STEPS = 100_000
@@ -55,45 +54,11 @@ class Choice:
     scores: list[float]
 
 
-def hold_out(y: NDArray[Any], random_state: Any, n_parts: int = 1) -> list[Split]:
-    """Split labelled data into what trains and what validates.
-
-    Parameters
-    ----------
-    y : ndarray, shape (n_samples,)
-    random_state : int, RandomState or None
-    n_parts : int, default=1
-        1 to 5. Classes are dealt out to five parts, and the first ones are held out in turn: one is
-        a validation subset of 20 %, five are cross-validation.
-
-    Returns
-    -------
-    list of (train, held out)
-        Indices. Every class is in every training part; classes with a single member are nowhere
-        else, and the list is empty where there are no others.
-
-    Examples
-    --------
-    >>> [(train, held)] = hold_out(np.array(["a"] * 5 + ["b"] * 5), random_state=0)
-    >>> len(train), len(held)
-    (8, 2)
-    """
-    rng = check_random_state(random_state)
-    members = [np.flatnonzero(y == label) for label in np.unique(y)]
-    dealt = [rng.permutation(rows) for rows in members if len(rows) > 1]
-    if not dealt:
-        return []
-    order = np.concatenate(dealt)
-    held = [np.sort(order[part::_PARTS]) for part in range(n_parts)]
-    everything = np.arange(len(y))
-    return [(np.setdiff1d(everything, rows), rows) for rows in held if len(rows)]
-
-
 def choose(
     make: Callable[..., Any], grid: Sequence[dict[str, Any]], X: NDArray[Any], y: NDArray[Any],
-    random_state: Any, n_parts: int = 1,
+    folds: Folds,
 ) -> Choice:  # fmt: skip
-    """Choose parameters by the accuracy on validation subsets of the training data.
+    """Choose parameters by the pooled accuracy on held-out parts of the training data.
 
     Parameters
     ----------
@@ -103,9 +68,8 @@ def choose(
         Parameters to try, those of the strongest regularisation first: they win ties.
     X : ndarray, shape (n_samples, ...)
     y : ndarray, shape (n_samples,)
-    random_state : int, RandomState or None
-    n_parts : int, default=1
-        How many subsets of 20 % to hold out in turn; see `hold_out`.
+    folds : sequence of (train, held out)
+        See `divlearn.folds.make_folds`.
 
     Returns
     -------
@@ -115,18 +79,19 @@ def choose(
     --------
     >>> from sklearn.svm import SVC
     >>> X, y = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
-    >>> choose(SVC, [{"C": 0.1}, {"C": 1.0}], X, y, random_state=0).parameters
+    >>> from divlearn.folds import make_folds
+    >>> folds = make_folds(2, 20, y, random_state=0)
+    >>> choose(SVC, [{"C": 0.1}, {"C": 1.0}], X, y, folds).parameters
     {'C': 0.1}
     """
     tried = [dict(parameters) for parameters in grid]
-    splits = hold_out(y, random_state, n_parts)
-    if len(tried) == 1 or not splits:
+    if len(tried) == 1 or not folds:
         return Choice(tried[0], np.nan, tried, [np.nan] * len(tried))
     scores = []
     for parameters in tried:
         right = [
             make(**parameters).fit(X[train], y[train]).predict(X[held]) == y[held]
-            for train, held in splits
+            for train, held in folds
         ]
         scores.append(float(np.concatenate(right).mean()))
     best = int(np.argmax(scores))  # the first of several
@@ -167,9 +132,8 @@ class VectorMachine:
 
 
 def fit_svm(
-    vectors: RealArray, y: NDArray[Any], random_state: Any, *, kernel: str = "linear",
+    vectors: RealArray, y: NDArray[Any], folds: Folds, *, kernel: str = "linear",
     penalties: Sequence[float] | None = None, gammas: Sequence[float] | None = None,
-    n_parts: int = _PARTS,
 ) -> VectorMachine:  # fmt: skip
     """Fit a support vector machine to vectors, such as codes; parameters are chosen by `choose`.
 
@@ -179,14 +143,12 @@ def fit_svm(
         They are divided by one number, which keeps their proportions and makes their variances add
         up to one.
     y : ndarray, shape (n_samples,)
-    random_state : int, RandomState or None
-        Draws the parts held out.
+    folds : sequence of (train, held out)
+        See `choose`.
     kernel : {"linear", "rbf"}
     penalties, gammas : sequence of float, optional
         Values of C and, for a Gaussian kernel, of gamma to try, ascending; those of `PENALTIES` and
         `GAMMAS` by default. A single one is taken as it is.
-    n_parts : int, default=5
-        See `choose`.
 
     Returns
     -------
@@ -195,8 +157,9 @@ def fit_svm(
 
     Examples
     --------
+    >>> from divlearn.folds import make_folds
     >>> vectors, y = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
-    >>> machine = fit_svm(vectors, y, random_state=0)
+    >>> machine = fit_svm(vectors, y, make_folds(5, 20, y, random_state=0))
     >>> machine.choice.parameters, machine.predict(np.array([[3.0], [17.0]])).tolist()
     ({'C': 0.1}, [0, 1])
     """
@@ -211,7 +174,7 @@ def fit_svm(
     axes = {"C": PENALTIES[kernel] if penalties is None else penalties}
     if kernel == "rbf":
         axes["gamma"] = GAMMAS if gammas is None else gammas
-    choice = choose(make, list(ParameterGrid(axes)), scaled, y, random_state, n_parts)
+    choice = choose(make, list(ParameterGrid(axes)), scaled, y, folds)
     # Without a function for a kernel, so that the machine can be kept in a file.
     machine = _make_machine(kernel, False, **choice.parameters)
     return VectorMachine(unit, machine.fit(scaled, y), choice)

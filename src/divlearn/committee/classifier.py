@@ -19,9 +19,8 @@ from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.engines import Engine
 from divlearn.engines.blas import limit_blas
+from divlearn.folds import Folds, count_groups
 from divlearn.iddl import IDDLClassifier
-from divlearn.iddl.ensemble import Folds
-from divlearn.iddl.goals import make_folds
 from divlearn.interrupts import Interrupts, see_through
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
@@ -36,16 +35,6 @@ _IDDL = {
     "start softmax": "start softmax",
 }  # fmt: skip
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
-
-
-class GivenFolds:
-    """Folds that are given, in the form of a splitter."""
-
-    def __init__(self, folds: Folds) -> None:
-        self.folds = folds
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Folds:
-        return self.folds
 
 
 class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -136,15 +125,18 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self
         """
         self._check_members()
-        data = check_labelled(X, y, sample_weight, self.class_weight)
+        data = check_labelled(X, y, sample_weight, self.class_weight, groups)
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
-        # Weights of zero are gone: what members say of data held out is about the kept.
-        kept = replace(data, kept=np.arange(len(data.codes)), n_given=len(data.codes))
-        chosen = data.choose(groups)
-        given = {"X": data.matrices, "y": data.codes, "weights": data.weights, "groups": chosen}
+        # Members see the matrices of weight > 0 alone, and so do their out-of-fold probabilities.
+        kept = replace(
+            data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
+        )
+        given = {
+            "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
+        }  # fmt: skip
         with checkpointed(self.checkpoint, self, **given):
-            folds = self._folds(data.codes, chosen)
+            folds = self._folds(data)
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
             see_through(partial(self._weigh, data))
@@ -193,22 +185,15 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             if name not in MEMBERS:
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
 
-    def _folds(self, codes: NDArray[np.intp], groups: NDArray[Any] | None) -> Folds:
-        seed = draw_seed(self.random_state)
-        fewest, rarest = np.bincount(codes).min(), np.bincount(codes).argmin()
-        if fewest < 2:
+    def _folds(self, data: Labelled) -> Folds:
+        counts = count_groups(data.codes, data.kept_groups)
+        if counts.min() < 2:
+            what = "matrix" if data.groups is None else "group"
             raise ValueError(
-                f"class {self.classes_[rarest]!s} has 1 matrix, must have >= 2, one to train on "
-                "and one to judge by; drop it or use IDDLClassifier"
+                f"class {data.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
+                "train on and one to judge by; drop it or use IDDLClassifier"
             )
-        folds = make_folds(self.cv, len(codes), codes, groups, seed, "cv")
-        assert folds is not None
-        for rows, _ in folds:
-            if len(np.unique(codes[rows])) < len(self.classes_):
-                raise ValueError(
-                    "a fold trains on data without some class; use fewer folds or another splitter"
-                )
-        return folds
+        return data.folds(self.cv, draw_seed(self.random_state))
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
@@ -218,7 +203,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         family = IDDLClassifier(
             loss="auto" if len(losses) > 1 else losses.pop(),
             head="auto" if any(_IDDL[name].startswith("rbf") for name in wanted) else "linear",
-            learn_atoms=learns, learn_parameters=learns, ensemble=GivenFolds(folds),
+            learn_atoms=learns, learn_parameters=learns, ensemble=list(folds),
             random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
         )  # fmt: skip
         members = family.fit_members(data)

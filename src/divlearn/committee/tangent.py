@@ -15,8 +15,8 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.folds import Folds
 from divlearn.geometry import invsqrtm
-from divlearn.iddl.ensemble import Folds
 from divlearn.kernels.coupling import Coupling, fit_coupling
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld

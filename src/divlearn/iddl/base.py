@@ -45,6 +45,7 @@ _PER_CLASS = re.compile(r"([1-9]\d*) per class")
 _ATOMS_PER_CLASS = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _TANGENT_COMPONENTS = 100
+_SCREENING_FOLDS = 4  # where nothing is averaged
 _ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
 
 
@@ -141,7 +142,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         single = self.ensemble is None
         first = make_start(0, np.arange(len(X)), True) if single else None
-        if goal.folds is None:
+        if not goal.folds:
             first = first or make_start(0, np.arange(len(X)), True)
             nothing = Screened.nothing(recipes[0])
             return [
@@ -202,6 +203,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _has_tangent(self) -> bool:
         """Whether a tangent block was asked for, by a bool of any kind."""
         return not isinstance(self.tangent, str) and bool(self.tangent)
+
+    def _cv(self) -> Any:
+        """Return the folds to choose by, though a single model is trained on everything."""
+        return _SCREENING_FOLDS if self.ensemble is None else self.ensemble
 
     def _seed(self) -> int:
         return draw_seed(self.random_state)

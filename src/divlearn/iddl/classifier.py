@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin, clone
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 from divlearn.iddl.calibration import fit_temperature
-from divlearn.iddl.goals import classes_goal, make_folds
+from divlearn.iddl.goals import classes_goal
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.iddl.online import Lesson
@@ -205,16 +205,15 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
 
             fit_classes(self, self._open_shards(X, y, sample_weight))
             return self
-        self._fit_labelled(check_labelled(X, y, sample_weight, self.class_weight), groups)
+        self._fit_labelled(check_labelled(X, y, sample_weight, self.class_weight, groups))
         return self
 
-    def fit_members(self, data: Labelled, groups: ArrayLike | None = None) -> dict[str, Self]:
+    def fit_members(self, data: Labelled) -> dict[str, Self]:
         """Fit, and make a classifier of each kind that was tried on the way.
 
         Parameters
         ----------
         data : Labelled
-        groups : array-like, as in `fit`
 
         Returns
         -------
@@ -223,27 +222,22 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
             the first atoms and divergences.
         """
         members = {}
-        for learned in self._fit_labelled(data, groups):
+        for learned in self._fit_labelled(data):
             name = learned.recipe.loss.name
             members[f"{learned.head} {name}"] = self._member(learned, data)
             if learned.head == "linear" and learned.start is not None:
                 members[f"start {name}"] = self._member(learned.start, data)
         return members
 
-    def _fit_labelled(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
+    def _fit_labelled(self, data: Labelled) -> list[Learned]:
         given = {"X": data.matrices, "y": data.codes, "weights": data.weights}
-        with self._checkpointed(**given, groups=data.choose(groups)):
-            return self._learn_classes(data, groups)
-
-    def _learn_classes(self, data: Labelled, groups: ArrayLike | None) -> list[Learned]:
-        folds = make_folds(
-            self.ensemble, len(data.codes), data.codes, data.choose(groups), self._seed()
-        )
-        goal = classes_goal(data.codes, data.weights / data.weights.sum(), folds)
-        learned = self._fit(data.matrices, goal)
-        self.classes_ = data.classes
-        self._calibrate(min(learned, key=lambda one: one.loss), data)
-        return learned
+        with self._checkpointed(**given, groups=data.kept_groups):
+            folds = data.folds(self._cv(), self._seed(), "ensemble")
+            goal = classes_goal(data.codes, data.weights / data.weights.sum(), folds)
+            learned = self._fit(data.matrices, goal)
+            self.classes_ = data.classes
+            self._calibrate(min(learned, key=lambda one: one.loss), data)
+            return learned
 
     def _member(self, learned: Learned, data: Labelled) -> Self:
         member: Self = clone(self)
@@ -256,7 +250,7 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
     def _calibrate(self, learned: Learned, data: Labelled) -> None:
         rows, scores = learned.rows, learned.scores
         self.temperature_ = 1.0
-        self.oof_proba_ = np.full((data.n_given, len(self.classes_)), np.nan)
+        self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
         if len(rows):
             share = data.weights[rows] / data.weights[rows].sum()
             self.temperature_, _ = fit_temperature(scores, data.codes[rows], share)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
 from divlearn.engines import Engine, Prepared
+from divlearn.folds import Folds
 from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
 from divlearn.interrupts import see_through
 from divlearn.progress import track
 
-__all__ = ["Ensemble", "Folds", "Part", "make_parts", "train_ensemble"]
+__all__ = ["Ensemble", "Part", "make_parts", "train_ensemble"]
 
-Folds = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
 History = dict[str, NDArray[np.generic]]
 # Models of a fold, iteration by iteration, their scores of what is held out, and the history.
 Run = tuple[list[Model], list[RealArray], History]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from divlearn.arrays import RealArray
+from divlearn.folds import Folds
 from divlearn.iddl.calibration import fit_temperature
-from divlearn.iddl.ensemble import Folds
-from divlearn.labelled import limit_folds
 
-__all__ = ["Goal", "classes_goal", "make_folds", "numbers_goal"]
-
-_SCREENING_FOLDS = 4  # where nothing is averaged
+__all__ = ["Goal", "classes_goal", "numbers_goal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +25,7 @@ class Goal:
     weights : ndarray, shape (n_matrices,), with sum one.
     codes : ndarray of int or None, the classes.
     n_groups : int, classes, or 1 without them.
-    folds : sequence of (train, held out), or None where there are too few matrices.
+    folds : sequence of (train, held out), empty where there are too few matrices.
     loss : callable, from held-out scores and their rows to a number, the lower the better.
     losses : names of the losses that "auto" chooses from.
     """
@@ -39,12 +34,12 @@ class Goal:
     weights: RealArray
     codes: NDArray[np.intp] | None
     n_groups: int
-    folds: Folds | None
+    folds: Folds
     loss: Callable[[RealArray, NDArray[np.intp]], float]
     losses: tuple[str, ...]
 
 
-def classes_goal(codes: NDArray[np.intp], weights: RealArray, folds: Folds | None) -> Goal:
+def classes_goal(codes: NDArray[np.intp], weights: RealArray, folds: Folds) -> Goal:
     """Tell classes apart: held-out scores are judged by their calibrated log-loss.
 
     Parameters
@@ -62,7 +57,7 @@ def classes_goal(codes: NDArray[np.intp], weights: RealArray, folds: Folds | Non
     return Goal(targets, weights, codes, n_classes, folds, loss, ("softmax", "ridge"))
 
 
-def numbers_goal(targets: RealArray, weights: RealArray, folds: Folds | None) -> Goal:
+def numbers_goal(targets: RealArray, weights: RealArray, folds: Folds) -> Goal:
     """Predict numbers: held-out scores are judged by their mean squared error.
 
     Parameters
@@ -76,43 +71,3 @@ def numbers_goal(targets: RealArray, weights: RealArray, folds: Folds | None) ->
         return float(weights[rows] @ squares / weights[rows].sum())
 
     return Goal(targets, weights, None, 1, folds, loss, ("ridge",))
-
-
-def make_folds(
-    ensemble: Any, n_matrices: int, codes: NDArray[np.intp] | None, groups: NDArray[Any] | None,
-    seed: int, name: str = "ensemble",
-) -> Folds | None:  # fmt: skip
-    """Folds of data held out, stratified where there are classes of two matrices or more.
-
-    Parameters
-    ----------
-    ensemble : int, splitter or None
-        None makes folds to choose by, though nothing is averaged.
-    n_matrices : int
-    codes : ndarray of int or None
-    groups : ndarray or None
-        What no fold may split.
-    seed : int
-    name : str
-        What users call the first parameter.
-
-    Returns
-    -------
-    sequence of (train, held out), or None where there is one matrix.
-    """
-    if hasattr(ensemble, "split") and not isinstance(ensemble, str):
-        return list(ensemble.split(np.zeros(n_matrices), codes, groups))
-    number = isinstance(ensemble, int | np.integer) and not isinstance(ensemble, bool)
-    if ensemble is not None and (not number or ensemble < 2):
-        raise ValueError(f"{name}={ensemble!r} must be an integer >= 2, a splitter or None")
-    wanted = _SCREENING_FOLDS if ensemble is None else int(ensemble)
-    fewest = 1 if codes is None else int(np.bincount(codes).min())
-    n_splits = min(wanted, fewest if fewest >= 2 else n_matrices)
-    if n_splits < 2:
-        return None
-    splitter = StratifiedKFold if fewest >= 2 else KFold
-    if groups is not None:
-        splitter = StratifiedGroupKFold if fewest >= 2 else GroupKFold
-        n_splits = limit_folds(n_splits, groups)
-    shuffled = splitter(n_splits, shuffle=True, random_state=seed)
-    return list(shuffled.split(np.zeros(n_matrices), codes, groups))

@@ -11,9 +11,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length
 
 from divlearn.arrays import RealArray
-from divlearn.iddl.goals import make_folds, numbers_goal
+from divlearn.folds import check_groups, make_folds
+from divlearn.iddl.goals import numbers_goal
 from divlearn.iddl.streaming import StreamingBase
-from divlearn.labelled import all_or_nothing, check_groups
+from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded
 
 __all__ = ["IDDLRegressor"]
@@ -86,9 +87,12 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
         columns = targets.reshape(len(targets), -1)
         mean, scale = _units(columns, weights)
         known = check_groups(groups, _num_samples(X))
-        groups = None if known is None else known[kept]
-        with self._checkpointed(X=matrices, y=targets, weights=weights, groups=groups):
-            folds = make_folds(self.ensemble, len(columns), None, groups, self._seed())
+        chosen = None if known is None else known[kept]
+        with self._checkpointed(X=matrices, y=targets, weights=weights, groups=chosen):
+            folds = make_folds(
+                self._cv(), _num_samples(X), groups=known, kept=kept, random_state=self._seed(),
+                name="ensemble",
+            )  # fmt: skip
             self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
         self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
         return self

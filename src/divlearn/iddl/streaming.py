@@ -87,7 +87,7 @@ class StreamingBase(IDDLBase):
         kept = np.flatnonzero(weights)
         if not len(kept):
             raise ValueError("all weights of the batch are 0, one must be > 0; leave the batch out")
-        return Labelled(matrices[kept], codes[kept], known, weights[kept], kept, len(matrices))
+        return Labelled(matrices[kept], codes[kept], known, weights[kept], kept, labels)
 
     def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
         known: NDArray[Any] | None = getattr(self, "classes_", None)

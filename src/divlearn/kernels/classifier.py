@@ -10,22 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.interrupts import see_through
 from divlearn.kernels.checks import (
     check_axis,
-    check_classes,
-    check_labels,
     check_memory,
     check_points,
     check_size,
 )
 from divlearn.kernels.coupling import Coupling, fit_coupling
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.selection import Machine, Search, make_folds
+from divlearn.kernels.selection import Machine, Search
 from divlearn.kernels.tables import (
     Point,
     decay,
@@ -33,7 +31,7 @@ from divlearn.kernels.tables import (
     median_scale,
     square_tables,
 )
-from divlearn.labelled import MatricesMixin, all_or_nothing
+from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.progress import track
 from divlearn.spd import check_spd
 
@@ -176,10 +174,9 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         X : array-like, shape (n_matrices, d, d)
             SPD matrices.
         y : array-like, shape (n_matrices,)
-            Labels, at least two classes of at least two matrices each.
+            Labels of two classes at least. A class with one matrix is never held out.
         sample_weight : array-like, shape (n_matrices,), optional
-            Factors of C, and weights of the accuracy; a weight of zero is as good as leaving the
-            matrix out.
+            Factors of C, and weights of the accuracy. A weight of zero leaves the matrix out.
         groups : array-like, shape (n_matrices,), optional
             What belongs together and must not be split by a fold.
 
@@ -191,27 +188,28 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         points = check_points(self.alphas, self.betas, POINTS)
         multiples = check_axis(self.scales, "scales", positive=True)
         Cs = check_axis(self.Cs, "Cs", positive=True)
-        # Judged in the precision it comes in, used in double.
-        matrices = check_spd(X, ndim=3).astype(np.float64, copy=False)
-        labels = check_labels(y, len(matrices))
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-        kept = np.flatnonzero(weights)
-        self.classes_ = check_classes(labels[kept])
-        folds = make_folds(self.cv, matrices, labels, weights, groups, self.random_state)
-        check_memory(len(kept), len(points))
+        data = check_labelled(X, y, sample_weight, self.class_weight, groups)
+        self.classes_, matrices = data.classes, data.matrices
+        folds = data.folds(self.cv, self.random_state)
+        if not folds:
+            raise ValueError(
+                "every class has 1 matrix or group, but some must have >= 2, one to train on and "
+                "one to judge by; pass more"
+            )
+        check_memory(len(matrices), len(points))
         self.n_features_in_ = matrices.shape[-1]
-        machine = Machine(labels[kept], weights[kept], self.class_weight)
-        tables = square_tables(engine, matrices[kept], points)
-        copies = find_copies(matrices[kept])
+        machine = Machine(data.codes, data.weights)
+        tables = square_tables(engine, matrices, points)
+        copies = find_copies(matrices)
         search = Search(machine, folds, Cs, engine.n_threads)
         self._choose(search, points, tables, copies, multiples)
         best = self.best_params_
         point = best["alpha"], best["beta"]
         table = tables[points.index(point)]
-        see_through(partial(self._calibrate, search, table, kept, len(matrices)))
+        see_through(partial(self._calibrate, search, table, data))
         self.svc_ = see_through(partial(machine.fit, decay(table, best["scale"]), best["C"]))
         kernel = DivergenceKernel(point, best["scale"], engine=self.engine)
-        self.kernel_ = see_through(partial(kernel.fit, matrices[kept]))
+        self.kernel_ = see_through(partial(kernel.fit, matrices))
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
@@ -294,17 +292,14 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
             done = len(search.tried) // (len(multiples) * len(search.Cs))
             self.message_ += f"; interrupted by the user after {done} of {len(points)} divergences"
 
-    def _calibrate(
-        self, search: Search, table: RealArray, kept: NDArray[np.intp], n_matrices: int
-    ) -> None:
+    def _calibrate(self, search: Search, table: RealArray, data: Labelled) -> None:
         """Decide out of fold, and learn to make probabilities of decisions."""
         machine, best, n_classes = search.machine, self.best_params_, len(self.classes_)
         decisions = machine.decide(table, best["scale"], best["C"], search.folds)
-        tested = np.isfinite(decisions).reshape(len(decisions), -1).all(axis=1)
-        codes = np.searchsorted(self.classes_, machine.labels[tested])
-        self.coupling_ = fit_coupling(decisions[tested], codes, n_classes, machine.weights[tested])
+        tested = np.flatnonzero(np.isfinite(decisions).reshape(len(decisions), -1).all(axis=1))
+        self.coupling_ = fit_coupling(
+            decisions[tested], data.codes[tested], n_classes, data.weights[tested]
+        )
         scores = self.coupling_.score(decisions[tested])
-        self.oof_decision_ = np.full((n_matrices, *scores.shape[1:]), np.nan)
-        self.oof_proba_ = np.full((n_matrices, n_classes), np.nan)
-        self.oof_decision_[kept[tested]] = scores
-        self.oof_proba_[kept[tested]] = np.exp(self.coupling_.log_probabilities(scores))
+        self.oof_decision_ = data.spread(tested, scores)
+        self.oof_proba_ = data.spread(tested, np.exp(self.coupling_.log_probabilities(scores)))

@@ -1,8 +1,7 @@
-"""Folds, and support vector machines on them for a grid of kernels."""
+"""Support vector machines on folds for a grid of kernels."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,88 +10,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.svm import SVC
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
+from divlearn.folds import Fold
 from divlearn.kernels.tables import Point, decay
 
-__all__ = ["Fold", "Machine", "Search", "make_folds"]
-
-Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-
-def make_folds(
-    cv: Any, X: RealArray, labels: NDArray[Any], weights: RealArray, groups: Any, random_state: Any
-) -> list[Fold]:
-    """Split the matrices that have a weight into (training, test) parts, every class in the former.
-
-    Parameters
-    ----------
-    cv : int, splitter or iterable of pairs of indices
-        A number of folds is stratified and shuffled, and keeps groups together where there are
-        some; it is lowered to the number of groups, or to the size of the largest class.
-    X : ndarray, shape (n_matrices, d, d)
-    labels, weights : ndarray, shape (n_matrices,)
-    groups : array-like, shape (n_matrices,), or None
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    list of pairs of indices, into the matrices that have a weight
-
-    Examples
-    --------
-    >>> X, labels = np.broadcast_to(np.eye(2), (6, 2, 2)), np.array([0, 0, 0, 1, 1, 1])
-    >>> folds = make_folds(3, X, labels, np.ones(6), None, random_state=0)
-    >>> [test.tolist() for _, test in folds]
-    [[2, 4], [1, 5], [0, 3]]
-    """
-    groups = None if groups is None else column_or_1d(groups)
-    check_consistent_length(X, groups)
-    kept = weights > 0
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        known = None if groups is None else groups[kept]
-        folds = _stratified(int(cv), labels[kept], known, random_state)
-    elif cv is None or isinstance(cv, bool):
-        raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter, or pairs of indices")
-    else:
-        place = np.cumsum(kept) - 1
-        folds = [
-            tuple(place[part[kept[part]]] for part in map(np.asarray, pair))
-            for pair in check_cv(cv).split(X, labels, groups)
-        ]
-    folds = [(train, test) for train, test in folds if len(test)]
-    if not folds:
-        raise ValueError(f"cv={cv!r} tests no matrix; pass another")
-    for k, (train, _) in enumerate(folds):
-        missing = np.setdiff1d(labels[kept], labels[kept][train])
-        if missing.size:
-            raise ValueError(
-                f"fold {k} trains without class {missing[0]!s}, but every class must be in every "
-                "training part; pass more matrices (or groups) of it, or another cv"
-            )
-    return folds
-
-
-def _stratified(
-    n_splits: int, labels: NDArray[Any], groups: NDArray[Any] | None, random_state: Any
-) -> list[Fold]:
-    if n_splits < 2:
-        raise ValueError(f"cv={n_splits} must be >= 2, for out-of-fold decisions need two folds")
-    n_splits = min(n_splits, int(np.unique(labels, return_counts=True)[1].max()))
-    kind = StratifiedKFold
-    if groups is not None:
-        kind, n_groups = StratifiedGroupKFold, len(np.unique(groups))
-        if n_groups < 2:
-            raise ValueError("groups has 1 group, but must have >= 2 to make folds of them")
-        n_splits = min(n_splits, n_groups)
-    with warnings.catch_warnings():
-        # A class with fewer members than folds is missing from some test parts only.
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        splitter = kind(n_splits, shuffle=True, random_state=random_state)
-        return list(splitter.split(labels, labels, groups))
+__all__ = ["Machine", "Search"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,20 +27,15 @@ class Machine:
     ----------
     labels : ndarray, shape (n_matrices,)
     weights : ndarray, shape (n_matrices,)
-    class_weight : dict, "balanced" or None
     """
 
     labels: NDArray[Any]
     weights: RealArray
-    class_weight: Any
 
     def fit(self, kernel: RealArray, C: float, train: NDArray[np.intp] | None = None) -> SVC:
         """Fit on the kernel between the training matrices, or between some of them."""
         some = slice(None) if train is None else train
-        machine = SVC(
-            C=C, kernel="precomputed", class_weight=self.class_weight,
-            decision_function_shape="ovo",
-        )  # fmt: skip
+        machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
         return machine.fit(kernel, self.labels[some], sample_weight=self.weights[some])
 
     def accuracies(

@@ -28,7 +28,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "divlearn.cluster.mixture.data": ("Mixture",),
     "divlearn.cluster.mixture.em": ("EMRun",),
     "divlearn.cluster.parameters": ("Point",),
-    "divlearn.committee.classifier": ("GivenFolds", "SPDClassifier"),
+    "divlearn.committee.classifier": ("SPDClassifier",),
     "divlearn.committee.tangent": ("TangentClassifier", "TangentVectors"),
     "divlearn.descriptors": (
         "BlockDiagonal", "CovarianceKernel", "GaborBank", "GaussianEmbedding", "Preset",

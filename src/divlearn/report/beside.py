@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.evaluation import HeldOut, default_classifiers, evaluate
-from divlearn.labelled import count_groups
+from divlearn.folds import count_groups
 from divlearn.maps import PlaneMap, plane_map
 from divlearn.report.plane_section import PlaneSection
 from divlearn.report.tables import DisagreementSection
@@ -49,7 +49,7 @@ def disagreement_section(
         return None
     known = default_classifiers()
     baselines = {one: known[one] for one in _BASELINES}
-    found = evaluate(X, y, baselines, n_folds=min(_FOLDS, smallest), groups=groups)
+    found = evaluate(X, y, baselines, cv=_FOLDS, groups=groups)
     rows = held_out.rows[np.isin(held_out.rows, found.rows)]  # fewer after an interrupt
     places = np.searchsorted(found.rows, rows)
     said = {name: held_out.predicted[np.searchsorted(held_out.rows, rows)]} | {
@@ -61,18 +61,21 @@ def disagreement_section(
     )  # fmt: skip
 
 
-def map_training_data(X: RealArray, y: NDArray[Any], engine: Any = "auto") -> PlaneMap | None:
+def map_training_data(
+    X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
+) -> PlaneMap | None:
     """Map the plane for the matrices of a model, or for some of them where there are many.
 
     Parameters
     ----------
     X : ndarray, shape (n_matrices, d, d)
     y : ndarray, shape (n_matrices,)
-    engine : str or Engine
+    groups : ndarray, shape (n_matrices,), optional
+        Matrices of one group are no neighbours of each other.
 
     Returns
     -------
-    PlaneMap, or None where there are no two classes of two matrices.
+    PlaneMap, or None where there are no two classes of two matrices, or groups.
 
     Examples
     --------
@@ -81,11 +84,12 @@ def map_training_data(X: RealArray, y: NDArray[Any], engine: Any = "auto") -> Pl
     (17, 17)
     """
     order = np.random.RandomState(0).permutation(len(X))[:_MOST_MAPPED]
-    _, codes, counts = np.unique(y[order], return_inverse=True, return_counts=True)
+    codes = np.unique(y[order], return_inverse=True)[1]
+    counts = count_groups(codes, None if groups is None else groups[order])
     rows = np.sort(order[counts[codes] > 1])
     if np.count_nonzero(counts > 1) < 2:
         return None
-    return plane_map(X[rows], y[rows], engine=engine)
+    return plane_map(X[rows], y[rows], groups=None if groups is None else groups[rows])
 
 
 def plane_section(

@@ -65,7 +65,7 @@ def classifier_page(
     members = getattr(model, "members_", {})
     if members:
         sections.insert(0, _members(model))
-    plane = map_training_data(X, y)
+    plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
     if learner is not None:
         sections += iddl_sections(learner, X, plane)

@@ -1,0 +1,229 @@
+"""Folds: the one place that decides what is held out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import column_or_1d, has_fit_parameter
+
+__all__ = ["Fold", "Folds", "check_groups", "count_groups", "fit_grouped", "make_folds"]
+
+Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+Folds = Sequence[Fold]
+
+_DRAWS = 10  # of folds of groups, until every class is in every training part
+
+
+def make_folds(
+    cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
+    kept: NDArray[np.intp] | None = None, random_state: Any = None, name: str = "cv",
+) -> list[Fold]:  # fmt: skip
+    """Split matrices into training and held-out parts.
+
+    Parameters
+    ----------
+    cv : int, splitter, or iterable of (train, test) indices
+        A number of folds is an upper bound: there are no more folds than matrices in the largest
+        class, and no more than groups. The folds are shuffled, stratified by class, and keep
+        groups together. A class with one matrix (or one group) is never held out. Where groups
+        share classes in such a way that every draw holds out a whole class, each group is a fold.
+        A splitter or an iterable refers to all matrices, those of weight zero included.
+    n_matrices : int
+    y : ndarray, shape (n_matrices,), optional
+        Labels of classes.
+    groups : array-like, shape (n_matrices,), optional
+        Matrices of one group are held out together.
+    kept : ndarray of int, optional
+        The matrices to split; all by default.
+    random_state : int, RandomState or None
+    name : str
+        The parameter that errors name.
+
+    Returns
+    -------
+    list of (train, held out)
+        Positions within ``kept``. Every class is in every training part. The list is empty where
+        nothing can be held out.
+
+    Examples
+    --------
+    >>> folds = make_folds(2, 6, np.array([0, 0, 0, 0, 1, 1]), list("aabbcd"), random_state=0)
+    >>> [held.tolist() for _, held in folds]
+    [[2, 3, 4], [0, 1, 5]]
+    """
+    known = check_groups(groups, n_matrices)
+    rows = np.arange(n_matrices) if kept is None else kept
+    classes = None if y is None else y[rows]
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        if cv >= 2:
+            together = None if known is None else known[rows]
+            return _draw(int(cv), len(rows), classes, together, check_random_state(random_state))
+        cv = int(cv)
+    if isinstance(cv, bool | int | str | float) or cv is None:
+        raise ValueError(f"{name}={cv!r} must be an integer >= 2, a splitter or pairs of indices")
+    folds = _translate(check_cv(cv).split(np.zeros(n_matrices), y, known), n_matrices, rows, name)
+    missing = _find_missing(folds, classes)
+    if missing is not None:
+        raise ValueError(
+            f"{name} makes a fold that trains without class {missing!s}, but every class must be "
+            "in every training part; pass another splitter"
+        )
+    return folds
+
+
+def _draw(
+    n_splits: int, n_matrices: int, y: NDArray[Any] | None, groups: NDArray[Any] | None,
+    rng: np.random.RandomState,
+) -> list[Fold]:  # fmt: skip
+    if groups is not None and len(np.unique(groups)) < 2:
+        raise ValueError("groups has 1 group, must have >= 2 to hold one out; leave out groups")
+    rows = np.flatnonzero(_can_be_held_out(n_matrices, y, groups))
+    classes = None if y is None else y[rows]
+    together = None if groups is None else groups[rows]
+    most = len(rows) if classes is None else _largest(classes)
+    if together is not None:
+        most = min(most, len(np.unique(together)))
+    n_splits = min(n_splits, most)
+    if n_splits < 2:
+        return []
+    kinds = (KFold, GroupKFold) if y is None else (StratifiedKFold, StratifiedGroupKFold)
+    splitter = kinds[groups is not None](n_splits, shuffle=True, random_state=rng)
+    for _ in range(_DRAWS):
+        with warnings.catch_warnings():
+            # A class with fewer members than folds is missing from some held-out parts only.
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            held = [rows[test] for _, test in splitter.split(rows, classes, together)]
+        folds = _hold_out(held, n_matrices)
+        if _find_missing(folds, y) is None:
+            return folds
+    return _hold_out([np.flatnonzero(groups == one) for one in np.unique(together)], n_matrices)
+
+
+def _hold_out(parts: Sequence[NDArray[np.intp]], n_matrices: int) -> list[Fold]:
+    everything = np.arange(n_matrices)
+    return [(np.setdiff1d(everything, held), held) for held in parts if len(held)]
+
+
+def _can_be_held_out(
+    n_matrices: int, y: NDArray[Any] | None, groups: NDArray[Any] | None
+) -> NDArray[np.bool_]:
+    """Tell which matrices leave every class with others: not the only ones, nor the only group."""
+    if y is None:
+        return np.ones(n_matrices, dtype=bool)
+    codes = np.unique(y, return_inverse=True)[1]
+    alone = count_groups(codes, groups)[codes] == 1
+    return ~alone if groups is None else ~np.isin(groups, groups[alone])
+
+
+def _largest(y: NDArray[Any]) -> int:
+    return int(np.unique(y, return_counts=True)[1].max(initial=0))
+
+
+def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp], name: str) -> list[Fold]:
+    """Turn indices of all matrices into positions within rows."""
+    place = np.full(n_matrices, -1)
+    place[rows] = np.arange(len(rows))
+    try:
+        found = [[place[np.asarray(part)] for part in pair] for pair in splits]
+        folds = [(train[train >= 0], held[held >= 0]) for train, held in found]
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must give pairs of indices, (train, test), of {n_matrices} matrices: {error}"
+        ) from error
+    folds = [(train, held) for train, held in folds if len(held)]
+    if not folds:
+        raise ValueError(f"{name} holds out no matrix of weight > 0; pass another splitter")
+    return folds
+
+
+def _find_missing(folds: Folds, y: NDArray[Any] | None) -> Any:
+    """Find a class that some training part lacks."""
+    if y is None:
+        return None
+    for train, _ in folds:
+        missing = np.setdiff1d(y, y[train])
+        if missing.size:
+            return missing[0]
+    return None
+
+
+def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
+    """Check groups, if there are any.
+
+    Examples
+    --------
+    >>> check_groups(["a", "a", "b"], 2)
+    Traceback (most recent call last):
+    ValueError: groups has 3 entries, must have one for each of the 2 matrices
+    """
+    if groups is None:
+        return None
+    known: NDArray[Any] = column_or_1d(groups)
+    if len(known) != n_matrices:
+        raise ValueError(
+            f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"
+        )
+    return known
+
+
+def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArray[np.intp]:
+    """Count the groups of every class, or its matrices where there are none.
+
+    Examples
+    --------
+    >>> count_groups(np.array([0, 0, 0, 1, 1]), np.array(["p", "p", "q", "q", "q"]))
+    array([2, 1])
+    """
+    if groups is None:
+        return np.bincount(codes)
+    numbers = np.unique(groups, return_inverse=True)[1]
+    return np.bincount(np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0])
+
+
+def fit_grouped(
+    estimator: Any, X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None
+) -> Any:
+    """Fit an estimator, with groups if it takes them.
+
+    An estimator takes groups if its ``fit`` has such a parameter. A search of scikit-learn takes
+    them for its splitter, and a pipeline for its last step. Where metadata routing is enabled, the
+    requests of the estimator decide.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> fit_grouped(DummyClassifier(), np.zeros((2, 1)), np.array([0, 1]), np.array([0, 1]))
+    DummyClassifier()
+    """
+    name = None if groups is None else _groups_parameter(estimator)
+    return estimator.fit(X, y, **({} if name is None else {name: groups}))
+
+
+def _groups_parameter(estimator: Any) -> str | None:
+    """Name the parameter of ``fit`` that takes groups."""
+    if has_fit_parameter(estimator, "groups"):
+        return "groups"
+    if get_config()["enable_metadata_routing"]:
+        routed = get_routing_for_object(estimator).consumes("fit", ["groups"])
+        return "groups" if routed else None
+    if isinstance(estimator, BaseSearchCV):
+        return "groups"
+    if isinstance(estimator, Pipeline) and has_fit_parameter(estimator[-1], "groups"):
+        return f"{estimator.steps[-1][0]}__groups"
+    return None
