@@ -1,8 +1,6 @@
-"""The torch layer: the engines' values, gradients by differences, steps on the manifold."""
+"""The torch layer: the engines' values, derivatives by differences, what is refused."""
 
 from __future__ import annotations
-
-import sys
 
 import mpmath
 import numpy as np
@@ -12,14 +10,7 @@ from conftest import EPS, wishart
 torch = pytest.importorskip("torch")
 
 from divlearn.engines import cuda_problem, get_engine  # noqa: E402
-from divlearn.spd import exp_map  # noqa: E402
-from divlearn.torch import (  # noqa: E402
-    DivergenceLayer,
-    encode,
-    exponential_step,
-    retract_,
-    riemannian_gradient,
-)
+from divlearn.torch import DivergenceLayer, encode  # noqa: E402
 from divlearn.torch.second import _in_parameters  # noqa: E402
 
 
@@ -102,7 +93,7 @@ def test_float32(device):
 # --- second derivatives ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", [None, (0.0, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("point", [None, (0.0, 0.0), (0.0, 1.0), (0.5, -0.2)])
 def test_gradients_of_gradients(device, point):
     """Against differences, with a pair of equal matrices, whose eigenvalues are all the same."""
     X, B, alpha, beta = make(2, 2, 2, device)
@@ -191,6 +182,26 @@ def test_a_gradient_penalty_learns():
     h = EPS ** (1 / 3)
     sides = [penalty(B.detach() + sign * h * direction).item() for sign in (1, -1)]
     assert (sides[0] - sides[1]) / (2 * h) == pytest.approx(gradient.norm().item(), rel=1e-6)
+
+
+def test_second_derivatives_of_float32_are_those_of_float64():
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        inputs = [t.float().to(dtype).requires_grad_() for t in make(3, 4, 2)]
+        first = torch.autograd.grad(encode(*inputs).sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.sum() for g in first), inputs))
+    for single, double in zip(*found, strict=True):
+        assert single.dtype == torch.float32
+        assert torch.allclose(single.double(), double, rtol=1e-5, atol=1e-5 * double.abs().max())
+
+
+def test_second_derivatives_in_parameters_of_opposite_signs_are_refused():
+    _, B, alpha, beta = make(3, 1, 1)
+    alpha.requires_grad_()
+    value = encode(B, B, alpha, torch.full_like(beta, -0.1)).sum()
+    (slope,) = torch.autograd.grad(value, alpha, create_graph=True)
+    with pytest.raises(ValueError, match=r"opposite signs, .* keep both >= 0"):
+        slope.sum().backward()
 
 
 def test_third_derivatives_are_refused():
@@ -377,55 +388,3 @@ def test_autocast():
     with other.stepping():
         torch.optim.SGD([other.atoms], lr=0.1).step()
     assert torch.equal(layer.atoms, other.atoms)
-
-
-# --- steps ----------------------------------------------------------------------------------------
-
-
-def test_exponential_step_is_the_exponential_map():
-    X, B, _, _ = make(4, 3, 3)
-    tangent = symmetric(X - B)
-    right = exp_map(B.numpy(), tangent.numpy())
-    np.testing.assert_allclose(exponential_step(B, tangent).numpy(), right, rtol=1e-11, atol=1e-12)
-
-
-def test_retraction_agrees_with_a_small_step():
-    """Up to second order it is the step itself, and parameters are kept non-negative."""
-    X, B, alpha, _ = make(4, 3, 3)
-    step = 1e-5 * symmetric(X)
-    after = B + step
-    moved = retract_(after.clone(), B, alpha.sub_(0.7))
-    assert (moved - after).norm() <= 10 * step.norm() ** 2 / torch.linalg.eigvalsh(B).min()
-    assert (alpha >= 0).all()
-
-
-def test_riemannian_gradient_is_the_steepest():
-    """<grad, S>_B = tr(B^-1 grad B^-1 S) is the derivative along S."""
-    X, B, _, _ = make(3, 2, 2)
-    G, S = symmetric(X), symmetric(torch.flip(X, [0]))
-    grad = riemannian_gradient(B, G)
-    inverse = torch.linalg.inv(B)
-    found = torch.einsum("nij,njk,nkl,nli->n", inverse, grad, inverse, S)
-    np.testing.assert_allclose(found.numpy(), (G * S).sum(dim=(1, 2)).numpy(), rtol=1e-10)
-
-
-def test_geoopt():
-    geoopt = pytest.importorskip("geoopt", reason="geoopt is not installed")
-    X, B, _, _ = make(3, 20, 2)
-    layer = DivergenceLayer(5 * B, manifold=True)
-    assert isinstance(layer.atoms, geoopt.ManifoldParameter)
-    optimizer = geoopt.optim.RiemannianSGD(layer.parameters(), lr=0.05)
-    first = layer(X).mean().item()
-    for _ in range(20):
-        optimizer.zero_grad()
-        layer(X).mean().backward()
-        optimizer.step()
-    assert layer(X).mean().item() < first
-    assert (torch.linalg.eigvalsh(layer.atoms) > 0).all()
-
-
-def test_without_geoopt_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "geoopt", None)
-    monkeypatch.setattr("divlearn.torch.layer.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"manifold=True needs geoopt; install it"):
-        DivergenceLayer(make(3, 1, 2)[1], manifold=True)

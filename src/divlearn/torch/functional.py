@@ -26,7 +26,8 @@ def encode(
     :math:`V \mathrm{diag}(f_t / \lambda) V^T` for matrices; that for the matrices is found from
     :math:`D^{(\alpha, \beta)}(X \| B) = D^{(\beta, \alpha)}(B \| X)`. Gradients of gradients
     (``create_graph=True``) are analytic too, for gradient penalties and for learning through
-    steps of an optimizer. Third derivatives raise RuntimeError.
+    steps of an optimizer. Third derivatives raise RuntimeError, second ones in alpha and beta of
+    opposite signs ValueError.
 
     Parameters
     ----------

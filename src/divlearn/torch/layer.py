@@ -101,10 +101,10 @@ class DivergenceLayer(nn.Module):
         and plain SGD takes the same step in any basis: data and atoms :math:`M X M^T` and
         :math:`M B M^T` lead to atoms :math:`M B' M^T`.
 
-        At the end no variance has changed by more than a factor of e, and neither alpha nor beta
-        by more than 0.5; the eigenvalues of an atom's correlation matrix stay above 1.5e-8 (3.5e-4
-        in float32), or where they began if that is below. Should the body raise, or move something
-        to NaN, everything is as it was before.
+        A step changes no variance by more than a factor of e, and neither alpha nor beta by more
+        than 0.5. The smallest eigenvalue of an atom's correlation matrix stays above 1.5e-8
+        (3.5e-4 in float32), or above where it began if that is lower; atoms at this border are
+        clipped to it. A body that raises, or that moves something to NaN, changes nothing.
 
         Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
         on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to

@@ -175,8 +175,14 @@ def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
     r"""Second derivatives of f in the parameters, :math:`\int_0^t f_{t\alpha\alpha} ds` and so on.
 
     The poles of the integrand are at least pi/theta away from the real line, so that a Gaussian
-    rule with about three nodes per unit of theta t is exact to rounding.
+    rule with about three nodes per unit of theta t is exact to rounding. With opposite signs a
+    pole is real.
     """
+    if (alpha * beta < 0).any():
+        raise ValueError(
+            "alpha and beta have opposite signs, but second derivatives in both are known for the "
+            "same sign only; detach alpha and beta, or keep both >= 0"
+        )
     widest = float(np.abs((alpha + beta) * t).max(initial=0.0))
     nodes, weights = np.polynomial.legendre.leggauss(min(16 + int(3 * widest), _MOST_NODES))
     totals = [np.zeros(np.broadcast_shapes(t.shape, alpha.shape)) for _ in range(3)]
