@@ -1,9 +1,8 @@
-"""The torch layer: the engines' values, gradients by differences, steps on the manifold."""
+"""The torch layer: the engines' values, derivatives by differences, what is refused."""
 
 from __future__ import annotations
 
-import sys
-
+import mpmath
 import numpy as np
 import pytest
 from conftest import EPS, wishart
@@ -11,14 +10,8 @@ from conftest import EPS, wishart
 torch = pytest.importorskip("torch")
 
 from divlearn.engines import cuda_problem, get_engine  # noqa: E402
-from divlearn.spd import exp_map  # noqa: E402
-from divlearn.torch import (  # noqa: E402
-    DivergenceLayer,
-    encode,
-    exponential_step,
-    retract_,
-    riemannian_gradient,
-)
+from divlearn.torch import DivergenceLayer, encode  # noqa: E402
+from divlearn.torch.second import _in_parameters  # noqa: E402
 
 
 @pytest.fixture(params=["cpu", "cuda"] if cuda_problem() is None else ["cpu"])
@@ -97,13 +90,155 @@ def test_float32(device):
     assert torch.allclose(values.double(), exact, rtol=1e-5)
 
 
-def test_a_gradient_of_a_gradient_is_refused():
+# --- second derivatives ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [None, (0.0, 0.0), (0.0, 1.0), (0.5, -0.2)])
+def test_gradients_of_gradients(device, point):
+    """Against differences, with a pair of equal matrices, whose eigenvalues are all the same."""
+    X, B, alpha, beta = make(2, 2, 2, device)
+    X[0] = B[1]
+    if point is not None:  # differences in parameters need room on both sides
+        alpha, beta = (torch.full_like(alpha, value) for value in point)
+    inputs = [tensor.requires_grad_() for tensor in (X, B, alpha, beta)[: 2 if point else 4]]
+
+    def function(X, B, alpha=alpha, beta=beta):
+        return encode(symmetric(X), symmetric(B), alpha, beta)
+
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+def test_gradients_of_gradients_of_several_pairs_and_of_numbers(device):
+    X, B, _, _ = make(2, 2, 2, device)
+    pairs = torch.tensor([[0.4, 1.0], [0.9, 0.3]], dtype=torch.float64, device=device)
+    one = torch.tensor(0.8, dtype=torch.float64, device=device)
+    inputs = [tensor.requires_grad_() for tensor in (X, B, pairs, one)]
+    assert torch.autograd.gradgradcheck(
+        lambda X, B, alpha, beta: encode(symmetric(X), symmetric(B), alpha, beta), inputs
+    )
+
+
+def test_second_derivatives_of_the_affine_invariant_distance(device):
+    """For numbers, d = 1, D = log(x/b)^2 / 2 has D_bb = (1 + log(x/b)) / b^2, D_xb = -1/(x b)."""
+    x, b = 3.0, 2.0
+    X, B = (torch.full((1, 1, 1), v, dtype=torch.float64, device=device) for v in (x, b))
+    B.requires_grad_()
+    X.requires_grad_()
+    (slope,) = torch.autograd.grad(encode(X, B, 0.0, 0.0).sum(), B, create_graph=True)
+    second = torch.autograd.grad(slope.sum(), (B, X))
+    assert second[0].item() == pytest.approx((1 + np.log(x / b)) / b**2, rel=1e-13)
+    assert second[1].item() == pytest.approx(-1 / (x * b), rel=1e-13)
+
+
+def scalar_of_50_digits(t, alpha, beta):
+    """The definition, and its limits on the axes and at the origin."""
+    if alpha == 0 and beta == 0:
+        return t**2 / 2
+    if alpha == 0:
+        return (mpmath.exp(beta * t) - 1 - beta * t) / beta**2
+    if beta == 0:
+        return (mpmath.exp(-alpha * t) - 1 + alpha * t) / alpha**2
+    mixture = (alpha * mpmath.exp(beta * t) + beta * mpmath.exp(-alpha * t)) / (alpha + beta)
+    return mpmath.log(mixture) / (alpha * beta)
+
+
+@pytest.mark.parametrize("t", [-9.0, -0.3, 2.0, 7.0])
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(0.7, 1.3), (3.0, 2.0), (1e-9, 0.8), (0.0, 1.0), (0.0, 0.0), (8.0, 9.0)]
+)
+def test_second_derivatives_in_the_parameters(t, alpha, beta):
+    """To rounding, also on the axes and at the origin, where the formula has no meaning."""
+    found = _in_parameters(*(np.array([[value]]) for value in (t, alpha, beta)))
+    with mpmath.workdps(100):
+        h, a, b = mpmath.mpf("1e-14"), mpmath.mpf(alpha), mpmath.mpf(beta)
+        # Off the limits by nothing that counts, so that differences see one formula.
+        a, b = a + mpmath.mpf("1e-18"), b + mpmath.mpf("2e-18")
+
+        def f(i, j):
+            return scalar_of_50_digits(mpmath.mpf(t), a + i * h, b + j * h)
+
+        right = (
+            (f(1, 0) - 2 * f(0, 0) + f(-1, 0)) / h**2,
+            (f(1, 1) - f(1, -1) - f(-1, 1) + f(-1, -1)) / (4 * h**2),
+            (f(0, 1) - 2 * f(0, 0) + f(0, -1)) / h**2,
+        )
+    rate = 1 + (alpha + beta) * abs(t)
+    np.testing.assert_allclose(np.ravel(found), [float(r) for r in right], rtol=20 * EPS * rate)
+
+
+def test_a_gradient_penalty_learns():
+    """What WGAN-GP does: the loss holds the norm of the gradient in the data."""
+    X, B, alpha, beta = make(3, 4, 2)
+    X.requires_grad_()
+    B.requires_grad_()
+
+    def penalty(B):
+        (slope,) = torch.autograd.grad(encode(X, B, alpha, beta).sum(), X, create_graph=True)
+        assert slope.requires_grad
+        return slope.square().sum()
+
+    (gradient,) = torch.autograd.grad(penalty(B), B)
+    direction = gradient / gradient.norm()
+    h = EPS ** (1 / 3)
+    sides = [penalty(B.detach() + sign * h * direction).item() for sign in (1, -1)]
+    assert (sides[0] - sides[1]) / (2 * h) == pytest.approx(gradient.norm().item(), rel=1e-6)
+
+
+def test_second_derivatives_of_float32_are_those_of_float64():
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        inputs = [t.float().to(dtype).requires_grad_() for t in make(3, 4, 2)]
+        first = torch.autograd.grad(encode(*inputs).sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.sum() for g in first), inputs))
+    for single, double in zip(*found, strict=True):
+        assert single.dtype == torch.float32
+        assert torch.allclose(single.double(), double, rtol=1e-5, atol=1e-5 * double.abs().max())
+
+
+def test_second_derivatives_in_parameters_of_opposite_signs_are_refused():
+    _, B, alpha, beta = make(3, 1, 1)
+    alpha.requires_grad_()
+    value = encode(B, B, alpha, torch.full_like(beta, -0.1)).sum()
+    (slope,) = torch.autograd.grad(value, alpha, create_graph=True)
+    with pytest.raises(ValueError, match=r"opposite signs, .* keep both >= 0"):
+        slope.sum().backward()
+
+
+def test_third_derivatives_are_refused():
     X, B, alpha, beta = make(3, 2, 2)
     B.requires_grad_()
-    loss = (encode(X, B, alpha, beta) ** 2).sum()
-    (gradient,) = torch.autograd.grad(loss, B, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    (first,) = torch.autograd.grad(encode(X, B, alpha, beta).sum(), B, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), B, create_graph=True)
+    assert second.requires_grad
+    with pytest.raises(RuntimeError, match="encode has no third derivatives; detach"):
+        second.sum().backward()
+
+
+def test_functional_transforms():
+    X, B, alpha, beta = make(3, 2, 2)
+
+    def loss(B):
+        return encode(X, B, alpha, beta).square().sum()
+
+    B.requires_grad_()
+    (right,) = torch.autograd.grad(loss(B), B, create_graph=True)
+    assert torch.equal(torch.func.grad(loss)(B), right)
+    (right,) = torch.autograd.grad(right.square().sum(), B)
+    found = torch.func.grad(lambda B: torch.func.grad(loss)(B).square().sum())(B)
+    assert torch.allclose(found, right, rtol=1e-12)
+
+
+def test_one_graph_may_use_it_twice_and_no_grad_builds_none():
+    X, B, alpha, beta = make(3, 4, 2)
+    B.requires_grad_()
+    (encode(X, B, alpha, beta).sum() + encode(2 * X, B, alpha, beta).sum()).backward()
+    both = B.grad.clone()
+    B.grad = None
+    for data in (X, 2 * X):
+        encode(data, B, alpha, beta).sum().backward()
+    assert torch.allclose(B.grad, both, rtol=1e-13)
+    with torch.no_grad():
+        assert not encode(X, B, alpha, beta).requires_grad
 
 
 # --- the module -----------------------------------------------------------------------------------
@@ -165,65 +300,91 @@ def test_layer_pickles_and_tells_its_size():
     assert torch.equal(other.atoms, layer.atoms)
 
 
-def test_errors():
+EYE = torch.eye(3, dtype=torch.float64)
+NOT_ATOMS = {
+    "two sizes": ((24, 20), r"atoms=24, but they must be a tensor .* DivergenceLayer\(X\[:24\]\)"),
+    "None": ((None,), r"atoms=None, but they must be a tensor of SPD matrices, shape \(n_atoms"),
+    "NumPy": ((np.eye(3)[None],), r"atoms is a NumPy array, .* pass torch.from_numpy\(atoms\)"),
+    "list": (([EYE, EYE],), r"atoms is a list, but must be a tensor .* pass torch.stack"),
+    "text": (("atoms",), r"atoms='atoms', but they must be a tensor of SPD matrices"),
+    "one matrix": (
+        (EYE,),
+        r"atoms has shape \(3, 3\), expected \(n_atoms, d, d\); .* atoms\[None\]",
+    ),
+    "oblong": (
+        (EYE[None, :2],),
+        r"atoms has shape \(1, 2, 3\): its matrices are 2 by 3, not square",
+    ),
+    "none": ((EYE.repeat(0, 1, 1),), r"atoms is empty, shape \(0, 3, 3\)"),
+    "integers": ((EYE[None].long(),), r"atoms has dtype torch.int64, .* pass atoms.double\(\)"),
+    "half": ((EYE[None].half(),), r"atoms has dtype torch.float16, .* pass atoms.double\(\)"),
+    "bfloat16": ((EYE[None].bfloat16(),), r"atoms has dtype torch.bfloat16, but SPD matrices"),
+    "complex": ((EYE[None].cfloat(),), r"atoms has dtype torch.complex64, but SPD matrices"),
+    "NaN": ((EYE[None] * float("nan"),), r"atoms\[0\] has a NaN entry at \(0, 0\)"),
+    "asymmetric": ((EYE[None] + EYE.roll(1, 0) / 9,), r"atoms\[0\] is not symmetric"),
+    "singular": ((EYE[None] * 0 + 1,), r"atoms\[0\] is rank-deficient: numerical rank 1 of 3"),
+    "indefinite": ((-EYE[None],), r"atoms\[0\] has a diagonal entry -1 at \(0, 0\), must be > 0"),
+    "alpha below zero": ((EYE[None], -0.5), r"alpha=-0.5 must be a finite number >= 0"),
+    "no beta": ((EYE[None], 0.5, None), r"beta=None must be a finite number >= 0"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ATOMS)
+def test_what_no_layer_can_start_from(name):
+    arguments, message = NOT_ATOMS[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        DivergenceLayer(*arguments)
+
+
+NOT_DATA = {
+    "NumPy": (lambda X: X.numpy(), r"X is a NumPy array, .* pass torch.from_numpy\(X\)"),
+    "None": (
+        lambda X: None,
+        r"X=None, but it must be a tensor of SPD matrices, shape \(n_matrices",
+    ),
+    "one matrix": (lambda X: X[0], r"X has shape \(3, 3\), .* for a single matrix pass X\[None\]"),
+    "integers": (lambda X: (9 * X).long(), r"X has dtype torch.int64, .* pass X.double\(\)"),
+    "half": (lambda X: X.half(), r"X has dtype torch.float16, but SPD matrices must be"),
+    "NaN": (lambda X: X * float("nan"), r"X\[0\] has a NaN entry"),
+    "asymmetric": (lambda X: X + X.triu(1), r"X\[0\] is not symmetric: .* must be <= 0.01"),
+    "smaller": (lambda X: X[:, :2, :2], r"atoms are 3 by 3, but the data is 2 by 2"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_DATA)
+def test_what_cannot_be_encoded(name):
     X, B, alpha, beta = make(3, 2, 2)
-    with pytest.raises(ValueError, match=r"atoms has shape \(3, 3\), expected \(n_atoms, d, d\)"):
-        DivergenceLayer(B[0])
-    with pytest.raises(ValueError, match=r"alpha=-0.5 must be >= 0"):
-        DivergenceLayer(B, -0.5)
-    bad = X.clone()
-    bad[1, 0, 0] = float("nan")
-    with pytest.raises(ValueError, match=r"X\[1\] has a NaN entry"):
-        encode(bad, B, alpha, beta)
+    change, message = NOT_DATA[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        encode(change(X), B, alpha, beta)
+    with pytest.raises(TypeError, match="alpha=None must be a number or a tensor of numbers"):
+        encode(X, B, None, beta)
 
 
-# --- steps ----------------------------------------------------------------------------------------
+def test_atoms_are_copied_without_their_graph():
+    B = make(3, 1, 2)[1].requires_grad_()
+    layer = DivergenceLayer(2 * B)
+    assert layer.atoms.is_leaf
+    layer(B.detach()).sum().backward()
+    assert B.grad is None
 
 
-def test_exponential_step_is_the_exponential_map():
-    X, B, _, _ = make(4, 3, 3)
-    tangent = symmetric(X - B)
-    right = exp_map(B.numpy(), tangent.numpy())
-    np.testing.assert_allclose(exponential_step(B, tangent).numpy(), right, rtol=1e-11, atol=1e-12)
-
-
-def test_retraction_agrees_with_a_small_step():
-    """Up to second order it is the step itself, and parameters are kept non-negative."""
-    X, B, alpha, _ = make(4, 3, 3)
-    step = 1e-5 * symmetric(X)
-    after = B + step
-    moved = retract_(after.clone(), B, alpha.sub_(0.7))
-    assert (moved - after).norm() <= 10 * step.norm() ** 2 / torch.linalg.eigvalsh(B).min()
-    assert (alpha >= 0).all()
-
-
-def test_riemannian_gradient_is_the_steepest():
-    """<grad, S>_B = tr(B^-1 grad B^-1 S) is the derivative along S."""
-    X, B, _, _ = make(3, 2, 2)
-    G, S = symmetric(X), symmetric(torch.flip(X, [0]))
-    grad = riemannian_gradient(B, G)
-    inverse = torch.linalg.inv(B)
-    found = torch.einsum("nij,njk,nkl,nli->n", inverse, grad, inverse, S)
-    np.testing.assert_allclose(found.numpy(), (G * S).sum(dim=(1, 2)).numpy(), rtol=1e-10)
-
-
-def test_geoopt():
-    geoopt = pytest.importorskip("geoopt", reason="geoopt is not installed")
-    X, B, _, _ = make(3, 20, 2)
-    layer = DivergenceLayer(5 * B, manifold=True)
-    assert isinstance(layer.atoms, geoopt.ManifoldParameter)
-    optimizer = geoopt.optim.RiemannianSGD(layer.parameters(), lr=0.05)
-    first = layer(X).mean().item()
-    for _ in range(20):
-        optimizer.zero_grad()
-        layer(X).mean().backward()
-        optimizer.step()
-    assert layer(X).mean().item() < first
-    assert (torch.linalg.eigvalsh(layer.atoms) > 0).all()
-
-
-def test_without_geoopt_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "geoopt", None)
-    monkeypatch.setattr("divlearn.torch.layer.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"manifold=True needs geoopt; install it"):
-        DivergenceLayer(make(3, 1, 2)[1], manifold=True)
+def test_autocast():
+    """Half precision from the layers below becomes float32, as in torch's linear algebra."""
+    X, B, _, _ = make(3, 5, 2)
+    layer = DivergenceLayer(B.float())
+    rounded = X.bfloat16().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        values = layer(rounded)
+        values.sum().backward()
+        with layer.stepping():
+            torch.optim.SGD([layer.atoms], lr=0.1).step()
+    assert values.dtype == torch.float32
+    assert rounded.grad.dtype == torch.bfloat16
+    other = DivergenceLayer(B.float())
+    right = other(rounded.detach().float())
+    right.sum().backward()
+    assert torch.equal(values, right)
+    with other.stepping():
+        torch.optim.SGD([other.atoms], lr=0.1).step()
+    assert torch.equal(layer.atoms, other.atoms)

@@ -55,14 +55,12 @@ class Network(nn.Module):
 
 
 # %%
-# It is trained as any network. Atoms have to stay positive definite: inside ``stepping`` what the
-# optimizer does to them becomes a step on the manifold. Their steps are shorter than the others':
-# a small eigenvalue of an atom is soon passed by steps that the large ones do not notice.
+# It is trained as any network. Atoms have to stay positive definite: inside ``stepping`` the
+# optimizer moves them along the manifold, by steps that are relative to the atom and bounded. One
+# learning rate therefore suits all parameters.
 
 network = Network()
-atoms = [network.divergences.atoms]
-others = [weight for weight in network.parameters() if weight is not atoms[0]]
-optimizer = torch.optim.Adam([{"params": atoms, "lr": 0.002}, {"params": others}], lr=0.01)
+optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
 losses, accuracies, path = [], [], []
 for _ in range(200):
     optimizer.zero_grad()

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.torch.checks import as_parameter, check_matrices, check_same_device, symmetric_part
+from divlearn.torch.second import Direction, hessian_product
 
 __all__ = ["encode"]
 
@@ -16,18 +18,22 @@ def encode(
     X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor | float,
     beta: torch.Tensor | float, *, engine: str | Engine = "auto",
 ) -> torch.Tensor:  # fmt: skip
-    r"""Divergences of matrices to atoms, differentiable in everything.
+    r"""Divergences of matrices to atoms, twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
 
     Gradients are Euclidean and symmetric, :math:`-V \mathrm{diag}(f_t) V^T` for atoms and
     :math:`V \mathrm{diag}(f_t / \lambda) V^T` for matrices; that for the matrices is found from
-    :math:`D^{(\alpha, \beta)}(X \| B) = D^{(\beta, \alpha)}(B \| X)`.
+    :math:`D^{(\alpha, \beta)}(X \| B) = D^{(\beta, \alpha)}(B \| X)`. Gradients of gradients
+    (``create_graph=True``) are analytic too, for gradient penalties and for learning through
+    steps of an optimizer. Third derivatives raise RuntimeError, second ones in alpha and beta of
+    opposite signs ValueError.
 
     Parameters
     ----------
-    X : tensor, shape (n_matrices, d, d)
-    atoms : tensor, shape (n_atoms, d, d)
+    X : tensor of float32 or float64, shape (n_matrices, d, d)
+        Results have its dtype. Inside ``torch.autocast`` half precision becomes float32.
+    atoms : tensor of float32 or float64, shape (n_atoms, d, d)
     alpha, beta : float or tensor, shape (n_atoms,) or (n_atoms, n_pairs)
     engine : {"auto", "cuda", "native", "reference"} or Engine
         "auto" is "cuda" for CUDA tensors and the fastest engine of the CPU for others.
@@ -42,8 +48,10 @@ def encode(
     >>> encode(X, X[:1], 0.0, 1.0)  # tr(X B^-1) - logdet(X B^-1) - d
     tensor([[0.0000], [0.6137]], dtype=torch.float64)
     """
+    X, atoms = check_matrices(X, "X"), check_matrices(atoms, "atoms")
+    check_same_device(X, atoms)
     chosen = _engine_for(X, engine)
-    first, second = (torch.as_tensor(p, dtype=X.dtype, device=X.device) for p in (alpha, beta))
+    first, second = (as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
     result: torch.Tensor = _Encoding.apply(X, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
     return result
 
@@ -66,49 +74,106 @@ def _give(tensor: torch.Tensor) -> Any:
     return detached if tensor.is_cuda else detached.numpy()
 
 
-def _symmetric(tensor: torch.Tensor) -> Any:
-    """Return a symmetric part: finite differences and noise are not exactly symmetric."""
-    detached = tensor.detach()
-    return _give(0.5 * (detached + detached.mT))
-
-
 def _take(array: Any, like: torch.Tensor) -> torch.Tensor:
     tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
     return tensor.to(device=like.device, dtype=like.dtype)
 
 
 class _Encoding(torch.autograd.Function):
-    """`Engine.encode` forward, `Engine.pullback` backward."""
+    """`Engine.encode` forward, `_Gradient` backward."""
 
     @staticmethod
     def forward(
-        ctx: Any, X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
+        X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
         engine: Engine,
     ) -> torch.Tensor:  # fmt: skip
-        data = engine.prepare(_symmetric(X))
-        values = engine.encode(data, _symmetric(atoms), _give(alpha), _give(beta))
-        ctx.save_for_backward(X, atoms, alpha, beta)
-        ctx.engine, ctx.data = engine, data
-        return _take(values, X)
+        data = engine.prepare(_give(symmetric_part(X, "X")))
+        checked = _give(symmetric_part(atoms, "atoms"))
+        return _take(engine.encode(data, checked, _give(alpha), _give(beta)), X)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        *tensors, ctx.engine = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
     def backward(ctx: Any, cotangent: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        X, atoms, alpha, beta = ctx.saved_tensors
-        wants_X, wants_atoms, *wants_parameters = ctx.needs_input_grad[:4]
-        gradients: list[torch.Tensor | None] = [None] * 5
-        if wants_X:
-            gradients[0] = _gradient_in_data(ctx.engine, X, atoms, alpha, beta, cotangent)
-        if wants_atoms or any(wants_parameters):
-            back = ctx.engine.pullback(
-                ctx.data, _symmetric(atoms), _give(alpha), _give(beta),
-                _give(cotangent.contiguous()), parameters=any(wants_parameters),
+        wanted = tuple(ctx.needs_input_grad[:4])
+        found = _Gradient.apply(*ctx.saved_tensors, cotangent, ctx.engine, wanted)  # type: ignore[no-untyped-call]
+        return (*(g if w else None for g, w in zip(found, wanted, strict=True)), None)
+
+
+class _Gradient(torch.autograd.Function):
+    """`Engine.pullback` forward, the product with the Hessian backward."""
+
+    @staticmethod
+    def forward(
+        X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
+        cotangent: torch.Tensor, engine: Engine, wanted: tuple[bool, ...],
+    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        gradients = [tensor.new_zeros(()) for tensor in (X, atoms, alpha, beta)]
+        if wanted[0]:
+            gradients[0] = _gradient_in_data(engine, X, atoms, alpha, beta, cotangent)
+        if any(wanted[1:]):
+            back = engine.pullback(
+                _known(X), _known(atoms), _give(alpha), _give(beta),
+                _give(cotangent.contiguous()), parameters=any(wanted[2:]),
             )  # fmt: skip
             gradients[1] = _take(back.atoms, atoms)
             for i, (found, parameter) in enumerate(((back.alpha, alpha), (back.beta, beta))):
-                if wants_parameters[i]:
+                if wanted[2 + i]:
                     gradients[2 + i] = _take(found, parameter).sum_to_size(parameter.shape)
         return tuple(gradients)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs[:5])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *along: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        at = ctx.saved_tensors
+        direction = (
+            torch.zeros_like(a) if u is None else u for u, a in zip(along, at[:4], strict=True)
+        )
+        found = _Curvature.apply(*at, *direction)  # type: ignore[no-untyped-call]
+        return (*found, None, None)
+
+
+class _Curvature(torch.autograd.Function):
+    """The product with the Hessian forward; asking for more raises instead of giving zero."""
+
+    @staticmethod
+    def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        at, cotangent, along = tensors[:4], tensors[4], tensors[5:]
+        shape = cotangent.shape[1:]
+        gradient, rates = hessian_product(
+            Direction(*_in_double(at, shape)), Direction(*_in_double(along, shape)),
+            cotangent.double().reshape(len(cotangent), len(at[1]), -1),
+        )  # fmt: skip
+        parameters = (
+            g.reshape(shape).sum_to_size(a.shape) for g, a in zip(gradient[2:], at[2:], strict=True)
+        )
+        found = (*gradient[:2], *parameters, rates.reshape(cotangent.shape))
+        return tuple(g.to(like.dtype) for g, like in zip(found, tensors[:5], strict=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        raise RuntimeError(
+            "encode has no third derivatives; detach() its second derivatives, or take them "
+            "without create_graph=True"
+        )
+
+
+def _in_double(tensors: tuple[torch.Tensor, ...], shape: torch.Size) -> tuple[torch.Tensor, ...]:
+    """Make matrices symmetric and parameters of shape (n_atoms, n_pairs), all in float64."""
+    matrices = (_symmetric(tensor.double()) for tensor in tensors[:2])
+    parameters = (p.double().expand(shape).reshape(shape[0], -1) for p in tensors[2:])
+    return (*matrices, *parameters)
 
 
 def _gradient_in_data(
@@ -127,9 +192,20 @@ def _gradient_in_data(
     total = torch.zeros_like(X)
     for k in range(len(points)):
         index = (which == k).nonzero()[:, 0]
-        data: Prepared = engine.prepare(_symmetric(atoms[index]))
+        data = engine.prepare(_known(atoms[index]))
         first, second = (_give(p.expand(len(X), m)) for p in (points[k, m:], points[k, :m]))
         swapped = weights[:, index].transpose(0, 1).contiguous()
-        back = engine.pullback(data, _symmetric(X), first, second, _give(swapped), parameters=False)
+        back = engine.pullback(data, _known(X), first, second, _give(swapped), parameters=False)
         total += _take(back.atoms, X)
     return total
+
+
+def _known(matrices: torch.Tensor) -> Any:
+    """Return for an engine what it has checked before."""
+    symmetric = _symmetric(matrices)
+    return symmetric if matrices.is_cuda else Prepared.checked(symmetric.numpy())
+
+
+def _symmetric(tensor: torch.Tensor) -> torch.Tensor:
+    detached = tensor.detach()
+    return 0.5 * (detached + detached.mT)

@@ -9,9 +9,12 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
+from divlearn.checks import check_number
 from divlearn.engines import Engine
+from divlearn.spd import check_spd
+from divlearn.torch.checks import check_matrices
 from divlearn.torch.functional import encode
-from divlearn.torch.retraction import retract_
+from divlearn.torch.retraction import bounded_change, bounded_step, factorize
 
 __all__ = ["DivergenceLayer"]
 
@@ -26,8 +29,8 @@ class DivergenceLayer(nn.Module):
 
     Parameters
     ----------
-    atoms : tensor, shape (n_atoms, d, d)
-        Where they start, for instance some of the matrices.
+    atoms : tensor of float32 or float64, shape (n_atoms, d, d)
+        Where they start, for instance some of the matrices; copied, without their graph.
     alpha, beta : float, default=0.5
         Where the parameters start.
     learn_parameters : bool, default=True
@@ -59,16 +62,17 @@ class DivergenceLayer(nn.Module):
         learn_parameters: bool = True, engine: str | Engine = "auto", manifold: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
-            raise ValueError(f"atoms has shape {tuple(atoms.shape)}, expected (n_atoms, d, d)")
+        checked = check_matrices(atoms, "atoms").detach()
+        check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
         for name, value in (("alpha", alpha), ("beta", beta)):
-            if not value >= 0:
-                raise ValueError(f"{name}={value} must be >= 0; exchange alpha and beta instead")
+            check_number(value, name)
         self.engine = engine
+        self.manifold = manifold
+        self._start: tuple[torch.Tensor, ...] | None = None  # where `stepping` began
         make = _geoopt_parameter() if manifold else nn.Parameter
-        self.atoms = make(atoms.detach().clone())
+        self.atoms = make(checked.clone())
         for name, value in (("alpha", alpha), ("beta", beta)):
-            start = torch.full((len(atoms),), float(value), dtype=atoms.dtype, device=atoms.device)
+            start = checked.new_full((len(checked),), float(value))
             if learn_parameters:
                 setattr(self, name, nn.Parameter(start))
             else:
@@ -76,16 +80,72 @@ class DivergenceLayer(nn.Module):
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Divergences, shape (n_matrices, n_atoms)."""
+        if self._start is not None:  # an optimizer that evaluates the loss during its step
+            return encode(X, *self._stepped(self._start), engine=self.engine)
         # An optimizer may have left a parameter just below zero.
         alpha, beta = self.alpha.clamp(min=0), self.beta.clamp(min=0)
-        return encode(X, self.atoms, alpha, beta, engine=self.engine)
+        try:
+            return encode(X, self.atoms, alpha, beta, engine=self.engine)
+        except ValueError as error:
+            if str(error).startswith("atoms["):
+                error.add_note("Atoms stay positive definite if optimizers step in `stepping`.")
+            raise
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """Turn what an optimizer does to the atoms inside into a step on the manifold."""
-        before = self.atoms.detach().clone()
-        yield
-        retract_(self.atoms, before, self.alpha, self.beta)
+        r"""Turn what an optimizer does inside into bounded steps on the manifold.
+
+        Inside, the parameter ``atoms`` holds coordinates S that start at zero, and its gradient is
+        :math:`L^T G L`: the atom is :math:`B = L \exp(S) L^T`, with :math:`L L^T` the atom before.
+        A learning rate is therefore relative to the atom, whatever its condition and its units,
+        and plain SGD takes the same step in any basis: data and atoms :math:`M X M^T` and
+        :math:`M B M^T` lead to atoms :math:`M B' M^T`.
+
+        A step changes no variance by more than a factor of e, and neither alpha nor beta by more
+        than 0.5. The smallest eigenvalue of an atom's correlation matrix stays above 1.5e-8
+        (3.5e-4 in float32), or above where it began if that is lower; atoms at this border are
+        clipped to it. A body that raises, or that moves something to NaN, changes nothing.
+
+        Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
+        on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to
+        step do not suit these coordinates.
+        """
+        if self.manifold:
+            raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
+        if self._start is not None:
+            raise RuntimeError("`stepping` is active already; wrap each step once")
+        factor = factorize(self.atoms)
+        before = tuple(p.detach().clone() for p in (self.atoms, self.alpha, self.beta))
+        after = before
+        self._start = (*before, factor)
+        with torch.no_grad():
+            self.atoms.zero_()
+            self._turn_gradient(factor)
+        try:
+            yield
+            with torch.no_grad():
+                after = self._stepped(self._start)
+        finally:
+            self._start = None
+            with torch.no_grad():
+                self._turn_gradient(torch.linalg.inv(factor))
+                for parameter, value in zip(
+                    (self.atoms, self.alpha, self.beta), after, strict=True
+                ):
+                    parameter.copy_(value)
+
+    def _stepped(self, start: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Return atoms, alpha and beta that the coordinates of a step denote."""
+        atoms, alpha, beta, factor = start
+        return (
+            bounded_step(atoms, factor, self.atoms),
+            bounded_change(alpha, self.alpha, "alpha"),
+            bounded_change(beta, self.beta, "beta"),
+        )
+
+    def _turn_gradient(self, factor: torch.Tensor) -> None:
+        if self.atoms.grad is not None:
+            self.atoms.grad.copy_(factor.mT @ self.atoms.grad.double() @ factor)
 
     def extra_repr(self) -> str:
         """Sizes, for ``repr``."""

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["exponential_step", "retract_", "riemannian_gradient"]
+from divlearn.tolerances import positive_definite, repair_floor
 
-_LONGEST = 20.0  # of a step, in units of the metric: further is overflow, not learning
+__all__ = [
+    "bounded_change", "bounded_step", "exponential_step", "factorize", "retract_",
+    "riemannian_gradient",
+]  # fmt: skip
+
+_LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
+_LARGEST_CHANGE = 0.5  # of alpha or beta in a step
+_ROOM = 8.0  # above what `check_spd` requires, for roundings
 
 
 def riemannian_gradient(atoms: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -33,20 +40,19 @@ def exponential_step(atoms: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor
     tensor([2.7183, 2.7183])
     """
     factor = torch.linalg.cholesky(atoms)
-    half = torch.linalg.solve_triangular(factor, tangent, upper=False)
-    inner = torch.linalg.solve_triangular(factor, half.mT, upper=False)
-    values, vectors = torch.linalg.eigh(0.5 * (inner + inner.mT))
-    root = factor @ (vectors * torch.exp(0.5 * values.clamp(-_LONGEST, _LONGEST))[..., None, :])
+    values, vectors = torch.linalg.eigh(_in_frame(factor, tangent))
+    root = factor @ (vectors * torch.exp(0.5 * values)[..., None, :])
     moved: torch.Tensor = root @ root.mT
     return moved
 
 
 @torch.no_grad()
 def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-    """Turn the step a Euclidean optimizer took into one on the manifold, in place.
+    """Turn the step a Euclidean optimizer took into a bounded one on the manifold, in place.
 
-    The difference between atoms now and before the step is taken as a tangent vector there;
-    parameters beside them (alpha, beta) are put back to >= 0.
+    The difference between atoms now and before the step is taken as a tangent vector there, and
+    shortened where it is longer than one: no variance changes by more than a factor of e.
+    Parameters beside them (alpha, beta) are put back to >= 0.
 
     Parameters
     ----------
@@ -66,7 +72,116 @@ def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tenso
     >>> torch.linalg.eigvalsh(retract_(after, before)).min() > 0
     tensor(True)
     """
-    atoms.copy_(exponential_step(before, atoms - before))
+    factor = factorize(before)
+    atoms.copy_(bounded_step(before, factor, _in_frame(factor, (atoms - before).double())))
     for parameter in parameters:
         parameter.clamp_(min=0)
     return atoms
+
+
+def factorize(atoms: torch.Tensor) -> torch.Tensor:
+    """Return Cholesky factors in float64, or raise.
+
+    Examples
+    --------
+    >>> factorize(4 * torch.eye(1)[None])
+    tensor([[[2.]]], dtype=torch.float64)
+    """
+    factor: torch.Tensor
+    factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
+    if failed.any():
+        raise ValueError(
+            f"atoms[{int(failed.nonzero()[0])}] is not positive definite before the step; let "
+            "optimizers move atoms inside `with layer.stepping():` only"
+        )
+    return factor
+
+
+def bounded_step(
+    before: torch.Tensor, factor: torch.Tensor, coordinates: torch.Tensor
+) -> torch.Tensor:
+    r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, not too far and not near the border.
+
+    S is shortened to spectral norm one. The smallest eigenvalue of the correlation matrix stays
+    above the square root of the type's epsilon, or above its value before the step where that is
+    smaller, and variances stay within the square roots of the type's range. An atom with S = 0
+    stays as it is, bit by bit.
+
+    Parameters
+    ----------
+    before : tensor, shape (n_atoms, d, d)
+    factor : tensor of float64, the same shape, its Cholesky factors
+    coordinates : tensor, the same shape, S; the result can be differentiated in it.
+
+    Examples
+    --------
+    >>> start = torch.eye(1)[None]
+    >>> bounded_step(start, start.double(), 100 * start)
+    tensor([[[2.7183]]])
+    """
+    finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
+    if not finite.all():
+        raise ValueError(
+            f"the optimizer moved atoms[{int((~finite).nonzero()[0])}] to NaN or infinity, and the "
+            "step was undone; lower the learning rate, or check that loss and gradients are finite"
+        )
+    S = 0.5 * (coordinates + coordinates.mT).double()
+    length = torch.linalg.eigvalsh(S.detach()).abs().amax(dim=-1)[:, None, None]
+    root = factor @ torch.matrix_exp(0.5 * _LONGEST * S / length.clamp(min=_LONGEST))
+    moved = root @ root.mT
+    with torch.no_grad():
+        correction = _inside(moved, before) - moved
+    result = (moved + correction).to(before.dtype)
+    # While a graph is built even S = 0 has derivatives.
+    return result if torch.is_grad_enabled() else torch.where(length == 0, before, result)
+
+
+def bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
+    """Return alpha or beta after a step, >= 0 and not too far from before.
+
+    Examples
+    --------
+    >>> bounded_change(torch.tensor([0.2, 0.2]), torch.tensor([-3.0, 9.0]), "alpha")
+    tensor([0.0000, 0.7000])
+    """
+    if not torch.isfinite(after.detach()).all():
+        raise ValueError(
+            f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
+            "learning rate, or check that loss and gradients are finite"
+        )
+    change = (after - before).clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
+    return (before + change).clamp(min=0)
+
+
+def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Clip what comes too near to the border: eigenvalues of correlations, and variances."""
+    dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
+    values, vectors = _correlations(moved)
+    floor = _correlations(before.double())[0][:, :1].clamp(
+        _ROOM * positive_definite(d, dtype), repair_floor(dtype)
+    )
+    variances = moved.diagonal(dim1=1, dim2=2)
+    start = before.double().diagonal(dim1=1, dim2=2)
+    limits = torch.finfo(before.dtype)
+    lowest, highest = start.clamp(max=limits.tiny**0.5), start.clamp(min=limits.max**0.5)
+    kept = variances.clamp(lowest, highest)
+    outside = (values < floor).any(dim=1) | (kept != variances).any(dim=1)
+    correlations = (vectors * values.clamp(min=floor)[:, None]) @ vectors.mT
+    deviations = kept.sqrt()
+    clipped = deviations[:, :, None] * correlations * deviations[:, None]
+    return torch.where(outside[:, None, None], clipped, moved)
+
+
+def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return eigenvalues and eigenvectors of the correlation matrices."""
+    deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
+    values, vectors = torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])
+    return values, vectors
+
+
+def _in_frame(factor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
+    """Return L^-1 S L^-T."""
+    half = torch.linalg.solve_triangular(factor, tangent, upper=False)
+    inner = torch.linalg.solve_triangular(factor, half.mT, upper=False)
+    symmetric: torch.Tensor = 0.5 * (inner + inner.mT)
+    return symmetric
