@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from divlearn.arrays import RealArray, as_real
 from divlearn.kernels.tables import Point, symmetric_point
 
 __all__ = [
-    "check_alike", "check_axis", "check_classes", "check_labels", "check_memory", "check_points",
-    "check_scale", "check_size",
+    "check_alike", "check_axis", "check_classes", "check_memory", "check_points", "check_scale",
+    "check_size",
 ]  # fmt: skip
 
 _LARGEST_TABLE = 2**31  # bytes
@@ -74,31 +72,6 @@ def check_points(
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
     pairs = product(check_axis(alphas, "alphas"), check_axis(betas, "betas"))
     return list(dict.fromkeys(symmetric_point(*pair) for pair in pairs))
-
-
-def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
-    """Return labels, one for every matrix.
-
-    Examples
-    --------
-    >>> check_labels(["a", "b"], 3)
-    Traceback (most recent call last):
-    ValueError: y has 2 labels, but X has 3 matrices; pass one label per matrix
-    """
-    if y is None:
-        raise ValueError(
-            "a classifier requires y to be passed, but the target y is None; pass one label per "
-            "matrix"
-        )
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    if len(labels) != n_matrices:
-        raise ValueError(
-            f"y has {len(labels)} labels, but X has {n_matrices} matrices; pass one label per "
-            "matrix"
-        )
-    return labels
 
 
 def check_classes(labels: NDArray[Any]) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
@@ -18,7 +18,6 @@ from divlearn.interrupts import see_through
 from divlearn.kernels.checks import (
     check_axis,
     check_classes,
-    check_labels,
     check_memory,
     check_points,
     check_size,
@@ -36,6 +35,7 @@ from divlearn.kernels.tables import (
 from divlearn.labelled import MatricesMixin, all_or_nothing
 from divlearn.progress import track
 from divlearn.spd import check_spd
+from divlearn.targets import check_labels, check_weights
 
 __all__ = ["POINTS", "DivergenceKernelClassifier"]
 
@@ -194,7 +194,7 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         # Judged in the precision it comes in, used in double.
         matrices = check_spd(X, ndim=3).astype(np.float64, copy=False)
         labels = check_labels(y, len(matrices))
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         kept = np.flatnonzero(weights)
         self.classes_ = check_classes(labels[kept])
         folds = make_folds(self.cv, matrices, labels, weights, groups, self.random_state)
