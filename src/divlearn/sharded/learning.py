@@ -80,8 +80,10 @@ def _learn(
     fold_seed, seed = estimator._seed(), estimator._seed()  # as for data in memory
     recipe = estimator._recipe(loss, seed)
     n_atoms = estimator._count_atoms(n_seen, 1 if classes is None else len(classes))
-    X, wanted, weights = _sample(shards, targets, n_seen, seed)
+    X: RealArray = np.eye(shards.d)[None]
     sample, codes, screened = None, None, Screened.nothing(recipe)
+    if classes is not None or _draws_start(estimator):
+        X, wanted, weights = _sample(shards, targets, n_seen, seed)
     if classes is not None:
         codes, rows = wanted.argmax(axis=1), np.arange(len(X))
         sample = Labelled(X, codes, classes, weights, rows, len(X))
@@ -102,6 +104,12 @@ def _learn(
         screened.scores, screened.loss,
     )  # fmt: skip
     return learned, sample
+
+
+def _draws_start(estimator: Any) -> bool:
+    """Whether atoms start from matrices of the data."""
+    known = estimator.warm_start and hasattr(estimator, "models_")
+    return isinstance(estimator.init, str) and estimator.init != "identity" and not known
 
 
 def _screen(
