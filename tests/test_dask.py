@@ -218,7 +218,8 @@ def sent_between_workers(dask_worker):
     return dask_worker.transfer_outgoing_bytes_total
 
 
-def test_neither_matrices_nor_divergences_travel(client):
+def test_neither_matrices_nor_divergences_travel(client, monkeypatch):
+    monkeypatch.setattr("divlearn.sharded.learning.SAMPLE", 50)  # these do: 27 kB, to calibrate by
     X, y = make_wishart_clusters(2, 3000, 8, random_state=0)
     shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
     shards.map(len)

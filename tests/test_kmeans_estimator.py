@@ -280,7 +280,7 @@ def test_bad_data(data):
     X = X.copy()
     with pytest.raises(ValueError, match="n_clusters=3 must be <= n_matrices=2"):
         ABKMeans(3).fit(X, sample_weight=[1, 1] + [0] * 118)
-    with pytest.raises(ValueError, match="Negative values"):
+    with pytest.raises(ValueError, match=r"sample_weight\[0\] = -1.0 must be >= 0"):
         ABKMeans(3).fit(X, sample_weight=-np.ones(120))
     with pytest.raises(NotFittedError):
         ABKMeans(3).predict(X)

@@ -73,7 +73,7 @@ def test_a_class_of_no_weight_is_not_predicted(head):
 
 
 def test_class_weights_below_zero(X):
-    with pytest.raises(ValueError, match=r"class_weight=\{'a': -1\} must be >= 0 for every class"):
+    with pytest.raises(ValueError, match=r"class_weight=\{'a': -1\} must be finite and >= 0"):
         check_labelled(X, Y, None, {"a": -1})
 
 
@@ -107,11 +107,17 @@ def test_entries_of_what_is_kept(X):
         (np.linspace(0, 1, 8), None, None, "Unknown label type"),
         (np.array([0, 1] * 3 + [np.nan, 1]), None, None, "y contains NaN"),
         (np.stack([Y, Y], axis=1), None, None, "y should be a 1d array"),
-        (None, None, None, "y should be a 1d array"),
-        (Y, np.ones(7), None, "sample_weight.shape"),
-        (Y, [-1] + [1] * 7, None, "Negative values"),
+        (None, None, None, "requires y to be passed, but the target y is None"),
+        (Y, np.ones(7), None, r"sample_weight has shape \(7,\), but must have \(8,\)"),
+        (Y, [1] * 7 + [-1], None, r"sample_weight\[7\] = -1.0 must be >= 0"),
         (Y, np.zeros(8), None, "at least one non-zero"),
         (Y, None, {"d": 1.0}, "not in class_weight"),
+        (Y, None, {"a": np.nan}, "must be finite and >= 0 for every class"),
+        (Y, None, [1.0, 2.0], "must be an instance of 'dict'"),
+        (Y, None, {"a": 0, "b": 0}, "y holds the one class c"),
+        (Y, np.full(8, 1e308), None, "weights have the sum inf, which must be finite"),
+        (Y, None, dict.fromkeys("abc", 1e308), "weights have the sum inf"),
+        (np.array([*"abcabca", None], dtype=object), None, None, r"y\[7\] is None, must be a"),
     ],
 )
 def test_what_is_refused(X, y, weights, class_weight, message):

@@ -25,6 +25,7 @@ LAYERS = [
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},
+    {"targets"},
     {"engines", "labelled"},
     {"pairs"},
     {"divergence", "log_vectors", "optim"},

@@ -298,7 +298,7 @@ def test_encoders_after_fits(data):
         ({}, {"classes": None}, "classes must be passed on the first call"),
         ({}, {"classes": [3]}, r"classes=\[3\] is 1 class, must be >= 2"),
         ({}, {"classes": [0, 1, 2]}, r"y holds [34], which is not one of classes=\[0 1 2\]"),
-        ({}, {"y": ["a"] * 50}, "Mix of label input types"),
+        ({}, {"y": ["a"] * 50}, "y mixes labels of types int and str"),
         ({}, {"y": np.linspace(0, 1, 50)}, "Unknown label type"),
         ({}, {"sample_weight": np.zeros(50)}, "at least one non-zero"),
         ({"class_weight": dict.fromkeys(range(5), 0)}, {}, "all weights of the batch are 0"),

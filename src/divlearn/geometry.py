@@ -89,9 +89,14 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[Any]:
     if np.ma.is_masked(X):
         raise ValueError(f"{name} has masked entries; fill them or drop these matrices")
     if array.dtype.kind not in "buif":
+        fix = "convert it to a float array of shape (n_matrices, d, d) first"
+        if array.ndim < 2:  # names of files, or something that makes matrices
+            fix = (
+                "load the matrices first, files with numpy.load, or use an estimator that learns "
+                "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
+            )
         raise TypeError(
-            f"{name} has dtype {array.dtype}, but SPD matrices must hold real numbers; "
-            "convert it to a float array of shape (n_matrices, d, d) first"
+            f"{name} has dtype {array.dtype}, but SPD matrices must hold real numbers; {fix}"
         )
     return array
 

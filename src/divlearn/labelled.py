@@ -9,13 +9,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite, compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.folds import Fold, check_groups, make_folds
 from divlearn.spd import check_spd
+from divlearn.targets import (
+    check_labels,
+    check_total_weight,
+    check_weights,
+    class_factors,
+    keep_classes,
+)
 
 __all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled"]
 
@@ -109,7 +113,7 @@ class Labelled:
 
 
 def check_labelled(
-    X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, class_weight: Any,
+    X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, class_weight: Any,
     groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
     """Check matrices, labels, weights and groups.
@@ -129,23 +133,19 @@ def check_labelled(
     array([0, 1])
     """
     matrices = check_spd(X, ndim=3, dtype=np.float64)
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_consistent_length(matrices, labels)
-    check_classification_targets(labels)
-    weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
-    if not weights.any():
-        raise ValueError("sample_weight is zero everywhere, must be > 0 for some matrices")
+    labels = check_labels(y, len(matrices))
+    weights = check_weights(sample_weight, len(matrices))
     seen = np.flatnonzero(weights)  # "balanced" is about these
-    weights = weights[seen] * compute_sample_weight(class_weight, labels[seen])
-    if (weights < 0).any():
-        raise ValueError(f"class_weight={class_weight!r} must be >= 0 for every class")
-    kept = seen[weights > 0]
-    classes, codes = np.unique(labels[kept], return_inverse=True)
-    if len(classes) < 2:
-        held = f"the one class {classes[0]!s}" if len(classes) else "no class"
-        raise ValueError(f"y holds {held}, must hold >= 2; pass data of more")
+    classes, codes, counts = np.unique(labels[seen], return_inverse=True, return_counts=True)
+    factors = class_factors(class_weight, classes, counts)
+    with np.errstate(over="ignore"):
+        weights = weights[seen] * factors[codes]
+    kept = keep_classes(classes, counts, np.bincount(codes, weights))
+    check_total_weight(weights)
+    rows = np.flatnonzero(weights)
+    codes = (np.cumsum(kept) - 1)[codes[rows]]
+    seen, weights = seen[rows], weights[rows]
     return Labelled(
-        matrices[kept], codes, classes, weights[weights > 0], kept, labels,
+        matrices[seen], codes, classes[kept], weights, seen, labels,
         check_groups(groups, len(matrices)),
     )  # fmt: skip

@@ -16,9 +16,10 @@ from divlearn.judging import judge_neighbors
 from divlearn.paired import PairedComparison, compare_paired, share_error, share_error_of
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
+from divlearn.targets import check_labels, keep_classes
 
 __all__ = [
-    "NAMED", "PlaneMap", "check_axis", "check_labels", "plane_map",
+    "NAMED", "PlaneMap", "check_axis", "check_codes", "plane_map",
 ]  # fmt: skip
 
 NAMED: dict[str, Divergence] = {
@@ -208,7 +209,7 @@ def plane_map(
     """
     chosen = get_engine(engine, n_threads)
     matrices = check_spd(X, ndim=3)
-    codes = check_labels(y, len(matrices))
+    codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     for first, second in (grid, grid[::-1]):
         if first[0] < 0 < second[-1]:
@@ -227,22 +228,11 @@ def plane_map(
     return PlaneMap(*grid, flags, None if together is None else together[judged])
 
 
-def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
-    """Labels as numbers from 0."""
-    labels = np.asarray(y)
-    if labels.shape != (n_matrices,):
-        raise ValueError(
-            f"y has shape {labels.shape}, but must have shape ({n_matrices},): one label per matrix"
-        )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        index = int(np.isnan(labels).argmax())
-        raise ValueError(f"y[{index}] is NaN, but every matrix needs a label; drop those without")
+def check_codes(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
+    """Check labels, and return them as numbers from 0."""
+    labels = check_labels(y, n_matrices)
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has {len(classes)} class ({classes[0]!s}), but n_classes must be >= 2; pass "
-            "matrices of more classes"
-        )
+    keep_classes(classes, counts, counts)
     if counts.min() < 2:
         raise ValueError(
             f"class {classes[counts.argmin()]!s} has 1 matrix, but every class must have >= 2: "

@@ -16,6 +16,7 @@ from divlearn.optim.lbfgs import Memory
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
+from divlearn.targets import as_weights, check_total_weight
 
 __all__ = ["MeanResult", "MeanSearch", "mean_abld", "search_mean"]
 
@@ -337,16 +338,9 @@ def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
 
 
 def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    if sample_weight is None:
-        return np.full(n_matrices, 1 / n_matrices)
-    weights = as_real(sample_weight, "sample_weight")
-    if weights.shape != (n_matrices,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}, but must have ({n_matrices},): one weight "
-            "per matrix"
-        )
-    if not ((weights >= 0).all() and weights.max() > 0):
-        raise ValueError("sample_weight must be non-negative and not all zero")
-    weights = weights / weights.max()  # tiny and huge weights must not underflow in the sum
+    weights = as_weights(sample_weight, n_matrices)
+    largest = weights.max()
+    check_total_weight(largest)
+    weights = weights / largest  # tiny and huge weights must not underflow in the sum
     normalized: RealArray = weights / weights.sum()
     return normalized

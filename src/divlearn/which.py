@@ -15,7 +15,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.folds import check_groups, count_groups, make_folds
 from divlearn.judging import judge_neighbors
 from divlearn.likelihood import LikelihoodFit, fit_likelihood, fit_member
-from divlearn.maps import NAMED, PlaneMap, check_axis, check_labels
+from divlearn.maps import NAMED, PlaneMap, check_axis, check_codes
 from divlearn.paired import compare_paired, p_above
 from divlearn.progress import track
 from divlearn.showing import Shown
@@ -190,7 +190,7 @@ def which_divergence(
                 "groups, or pass y"
             )
         return _by_likelihood(matrices, grid[0], grid[1], chosen)
-    codes = check_labels(y, len(matrices))
+    codes = check_codes(y, len(matrices))
     known = check_groups(groups, len(matrices))
     together = None if known is None else np.unique(known, return_inverse=True)[1]
     folds = _assign_folds(codes, together, cv, random_state)

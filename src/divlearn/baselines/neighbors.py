@@ -20,6 +20,7 @@ from divlearn.kernels.checks import check_size
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.opening import is_sharded, open_shards
+from divlearn.sharded.scoring import ScoreMixin
 from divlearn.sharded.shards import Shards
 
 __all__ = ["DivergenceKNN", "find_nearest", "is_log_euclidean", "take_nearest"]
@@ -31,7 +32,7 @@ _WEIGHTS = ("uniform", "distance")
 _LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
 
 
-class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
     Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
@@ -99,9 +100,10 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
             SPD matrices. Those in shards, see `divlearn.sharded.open_shards`, stay where they are,
-            and every shard is asked for its nearest. What is predicted may come in shards too,
-            unless these do.
-        y : array-like, shape (n_matrices,)
+            and every shard is asked for its nearest. A matrix there whose ``sample_weight`` is 0
+            is nobody's neighbour; other weights have no effect. What is predicted may come in
+            shards too, unless these do.
+        y : array-like, shape (n_matrices,), or None for shards that hold labels
             Labels of two classes at least.
 
         Returns
@@ -136,7 +138,7 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
                 f"divergence={self.divergence!r} must have an (alpha, beta) for training data in "
                 'shards; set divergence="airm", or pass an array that fits in memory'
             )
-        check_neighbors(self.n_neighbors, shards.n_matrices)
+        check_neighbors(self.n_neighbors, shards.n_seen)
         self.classes_, self._codes = codes_of(shards)
         self.n_features_in_, self._shards = shards.d, shards
 
@@ -199,7 +201,7 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        check_neighbors(k, len(self._codes))
+        check_neighbors(k, int(np.count_nonzero(self._codes >= 0)))
         if self._shards is None and is_sharded(X, self.engine):
             from divlearn.sharded.neighbors import search_for
 

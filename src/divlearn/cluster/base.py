@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
@@ -19,6 +19,9 @@ from divlearn.cluster.samples import Labels, checked_blocks
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.labelled import MatricesMixin
 from divlearn.sharded.opening import is_sharded, open_shards
+from divlearn.sharded.scoring import gather_weights
+from divlearn.sharded.shards import Shards
+from divlearn.targets import check_weights
 
 __all__ = ["CentroidModel", "ClusterBase"]
 
@@ -91,13 +94,16 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
         X : array-like, shape (n_matrices, d, d)
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
+            Those that shards hold, by default.
 
         Returns
         -------
         float
         """
+        if isinstance(X, Shards) and sample_weight is None:
+            sample_weight = gather_weights(X)
         nearest = np.concatenate([table.min(axis=1) for table in self._tables(X)])
-        weights = _check_sample_weight(sample_weight, nearest, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(nearest))
         return -float(weights @ nearest)
 
     def _tables(self, X: ArrayLike) -> Iterator[RealArray]:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, stage
@@ -32,6 +31,7 @@ from divlearn.labelled import all_or_nothing
 from divlearn.progress import tell
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
+from divlearn.targets import check_weights
 
 __all__ = ["LloydModel"]
 
@@ -83,7 +83,7 @@ class LloydModel(CentroidModel):
             fit_kmeans(self, open_shards(X, None, sample_weight, engine=self.engine))
             return self
         matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         kept = np.flatnonzero(weights)
         self._check_n_clusters(len(kept))
         settings, rule = self._settings(), self._rule()

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
@@ -18,6 +17,7 @@ from divlearn.cluster.starts import check_centers
 from divlearn.labelled import all_or_nothing
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.spd import check_spd
+from divlearn.targets import check_weights
 from divlearn.vector_kmeans import fit_vectors
 
 __all__ = ["LogEuclideanKMeans"]
@@ -101,7 +101,7 @@ class LogEuclideanKMeans(CentroidModel):
         self
         """
         matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         self._check_n_clusters(int(np.count_nonzero(weights)))
         check_count(self.n_init, "n_init")
         init, n_init = self.init, self.n_init

@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, checkpointed, loop
@@ -28,6 +27,7 @@ from divlearn.engines.blas import limit_blas
 from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
+from divlearn.targets import check_weights
 
 __all__ = ["MiniBatchABKMeans", "Progress"]
 
@@ -195,7 +195,7 @@ class MiniBatchABKMeans(CentroidModel):
             fit_minibatches(self, open_shards(X, None, sample_weight, engine=self.engine))
             return self
         array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
-        weights = _check_sample_weight(sample_weight, array, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(array))
         for _ in checked_blocks(array, 1):
             pass
         kept = np.flatnonzero(weights)
@@ -226,7 +226,7 @@ class MiniBatchABKMeans(CentroidModel):
         self
         """
         matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         kept = np.flatnonzero(weights)
         with limit_blas(1):
             samples = self._take(matrices, weights, kept)

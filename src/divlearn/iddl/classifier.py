@@ -20,13 +20,14 @@ from divlearn.iddl.online import Lesson
 from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import Labelled, all_or_nothing, check_labelled
 from divlearn.sharded.opening import is_sharded
+from divlearn.sharded.scoring import ScoreMixin
 
 __all__ = ["IDDLClassifier"]
 
 _FEWEST = 64  # matrices to choose a temperature by
 
 
-class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
+class IDDLClassifier(ScoreMixin, ClassifierMixin, StreamingBase):  # type: ignore[misc]
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
     A matrix is encoded by its divergences to atoms, each with an (alpha, beta) of its own,
@@ -189,9 +190,10 @@ class IDDLClassifier(ClassifierMixin, StreamingBase):  # type: ignore[misc]
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
             What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which are
-            learned from where they are. Then ``ensemble`` must be None, ``loss`` and ``gamma`` be
-            given, and there are no out-of-fold probabilities.
-        y : array-like, shape (n_matrices,), or shards likewise
+            learned from where they are. Then ``ensemble`` must be None, ``loss`` and ``gamma`` must
+            be given, ``tangent="auto"`` stands for False, and `oof_proba_` is empty. Atoms start
+            from, and `temperature_` is chosen by, a sample of 10,000 matrices.
+        y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
             What belongs together, as patches of one image do, and must not be split by a fold.

@@ -7,8 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length
+from sklearn.utils.validation import _num_samples
 
 from divlearn.arrays import RealArray
 from divlearn.folds import check_groups, make_folds
@@ -16,11 +15,13 @@ from divlearn.iddl.goals import numbers_goal
 from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded
+from divlearn.sharded.scoring import ScoreMixin
+from divlearn.targets import check_numbers, check_weights
 
 __all__ = ["IDDLRegressor"]
 
 
-class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: ignore[misc]
+class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, StreamingBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.
 
     As `IDDLClassifier`, with half the squared error of one or several outputs, each divided by its
@@ -149,12 +150,9 @@ class IDDLRegressor(MultiOutputMixin, RegressorMixin, StreamingBase):  # type: i
     ) -> tuple[RealArray, RealArray, RealArray, NDArray[np.intp]]:
         """Matrices, targets and weights other than zero, and where these are."""
         self._check_kind()
-        if y is None:
-            raise ValueError("IDDLRegressor requires y to be passed, but the target y is None")
         matrices = self._check_matrices(X, reset=reset)
-        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        check_consistent_length(matrices, targets)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        targets = check_numbers(y, len(matrices))
+        weights = check_weights(sample_weight, len(matrices))
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
         return matrices[kept], targets[kept], weights[kept], kept
 

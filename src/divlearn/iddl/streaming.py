@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
@@ -20,6 +17,13 @@ from divlearn.iddl.learning import Learned
 from divlearn.iddl.online import Lesson, Online
 from divlearn.iddl.training import Task
 from divlearn.labelled import Labelled
+from divlearn.targets import (
+    check_labels,
+    check_weights,
+    class_factors,
+    find_classes,
+    join_classes,
+)
 
 __all__ = ["StreamingBase"]
 
@@ -69,21 +73,18 @@ class StreamingBase(IDDLBase):
                 "None for partial_fit"
             )
         matrices = self._check_matrices(X, reset=not hasattr(self, "models_"))
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_consistent_length(matrices, labels)
-        check_classification_targets(labels)
+        labels = check_labels(y, len(matrices))
         known = self._all_classes(classes)
-        strange = np.setdiff1d(unique_labels(known, labels), known)
+        strange = np.setdiff1d(join_classes(known, find_classes(labels)), known)
         if len(strange):
             raise ValueError(
                 f"y holds {strange[0]!s}, which is not one of classes={known}; pass all classes in "
                 "the first call"
             )
         codes = np.searchsorted(known, labels)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         # By class, not by label: a batch may lack a class that is named.
-        weights = weights * compute_class_weight(class_weight, classes=known, y=known)[codes]
+        weights = weights * class_factors(class_weight, known, np.ones(len(known)))[codes]
         kept = np.flatnonzero(weights)
         if not len(kept):
             raise ValueError("all weights of the batch are 0, one must be > 0; leave the batch out")

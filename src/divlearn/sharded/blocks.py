@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +14,12 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
+from divlearn.targets import as_weights, check_rows, locate_errors, require_targets
 
-__all__ = ["Block", "BlockSource", "EngineChoice", "bytes_of", "make_block"]
+__all__ = [
+    "Block", "BlockSource", "EngineChoice", "bytes_of", "locate_block", "make_block",
+    "targets_block",
+]  # fmt: skip
 
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
 
@@ -94,41 +100,37 @@ def make_block(
 ) -> Block:  # fmt: skip
     """Check matrices and what belongs to them; messages name the shard and the index."""
     name = f"shard {number} ({where})"
-    if weights is not None:
-        weights = np.asarray(weights, dtype=np.float64)
     if check:
         matrices = check_spd(X, ndim=3, dtype=np.float64, name=f"{name}, X")
-        for what, values in (("y", y), ("sample_weight", weights)):
-            _check_rows(values, len(matrices), what, name)
+        with locate_errors(name):
+            weights = as_weights(weights, len(matrices))
+            if y is not None:
+                check_rows(y, len(matrices), "y")
     else:
         matrices = np.asarray(X, dtype=np.float64)
         matrices = 0.5 * (matrices + matrices.mT)
+        weights = as_weights(weights, len(matrices))
     data = choice.get().prepare(Prepared.checked(matrices))
-    return Block(number, data, choice, y, np.ones(len(matrices)) if weights is None else weights)
+    return Block(number, data, choice, y, weights)
 
 
-def _check_rows(values: NDArray[Any] | None, n_matrices: int, what: str, name: str) -> None:
-    if values is None:
-        return
-    if len(values) != n_matrices:
-        raise ValueError(
-            f"{name} has {n_matrices} matrices, but {what} has {len(values)} rows there; both must "
-            "be cut at the same places"
+@contextmanager
+def locate_block(block: Block) -> Iterator[None]:
+    """Name the shard that an error about y is about."""
+    where = f"shard {block.number}"
+    if block.y is None:
+        where += (
+            ' has no y (pass an array, files, those of X again where they hold an array "y", or a '
+            "callable that yields (X, y))"
         )
-    if values.dtype.kind in "fc":
-        bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-        if len(bad):
-            raise ValueError(f"{name}, {what}[{bad[0]}] is {values[bad[0]]}, but must be finite")
-    if what != "sample_weight":
-        return
-    if values.ndim != 1:
-        raise ValueError(
-            f"{name} has sample_weight of shape {values.shape}, but must have ({n_matrices},); "
-            "pass one number per matrix"
-        )
-    if (values < 0).any():
-        first = int(np.flatnonzero(values < 0)[0])
-        raise ValueError(f"{name}, sample_weight[{first}] = {values[first]} must be >= 0")
+    with locate_errors(where):
+        yield
+
+
+def targets_block(block: Block) -> NDArray[Any]:
+    """Return what the matrices of a block are to be predicted by."""
+    with locate_block(block):
+        return np.asarray(require_targets(block.y))
 
 
 def bytes_of(value: Any) -> int:

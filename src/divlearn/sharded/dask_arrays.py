@@ -10,6 +10,7 @@ from divlearn.engines.dask import DaskEngine
 from divlearn.sharded.blocks import EngineChoice
 from divlearn.sharded.opening import load_block
 from divlearn.sharded.workers import DaskShards, place
+from divlearn.targets import as_weights, check_rows
 
 __all__ = ["load_dask_array"]
 
@@ -33,13 +34,12 @@ def load_dask_array(
         if values is None:
             columns.append([None] * len(columns[0]))
             continue
-        array = values if isinstance(values, da.Array) else from_array(np.asarray(values))
-        if len(array) != len(X):
-            raise ValueError(
-                f"{name} has {len(array)} rows, but X has {len(X)} matrices; both must be as many"
-            )
-        whole = dict.fromkeys(range(1, array.ndim), -1)  # rows are not cut, as those of X
-        columns.append(_chunks(client, array.rechunk({0: X.chunks[0], **whole})))
+        if not isinstance(values, da.Array):
+            values = as_weights(values, len(X)) if name == "sample_weight" else np.asarray(values)
+            values = from_array(values)
+        check_rows(values, len(X), name)
+        whole = dict.fromkeys(range(1, values.ndim), -1)  # rows are not cut, as those of X
+        columns.append(_chunks(client, values.rechunk({0: X.chunks[0], **whole})))
     choice = EngineChoice(engine.engine, engine.n_threads, accuracy)
     rows = [(i, choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
     return DaskShards(client, *place(client, load_block, rows))

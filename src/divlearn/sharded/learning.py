@@ -6,21 +6,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import column_or_1d
+from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
+from divlearn.engines import cpu_engine
 from divlearn.engines.blas import limit_blas
+from divlearn.engines.dask import as_dask
 from divlearn.iddl.base import IDDLBase
+from divlearn.iddl.ensemble import make_parts
+from divlearn.iddl.goals import classes_goal
 from divlearn.iddl.learning import Learned
-from divlearn.iddl.selection import Screened
-from divlearn.iddl.training import Model, Start, run_solver
+from divlearn.iddl.selection import Screened, screen
+from divlearn.iddl.training import Model, Recipe, Start, Task, run_solver
 from divlearn.interrupts import Interrupts
+from divlearn.labelled import Labelled
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.sharded.heads import Targets
 from divlearn.sharded.minibatches import ShardedBatches
 from divlearn.sharded.objective import ShardedObjective, start_features
-from divlearn.sharded.shards import SAMPLE, Parts, Shards
+from divlearn.sharded.shards import SAMPLE, Parts, Shards, draw_rows
 from divlearn.sharded.targets import class_targets, number_targets
 
 __all__ = ["fit_classes", "fit_numbers", "mean_scores"]
@@ -31,9 +37,11 @@ def fit_classes(estimator: Any, shards: Shards) -> None:
     estimator._check_parameters()
     _check_settings(estimator)
     classes, targets = class_targets(shards, estimator.class_weight)
-    _fit(estimator, shards, targets, estimator.loss, classes)
-    estimator.classes_, estimator.temperature_ = classes, 1.0
-    estimator.oof_proba_ = np.zeros((0, len(classes)))
+    learned, sample = _fit(estimator, shards, targets, estimator.loss, classes)
+    assert sample is not None
+    estimator.classes_ = classes
+    estimator._calibrate(learned, sample)
+    estimator.oof_proba_ = np.zeros((0, len(classes)))  # those of a sample are nobody's
 
 
 def fit_numbers(estimator: Any, shards: Shards) -> None:
@@ -50,22 +58,38 @@ def mean_scores(models: list[Model], shards: Shards) -> RealArray:
     return np.concatenate(shards.map(_scores_block, models))
 
 
-def _fit(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: Any) -> None:
+def _fit(
+    estimator: Any, shards: Shards, targets: Parts, loss: str, classes: NDArray[Any] | None
+) -> tuple[Learned, Labelled | None]:
+    """Fit, and return what was learned and the sample that was held out on the way."""
     found = estimator.checkpoint and shards.map(fingerprint_block)
+    n_seen = shards.reduce(_count_block, beside=[targets])
     with limit_blas(1), estimator._checkpointed(X=found), Interrupts() as interrupts:
-        learned = _learn(estimator, shards, targets, loss, classes)
+        learned, sample = _learn(estimator, shards, targets, n_seen, loss, classes)
     estimator._keep(learned)
     if interrupts.seen and "interrupted" not in estimator.message_:
         estimator.message_ += "; interrupted by the user"
-    estimator.n_features_in_, estimator.n_samples_seen_ = shards.d, shards.n_seen
+    estimator.n_features_in_, estimator.n_samples_seen_ = shards.d, n_seen
+    return learned, sample
 
 
-def _learn(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: Any) -> Learned:
-    seed = estimator._seed()
-    n_groups = 1 if classes is None else len(classes)
-    n_atoms = estimator._count_atoms(shards.n_seen, n_groups)
+def _learn(
+    estimator: Any, shards: Shards, targets: Parts, n_seen: int, loss: str,
+    classes: NDArray[Any] | None,
+) -> tuple[Learned, Labelled | None]:  # fmt: skip
+    fold_seed, seed = estimator._seed(), estimator._seed()  # as for data in memory
     recipe = estimator._recipe(loss, seed)
-    start = stage("start", partial(_start, estimator, shards, classes, n_atoms, seed))
+    n_atoms = estimator._count_atoms(n_seen, 1 if classes is None else len(classes))
+    X: RealArray = np.eye(shards.d)[None]
+    sample, codes, screened = None, None, Screened.nothing(recipe)
+    if classes is not None or _draws_start(estimator):
+        X, wanted, weights = _sample(shards, targets, n_seen, seed)
+    if classes is not None:
+        codes, rows = wanted.argmax(axis=1), np.arange(len(X))
+        sample = Labelled(X, codes, classes, weights, rows, classes[codes])
+        judge = partial(_screen, estimator, sample, wanted, recipe, n_atoms, fold_seed, seed)
+        screened = stage("screen", judge)
+    start = stage("start", partial(estimator._start, X, codes, n_atoms, seed))
     feature_map = start_features(shards, targets, start, recipe)
     objective = ShardedObjective(shards, targets, start, recipe, feature_map)
     options: dict[str, Any] = {"batches": ShardedBatches} if recipe.solver == "stochastic" else {}
@@ -75,24 +99,61 @@ def _learn(estimator: Any, shards: Shards, targets: Parts, loss: str, classes: A
 
     model, fit = run_solver(objective, start, recipe, feature_map, None, report, **options)
     estimator._tell(1, f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
-    nothing = Screened.nothing(recipe)
-    return Learned(
-        recipe, "linear", [model], fit.n_iter, fit.message, fit.history, nothing.rows,
-        nothing.scores, nothing.loss,
+    learned = Learned(
+        recipe, "linear", [model], fit.n_iter, fit.message, fit.history, screened.rows,
+        screened.scores, screened.loss,
     )  # fmt: skip
+    return learned, sample
 
 
-def _start(estimator: Any, shards: Shards, classes: Any, n_atoms: int, seed: int) -> Start:
-    """Start from a sample of the data, or from all where there is little."""
+def _draws_start(estimator: Any) -> bool:
+    """Whether atoms start from matrices of the data."""
     known = estimator.warm_start and hasattr(estimator, "models_")
-    drawn = isinstance(estimator.init, str) and estimator.init != "identity" and not known
-    X: RealArray = np.eye(shards.d)[None]
-    codes = None
-    if drawn:
-        X, y, _ = shards.sample(SAMPLE, seed)
-        codes = None if classes is None else np.searchsorted(classes, column_or_1d(y))
-    start: Start = estimator._start(X, codes, n_atoms, seed)
-    return start
+    return isinstance(estimator.init, str) and estimator.init != "identity" and not known
+
+
+def _screen(
+    estimator: Any, sample: Labelled, wanted: RealArray, recipe: Recipe, n_atoms: int,
+    fold_seed: int, seed: int,
+) -> Screened:  # fmt: skip
+    """Score a sample by heads that have not seen it, to calibrate by.
+
+    As for data in memory, with the same folds where the sample is all there is.
+    """
+    X, codes, weights = sample.matrices, sample.codes, sample.weights / sample.weights.sum()
+    folds = sample.folds(estimator._cv(), fold_seed)
+    if not folds:
+        return Screened.nothing(recipe)
+
+    def make_start(number: int, rows: NDArray[np.intp]) -> Start:
+        start: Start = estimator._start(X[rows], codes[rows], n_atoms, seed, number, warm=False)
+        return start
+
+    engine = estimator._engine() if as_dask(estimator.engine) is None else cpu_engine()
+    parts = make_parts(engine, Task(X, engine.keep(X), wanted, weights), make_start, folds)
+    loss = classes_goal(codes, weights, folds).loss
+    return screen(engine, parts, [recipe], [recipe.gamma], [0], loss)[0]
+
+
+def _sample(
+    shards: Shards, targets: Parts, n_seen: int, seed: int
+) -> tuple[RealArray, RealArray, RealArray]:
+    """Draw matrices with a weight, their targets and weights; all in their order if few."""
+    parts = shards.map(_draw_block, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
+    X, wanted, weights = map(np.concatenate, zip(*parts, strict=True))
+    return X, wanted, weights
+
+
+def _draw_block(
+    block: Block, targets: Targets, share: float, seed: int
+) -> tuple[RealArray, RealArray, RealArray]:
+    wanted, weights = targets
+    rows = draw_rows(block, weights, share, seed)
+    return block.data.matrices[rows], wanted[rows], weights[rows]
+
+
+def _count_block(block: Block, targets: Targets) -> int:
+    return int(np.count_nonzero(targets[1]))
 
 
 def _check_settings(estimator: IDDLBase) -> None:

@@ -12,7 +12,7 @@ from divlearn.baselines.neighbors import find_nearest, take_nearest
 from divlearn.divergence import Divergence
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Shards
-from divlearn.sharded.targets import class_targets, labels_of
+from divlearn.sharded.targets import class_targets, codes_block
 
 __all__ = ["codes_of", "search_among", "search_for"]
 
@@ -20,7 +20,7 @@ _Found = tuple[RealArray, NDArray[np.intp]]  # distances and indices, the neares
 
 
 def codes_of(shards: Shards) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Classes, and the index of that of every matrix."""
+    """Classes, and the index of that of every matrix; -1 for what has no weight."""
     classes, _ = class_targets(shards, None)
     return classes, np.concatenate(shards.map(_codes_block, classes))
 
@@ -42,16 +42,18 @@ def search_for(shards: Shards, estimator: Any, k: int) -> _Found:
 
 
 def _codes_block(block: Block, classes: NDArray[Any]) -> NDArray[np.intp]:
-    return np.searchsorted(classes, labels_of(block))
+    codes, seen = codes_block(block, classes)
+    return np.where(seen, codes, -1)
 
 
 def _candidates_block(
     block: Block, queries: RealArray, divergence: Divergence, k: int, starts: NDArray[np.intp]
 ) -> tuple[RealArray, NDArray[np.intp], int]:
-    few = min(k, len(block))
-    matrices = block.data.matrices
+    seen = np.flatnonzero(block.weights)  # the others are no samples
+    matrices = block.data.matrices[seen]
+    few = min(k, len(seen))
     distances, rows = find_nearest(queries, matrices, divergence, few, block.engine)
-    return distances, rows + starts[block.number], k
+    return distances, seen[rows] + starts[block.number], k
 
 
 def _merge(

@@ -22,6 +22,7 @@ from divlearn.sharded.pieces import (
     split,
 )
 from divlearn.sharded.shards import LocalShards, Shards
+from divlearn.targets import as_weights, check_rows, check_total_weight
 
 __all__ = ["is_sharded", "open_shards"]
 
@@ -121,8 +122,7 @@ def _checked(shards: Shards) -> Shards:
     """Look at every matrix once; what is wrong is told here."""
     if shards.n_matrices == 0:
         raise ValueError("X holds no matrices (n_samples=0); pass one at least")
-    if shards.n_seen == 0:  # what scikit-learn says of data in memory
-        raise ValueError("Sample weights must contain at least one non-zero number.")
+    check_total_weight(shards.total_weight)
     return shards
 
 
@@ -143,13 +143,13 @@ def _sources(
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
         none: list[Piece] = []
         return _zip(blocks, *[*others, none, none][:2], choice=choice)
-    blocks = []
+    parts = []
     for part in X if _are_paths(X) else [X]:
         if not is_path(part) and not hasattr(part, "shape"):
             part = np.asarray(part)
-        blocks += split(part, "X", block_size or _rows(part, threads))
-    labels, shares = _cut(y, "y", blocks, X), _cut(weights, "sample_weight", blocks, X)
-    return _zip(blocks, labels, shares, choice=choice)
+        parts.append(split(part, "X", block_size or _rows(part, threads)))
+    labels, shares = _cut(y, "y", parts, X), _cut(weights, "sample_weight", parts, X)
+    return _zip([piece for pieces in parts for piece in pieces], labels, shares, choice=choice)
 
 
 def _zip(
@@ -180,32 +180,38 @@ def _length(piece: Piece) -> int:
     return int(piece.shape[0])  # type: ignore[attr-defined]
 
 
-def _cut(values: Any, key: str, blocks: Sequence[Piece], X: Any) -> list[Piece] | None:
+def _cut(values: Any, key: str, parts: Sequence[Sequence[Piece]], X: Any) -> list[Piece] | None:
     """Pieces of labels or weights, of the same lengths as those of X."""
     if values is None:
         return None
     if _are_paths(values) and _are_paths(X) and len(values) == len(X):
-        beside = dict(zip(map(str, X), map(str, values), strict=True))
-        files = [block for block in blocks if isinstance(block, FilePiece)]
-        for file, n_matrices in {block.file: block.stop for block in files}.items():
-            n_rows = open_file(beside[file], key).shape[0]
-            if n_rows != n_matrices:
-                raise ValueError(
-                    f"{beside[file]} has {n_rows} rows of {key}, but {file} has {n_matrices} "
-                    "matrices; pass files of as many rows, in the same order"
-                )
-        return [replace(block, file=beside[block.file], key=key) for block in files]
+        beside: list[Piece] = []
+        for file, matrices, pieces in zip(values, X, parts, strict=True):
+            beside += _cut_file(file, key, matrices, pieces)
+        return beside
     if is_path(values):
         values = np.asarray(open_file(values, key))
     elif callable(getattr(values, "compute", None)):
         values = values.compute()
-    array, lengths = np.asarray(values), [_length(block) for block in blocks]
-    if len(array) != sum(lengths):
-        raise ValueError(
-            f"{key} has {len(array)} rows, but X has {sum(lengths)} matrices (inconsistent numbers "
-            "of samples); both must be as many"
-        )
+    lengths = [_length(piece) for pieces in parts for piece in pieces]
+    if key == "sample_weight":
+        values = as_weights(values, sum(lengths))
+    array = np.asarray(values)
+    check_rows(array, sum(lengths), key)
     return [MemoryPiece(key, part) for part in np.split(array, np.cumsum(lengths)[:-1])]
+
+
+def _cut_file(file: Any, key: str, matrices: Any, pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces of a file of labels or weights, beside those of a file of matrices."""
+    n_rows, n_matrices = open_file(file, key).shape[0], sum(map(_length, pieces))
+    if n_rows != n_matrices:
+        raise ValueError(
+            f"{file} has {n_rows} rows of {key}, but {matrices} has {n_matrices} matrices; pass "
+            "files of as many rows, in the same order"
+        )
+    return [
+        replace(piece, file=str(file), key=key) for piece in pieces if isinstance(piece, FilePiece)
+    ]
 
 
 def _are_paths(values: Any) -> bool:

@@ -10,14 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.sharded.blocks import Block, BlockSource, bytes_of
 
-__all__ = ["FAN_IN", "SAMPLE", "LocalShards", "Parts", "Shards", "add", "merge_all"]
+__all__ = ["FAN_IN", "SAMPLE", "LocalShards", "Parts", "Shards", "add", "draw_rows", "merge_all"]
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -97,6 +98,15 @@ class Shards(ABC):
     def d(self) -> int:
         """Rows of a matrix."""
         return self._outline[0].d
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: what takes an array wants matrices in memory."""
+        raise TypeError(
+            f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
+            "memory here; bring them there with X, y, sample_weight = "
+            "shards.sample(shards.n_matrices, 0), or use IDDLClassifier, IDDLRegressor, ABKMeans, "
+            "MiniBatchABKMeans, ABMixture or DivergenceKNN, which learn from shards"
+        )
 
     def __len__(self) -> int:
         """Count the blocks."""
@@ -283,14 +293,22 @@ class _Outline(NamedTuple):
 
 def _outline(block: Block) -> _Outline:
     n_seen = int(np.count_nonzero(block.weights))
-    return _Outline(len(block), block.data.d, n_seen, float(block.weights.sum()))
+    with np.errstate(over="ignore"):  # whoever opens the shards looks at the sum
+        weight = float(block.weights.sum())
+    return _Outline(len(block), block.data.d, n_seen, weight)
+
+
+def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> NDArray[np.intp]:
+    """Draw a share of the rows that have a weight, in their order."""
+    rows = np.flatnonzero(weights)
+    if share == 1:
+        return rows
+    random_state = np.random.RandomState([seed, block.number])
+    count = int(np.ceil(share * len(rows)))
+    return np.sort(random_state.choice(rows, count, replace=False))
 
 
 def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Any, RealArray]:
-    rows = np.flatnonzero(block.weights)
-    if share < 1:
-        random_state = np.random.RandomState([seed, block.number])
-        count = int(np.ceil(share * len(rows)))
-        rows = np.sort(random_state.choice(rows, count, replace=False))
+    rows = draw_rows(block, block.weights, share, seed)
     y = None if block.y is None else block.y[rows]
     return block.data.matrices[rows], y, block.weights[rows]

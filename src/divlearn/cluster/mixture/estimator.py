@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, stage
@@ -31,6 +30,7 @@ from divlearn.labelled import all_or_nothing
 from divlearn.likelihood.members import get_members
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
+from divlearn.targets import check_weights
 
 __all__ = ["ABMixture"]
 
@@ -263,7 +263,7 @@ class ABMixture(MixtureModel):
     def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:
         """Check the data, and the numbers of components it is to have."""
         matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)
+        weights = check_weights(sample_weight, len(matrices))
         kept = np.flatnonzero(weights)
         counts = self._counts(len(kept))
         seen, weights = matrices[kept], weights[kept] / weights[kept].mean()

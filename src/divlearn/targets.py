@@ -1,0 +1,263 @@
+"""Labels, numbers and weights that come with matrices: one check each, wherever the matrices are.
+
+Data in memory is checked as a whole, data in shards block by block, by the same functions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, check_array, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from divlearn.arrays import RealArray, as_real
+
+__all__ = [
+    "as_weights", "check_labels", "check_numbers", "check_rows", "check_total_weight",
+    "check_weights", "class_factors", "find_classes", "join_classes", "keep_classes",
+    "locate_errors", "require_targets",
+]  # fmt: skip
+
+_FEW = 20  # matrices, among which any number of classes is plausible
+
+
+def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> NDArray[Any]:
+    """Return labels of classes, one for every matrix.
+
+    Parameters
+    ----------
+    y : array-like, shape (n_matrices,)
+    n_matrices : int
+    warn : bool, default=True
+        Whether to warn of a column, which is taken as labels.
+
+    Examples
+    --------
+    >>> check_labels(["a", None, "b"], 3)
+    Traceback (most recent call last):
+    ValueError: y[1] is None, must be a label; name its class, or drop matrices that have none
+    """
+    labels: NDArray[Any] = column_or_1d(require_targets(y), warn=warn)
+    if labels.dtype == object:
+        for i, label in enumerate(labels):
+            if label is None or label != label:
+                raise ValueError(
+                    f"y[{i}] is {label}, must be a label; name its class, or drop matrices that "
+                    "have none"
+                )
+    assert_all_finite(labels, input_name="y")
+    check_rows(labels, n_matrices, "y")
+    # Every class twice: `keep_classes` warns of too many, once it knows those of all blocks.
+    check_classification_targets(np.repeat(find_classes(labels), 2))
+    return labels
+
+
+def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
+    """Return numbers to predict, shape (n_matrices,) or (n_matrices, n_outputs).
+
+    Examples
+    --------
+    >>> check_numbers([1.0, 2.0], 3)
+    Traceback (most recent call last):
+    ValueError: y has 2 rows, but X has 3 matrices (inconsistent numbers of samples); pass one row
+    per matrix
+    """
+    numbers: RealArray = check_array(
+        require_targets(y), ensure_2d=False, dtype=np.float64, input_name="y"
+    )
+    check_rows(numbers, n_matrices, "y")
+    return numbers
+
+
+def check_rows(values: NDArray[Any], n_matrices: int, name: str) -> None:
+    """Raise unless there are as many rows as matrices."""
+    if len(values) != n_matrices:
+        raise ValueError(
+            f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
+            "of samples); pass one row per matrix"
+        )
+
+
+def require_targets(y: ArrayLike | None) -> ArrayLike:
+    """Return what is to be predicted, or raise."""
+    if y is None:
+        raise ValueError(
+            "the estimator requires y to be passed, but the target y is None; pass one row per "
+            "matrix"
+        )
+    return y
+
+
+def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return every label once, in order.
+
+    Examples
+    --------
+    >>> find_classes(np.array([1, "a"], dtype=object))
+    Traceback (most recent call last):
+    ValueError: y mixes labels of types int and str, which have no order; pass labels of one type
+    """
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        types = " and ".join(sorted({type(label).__name__ for label in labels}))
+        raise ValueError(
+            f"y mixes labels of types {types}, which have no order; pass labels of one type"
+        ) from error
+
+
+def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Join the classes of two blocks.
+
+    Examples
+    --------
+    >>> join_classes(np.array(["b", "c"]), np.array(["a", "b"]))
+    array(['a', 'b', 'c'], dtype='<U1')
+    """
+    if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
+        # NumPy would make strings of numbers.
+        first, second = first.astype(object), second.astype(object)
+    return find_classes(np.concatenate([first, second]))
+
+
+def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
+    """Return the weights of all matrices: finite and >= 0, with a sum > 0.
+
+    Examples
+    --------
+    >>> check_weights([1, -2], 2)
+    Traceback (most recent call last):
+    ValueError: sample_weight[1] = -2.0 must be >= 0
+    """
+    weights = as_weights(sample_weight, n_matrices)
+    check_total_weight(weights)
+    return weights
+
+
+def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
+    """Return the weights of a block of matrices, all of which may be zero.
+
+    Examples
+    --------
+    >>> as_weights(2, 3)
+    array([2., 2., 2.])
+    """
+    name = "sample_weight"
+    weights = as_real(1 if sample_weight is None else sample_weight, name)
+    if weights.ndim == 0:
+        weights = np.full(n_matrices, weights)
+    if weights.shape != (n_matrices,):
+        raise ValueError(
+            f"{name} has shape {weights.shape}, but must have ({n_matrices},): one weight per "
+            "matrix"
+        )
+    negative = np.flatnonzero(weights < 0)
+    if len(negative):
+        raise ValueError(f"{name}[{negative[0]}] = {weights[negative[0]]} must be >= 0")
+    return weights
+
+
+def check_total_weight(weights: ArrayLike) -> None:
+    """Raise unless the sum of all weights is finite and > 0.
+
+    Parameters
+    ----------
+    weights : array-like
+        Weights, or sums of some of them.
+
+    Examples
+    --------
+    >>> check_total_weight([0.0, 0.0])
+    Traceback (most recent call last):
+    ValueError: sample_weight is zero everywhere, must hold at least one non-zero number
+    """
+    with np.errstate(over="ignore"):
+        total = np.sum(weights)
+    if total == 0:
+        raise ValueError("sample_weight is zero everywhere, must hold at least one non-zero number")
+    if not np.isfinite(total):
+        raise ValueError(
+            f"weights have the sum {total}, which must be finite; divide sample_weight and "
+            "class_weight by their largest"
+        )
+
+
+def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]) -> RealArray:
+    """Return what the weights of the matrices of every class are multiplied by.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+    classes : ndarray, shape (n_classes,)
+    counts : ndarray, shape (n_classes,)
+        Matrices of every class, for "balanced".
+
+    Examples
+    --------
+    >>> class_factors({"a": 2}, np.array(["a", "b"]), np.array([3, 5]))
+    array([2., 1.])
+    """
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        balanced: RealArray = counts.sum() / (len(classes) * counts)
+        return balanced
+    factors: RealArray = compute_class_weight(class_weight, classes=classes, y=classes)
+    if not (np.isfinite(factors) & (factors >= 0)).all():
+        raise ValueError(f"class_weight={class_weight!r} must be finite and >= 0 for every class")
+    return factors
+
+
+def keep_classes(
+    classes: NDArray[Any], counts: NDArray[Any], totals: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Say which classes have a weight; raise unless two have.
+
+    Parameters
+    ----------
+    classes : ndarray, shape (n_classes,)
+    counts, totals : ndarray, shape (n_classes,)
+        Matrices of every class, and the sum of their weights.
+
+    Examples
+    --------
+    >>> keep_classes(np.array(["a", "b"]), np.array([3, 5]), np.array([3.0, 0.0]))
+    Traceback (most recent call last):
+    ValueError: y holds the one class a, must hold >= 2 with a weight > 0; pass data of more
+    """
+    kept = totals > 0
+    if kept.sum() < 2:
+        held = f"the one class {classes[kept][0]!s}" if kept.any() else "no class"
+        raise ValueError(f"y holds {held}, must hold >= 2 with a weight > 0; pass data of more")
+    n_matrices = int(counts[kept].sum())
+    if n_matrices > _FEW and 2 * kept.sum() > n_matrices:
+        warnings.warn(
+            f"y holds {kept.sum()} classes in {n_matrices} matrices; where these are numbers, use "
+            "a regressor",
+            UserWarning,
+            stacklevel=3,
+        )
+    return kept
+
+
+@contextmanager
+def locate_errors(where: str) -> Iterator[None]:
+    """Name the shard that an error is about.
+
+    Examples
+    --------
+    >>> with locate_errors("shard 2"):
+    ...     as_weights([-1.0], 1)
+    Traceback (most recent call last):
+    ValueError: shard 2: sample_weight[0] = -1.0 must be >= 0
+    """
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error

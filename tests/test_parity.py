@@ -1,0 +1,386 @@
+"""Data in memory and the same data in shards: equal results, or refusals in the same words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divlearn import SPDClassifier
+from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+from divlearn.cluster import ABKMeans, ABMixture, LogEuclideanKMeans, MiniBatchABKMeans
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
+from divlearn.sharded import open_shards
+
+X, Y = make_wishart_clusters(3, 20, 3, separation=3, random_state=0)
+NAMES = np.array(["b", "a", "c"])[Y]
+NUMBERS = np.linalg.slogdet(X)[1]
+SETTINGS = {
+    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 2,
+    "n_atoms": 4, "pairs": [(1.0, 1.0)],
+}  # fmt: skip
+
+
+def classifier(**settings):
+    return IDDLClassifier(**SETTINGS | {"loss": "ridge"} | settings)
+
+
+def regressor(**settings):
+    return IDDLRegressor(**SETTINGS | settings)
+
+
+def clusters():
+    return ABKMeans(3, n_init=1, random_state=0)
+
+
+def batches():
+    return MiniBatchABKMeans(3, n_init=1, max_iter=2, batch_size=20, random_state=0)
+
+
+def mixture():
+    return ABMixture(2, "wishart", n_init=1, tol=1e-2, relocate=False, random_state=0)
+
+
+def in_memory(make, y, weights):
+    return make().fit(X, y) if weights is None else make().fit(X, y, weights)
+
+
+def in_shards(make, y, weights):
+    """Fit three shards, opened as IDDL estimators open files."""
+    return make().fit(open_shards(X, y, weights, block_size=25, accuracy=1e-6), None)
+
+
+def answers(fitted):
+    """All that is predicted of the matrices."""
+    names = (
+        "decision_function",
+        "predict_proba",
+        "predict",
+        "kneighbors",
+        "transform",
+        "score_samples",
+    )
+    return {name: getattr(fitted, name)(X) for name in names if hasattr(fitted, name)}
+
+
+def check_equal(make, y, weights=None, tolerance=1e-8):
+    whole, parts = in_memory(make, y, weights), in_shards(make, y, weights)
+    for name in ("classes_", "temperature_", "n_samples_seen_", "labels_", "n_iter_"):
+        if not hasattr(whole, name):
+            continue
+        expected, found = getattr(whole, name), getattr(parts, name)
+        if name == "temperature_":
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+    for name, expected in answers(whole).items():
+        found = answers(parts)[name]
+        for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
+            if np.asarray(other).dtype.kind == "f":
+                np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
+            else:
+                np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def check_refused(make, y, weights, message):
+    for fit in (in_memory, in_shards):
+        with pytest.raises((ValueError, TypeError), match=message):
+            fit(make, y, weights)
+
+
+# ---------------------------------------------------------------------- weights
+
+
+def changed(values, index, value):
+    values = np.array(values, dtype=object if value is None else None)
+    values[index] = value
+    return values
+
+
+ONES = np.ones(len(X))
+UNEVEN = np.random.RandomState(0).uniform(0.5, 2, size=len(X))
+LEARNERS = [
+    (classifier, Y), (regressor, NUMBERS), (clusters, None), (batches, None), (mixture, None),
+]  # fmt: skip
+BAD_WEIGHTS = {
+    "negative": (changed(ONES, 2, -1), r"^sample_weight\[2\] = -1.0 must be >= 0$"),
+    "NaN": (changed(ONES, 2, np.nan), r"^sample_weight\[2\] = nan must be finite$"),
+    "infinite": (changed(ONES, 2, np.inf), r"^sample_weight\[2\] = inf must be finite$"),
+    "zero": (np.zeros(60), r"^sample_weight is zero everywhere, must hold at least one non-zero"),
+    "huge": (np.full(60, 1e308), r"^weights have the sum inf, which must be finite; divide"),
+    "few": (np.ones(59), r"^sample_weight has shape \(59,\), but must have \(60,\): one weight"),
+    "column": (np.ones((60, 1)), r"^sample_weight has shape \(60, 1\), but must have \(60,\)"),
+    "text": (np.full(60, "1"), r"^sample_weight has dtype <U1, but must be real numbers$"),
+    "complex": (1j * ONES, r"^sample_weight has dtype complex128, but must be real numbers$"),
+}
+GOOD_WEIGHTS = {
+    "uneven": UNEVEN, "some zero": np.where(np.arange(60) % 7, UNEVEN, 0),
+    "a shard of zero": np.where(np.arange(60) < 25, 0, UNEVEN), "a number": 2.0,
+    "tiny": np.full(60, 1e-320), "large": np.full(60, 1e300),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "y"), LEARNERS)
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_bad_weights_are_refused_in_the_same_words(make, y, name):
+    check_refused(make, y, *BAD_WEIGHTS[name])
+
+
+@pytest.mark.parametrize(("make", "y"), [one for one in LEARNERS if one[0] is not batches])
+@pytest.mark.parametrize("name", GOOD_WEIGHTS)
+def test_good_weights_lead_to_equal_results(make, y, name):
+    # 1e-320 has eleven bits: sums over shards of such weights have three digits.
+    check_equal(make, y, GOOD_WEIGHTS[name], 1e-3 if (make, name) == (clusters, "tiny") else 1e-6)
+
+
+# ---------------------------------------------------------------------- weights of classes
+
+BAD_CLASS_WEIGHTS = {
+    "negative": ({0: -1, 1: 1, 2: 1}, r"^class_weight=\{0: -1, .* must be finite and >= 0 for ev"),
+    "NaN": ({0: np.nan}, r"^class_weight=\{0: nan\} must be finite and >= 0 for every class$"),
+    "infinite": ({0: np.inf}, r"^class_weight=\{0: inf\} must be finite and >= 0 for every class$"),
+    "unknown": ({7: 1.0}, r"^The classes, \[0, 1, 2\], are not in class_weight$"),
+    "some unknown": ({0: 1.0, 7: 3.0}, r"^The classes, \[1, 2\], are not in class_weight$"),
+    "all but one zero": ({0: 0, 1: 0, 2: 1}, "^y holds the one class 2, must hold >= 2 with a wei"),
+    "all zero": ({0: 0, 1: 0, 2: 0}, "^y holds no class, must hold >= 2 with a weight > 0"),
+    "a word": ("heavy", "must be an instance of 'dict', a str among {'balanced'} or None. Got 'he"),
+    "a list": (
+        [1.0, 2.0, 3.0],
+        r"must be an instance of 'dict', .* or None. Got \[1.0, 2.0, 3.0\]",
+    ),
+    "huge": (dict.fromkeys(range(3), 1e308), "^weights have the sum inf, which must be finite"),
+}
+GOOD_CLASS_WEIGHTS = {
+    "balanced": "balanced", "none": None, "one": {0: 3.0}, "all": {0: 1.0, 1: 2.0, 2: 0.5},
+    "a class of zero": {0: 0, 1: 1, 2: 2}, "too many": {0: 1.0, 1: 2.0, 2: 0.5, 7: 9.0},
+    "tiny": dict.fromkeys(range(3), 1e-300),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_CLASS_WEIGHTS)
+def test_bad_weights_of_classes_are_refused_in_the_same_words(name):
+    class_weight, message = BAD_CLASS_WEIGHTS[name]
+    check_refused(lambda: classifier(class_weight=class_weight), Y, None, message)
+
+
+@pytest.mark.parametrize("name", GOOD_CLASS_WEIGHTS)
+@pytest.mark.parametrize("weights", [None, np.where(np.arange(60) % 7, UNEVEN, 0)])
+def test_good_weights_of_classes_lead_to_equal_results(name, weights):
+    check_equal(lambda: classifier(class_weight=GOOD_CLASS_WEIGHTS[name]), Y, weights)
+
+
+def test_a_class_of_no_weight_is_as_if_it_were_not_there():
+    rows = Y != 0
+    expected = classifier().fit(X[rows], Y[rows])
+    dropped = in_shards(lambda: classifier(class_weight={0: 0, 1: 1, 2: 1}), Y, None)
+    assert dropped.classes_.tolist() == [1, 2]
+    assert dropped.n_samples_seen_ == 40
+    np.testing.assert_allclose(dropped.predict_proba(X), expected.predict_proba(X), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- labels and numbers
+
+WHERE = r"^(shard \d: )?"
+BAD_LABELS = {
+    "none": (None, "requires y to be passed, but the target y is None; pass one row per matrix$"),
+    "one None": (changed(NAMES, 3, None), WHERE + r"y\[3\] is None, must be a label; name its cla"),
+    "one NaN": (changed(Y.astype(float), 3, np.nan), WHERE + "Input y contains NaN"),
+    "one class": (np.zeros(60), "^y holds the one class 0.0, must hold >= 2"),
+    "numbers": (NUMBERS, WHERE + "Unknown label type: continuous"),
+    "a table": (np.stack([Y, Y], axis=1), WHERE + "y should be a 1d array, got an array of shape"),
+    "two kinds": (np.where(np.arange(60) < 9, Y.astype(object), NAMES.astype(object)),
+                  WHERE + "y mixes labels of types int and str, which have no order; pass labels"),
+    "too few": (Y[:-1], "^y has 59 rows, but X has 60 matrices .inconsistent numbers of samples"),
+    "bytes": (NAMES.astype("S1"), WHERE + "Support for labels represented as bytes"),
+}  # fmt: skip
+GOOD_LABELS = {
+    "text": NAMES, "objects": NAMES.astype(object), "floats": Y.astype(float), "bool": Y == 0,
+    "list": NAMES.tolist(),
+}  # fmt: skip
+BAD_NUMBERS = {
+    "none": (None, "requires y to be passed, but the target y is None; pass one row per matrix$"),
+    "one NaN": (changed(NUMBERS, 3, np.nan), WHERE + "Input y contains NaN"),
+    "one infinite": (changed(NUMBERS, 3, np.inf), WHERE + "Input y contains infinity"),
+    "text": (NAMES, WHERE + "could not convert string to float"),
+    "three dimensions": (NUMBERS[:, None, None], WHERE + "Found array with dim 3"),
+    "too few": (NUMBERS[:-1], "^y has 59 rows, but X has 60 matrices"),
+}
+GOOD_NUMBERS = {
+    "integers": Y, "a column": NUMBERS[:, None], "constant": np.full(60, 2.0),
+    "two outputs": np.stack([NUMBERS, 1e6 * NUMBERS + 5], axis=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_bad_labels_are_refused_in_the_same_words(make, name):
+    y, message = BAD_LABELS[name]
+    check_refused(make, y, None, message)
+
+
+@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
+@pytest.mark.parametrize("name", GOOD_LABELS)
+def test_good_labels_lead_to_equal_results(make, name):
+    check_equal(make, GOOD_LABELS[name])
+
+
+@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
+def test_many_classes_are_warned_of(make):
+    for fit in (in_memory, in_shards):
+        with pytest.warns(UserWarning, match="y holds 60 classes in 60 matrices"):
+            fit(make, np.arange(60), None)
+
+
+def test_strings_and_numbers_in_different_shards_are_refused():
+    parts = [(X[:30], NAMES[:30]), (X[30:], Y[30:])]
+    with pytest.raises(ValueError, match="y mixes labels of types int and str"):
+        classifier().fit(open_shards(lambda: iter(parts)), None)
+
+
+@pytest.mark.parametrize("name", BAD_NUMBERS)
+def test_bad_numbers_are_refused_in_the_same_words(name):
+    y, message = BAD_NUMBERS[name]
+    check_refused(regressor, y, None, message)
+
+
+@pytest.mark.parametrize("name", GOOD_NUMBERS)
+def test_good_numbers_lead_to_equal_results(name):
+    y = GOOD_NUMBERS[name]
+    check_equal(regressor, y, None, 1e-8 * max(1, np.abs(y).max()))
+
+
+# ---------------------------------------------------------------------- settings
+
+SAME = [
+    {}, {"loss": "softmax"}, {"loss": "hinge"}, {"bias": False}, {"standardize": False},
+    {"logarithm": False}, {"pairs": "auto"}, {"variant": "tied"}, {"variant": "shared"},
+    {"variant": "airm"}, {"learn_atoms": False}, {"learn_parameters": False}, {"max_iter": 0},
+    {"init": "kmeans"}, {"init": "samples"}, {"init": "identity", "n_atoms": 1},
+    {"init": X[:3]}, {"n_atoms": "auto"}, {"n_atoms": "2 per class"}, {"head": "linear"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", SAME, ids=lambda one: ", ".join(one) or "plain")
+def test_settings_under_which_classifiers_agree(settings):
+    check_equal(lambda: classifier(**settings), Y, UNEVEN, 1e-5 if "loss" in settings else 1e-7)
+
+
+def test_random_states_draw_alike():
+    def make():
+        return classifier(random_state=np.random.RandomState(5))
+
+    check_equal(make, Y)
+
+
+def test_tangent_blocks_are_for_data_in_memory_alone():
+    """The one setting that both accept and that may lead elsewhere, as docs/scaling.md says."""
+    whole = in_memory(lambda: classifier(tangent="auto", n_atoms=1), Y, None)
+    parts = in_shards(lambda: classifier(tangent="auto", n_atoms=1), Y, None)
+    assert whole.recipe_.n_tangent > 0
+    assert parts.recipe_.n_tangent == 0
+    plain = in_memory(lambda: classifier(tangent=False, n_atoms=1), Y, None)
+    np.testing.assert_allclose(parts.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
+
+
+def test_the_temperature_of_many_matrices_is_that_of_a_sample(monkeypatch):
+    monkeypatch.setattr("divlearn.sharded.learning.SAMPLE", 30)
+    sampled = in_shards(classifier, Y, None)
+    whole = in_memory(classifier, Y, None)
+    assert sampled.temperature_ != pytest.approx(whole.temperature_, rel=1e-3)
+    assert 0.3 < sampled.temperature_ / whole.temperature_ < 3
+
+
+# ---------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize(
+    ("make", "y"), [(classifier, NAMES), (regressor, NUMBERS), (DivergenceKNN, NAMES)]
+)
+def test_scores_take_what_shards_hold(tmp_path, make, y):
+    fitted = make().fit(X[::3], y[::3])
+    shards = open_shards(X, y, UNEVEN, block_size=25)
+    assert fitted.score(shards, None) == pytest.approx(fitted.score(X, y, UNEVEN), rel=1e-9)
+    assert fitted.score(shards, y, ONES) == pytest.approx(fitted.score(X, y), rel=1e-9)
+    np.savez(tmp_path / "all.npz", X=X, y=y)
+    files = [tmp_path / "all.npz"]
+    assert fitted.score(files, files) == pytest.approx(fitted.score(X, y), rel=1e-9)
+    with pytest.raises(ValueError, match=r"shard 0 has no y \(pass an array, files"):
+        fitted.score(open_shards(X), None)
+
+
+def test_scores_of_clusters_take_the_weights_that_shards_hold():
+    fitted = clusters().fit(X)
+    expected = -UNEVEN @ fitted.transform(X).min(axis=1)
+    shards = open_shards(X, None, UNEVEN, block_size=25)
+    assert fitted.score(shards) == pytest.approx(expected, rel=1e-9)
+    assert fitted.score(X, None, UNEVEN) == pytest.approx(expected, rel=1e-9)
+
+
+# ---------------------------------------------------------------------- neighbours and files
+
+
+def test_matrices_without_a_weight_are_no_neighbours():
+    y = np.where(np.arange(60) == 33, "z", NAMES)  # a class that has no weight anywhere
+    weights = np.where((np.arange(60) < 25) | (np.arange(60) == 33), 0.0, 1.0)
+    seen = np.flatnonzero(weights)
+    whole = DivergenceKNN(3).fit(X[seen], y[seen])
+    parts = DivergenceKNN(3).fit(open_shards(X, y, weights, block_size=25), None)
+    assert parts.classes_.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(parts.predict(X), whole.predict(X))
+    distances, neighbors = whole.kneighbors(X)
+    found, indices = parts.kneighbors(X)
+    np.testing.assert_allclose(found, distances, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(indices, seen[neighbors])
+    with pytest.raises(ValueError, match="n_neighbors=35 must be <= n_matrices=34"):
+        DivergenceKNN(35).fit(open_shards(X, y, weights, block_size=25), None)
+
+
+@pytest.mark.parametrize("key", ["y", "sample_weight"])
+def test_one_file_of_matrices_may_come_twice(tmp_path, key):
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "first.npy", Y.astype(float))
+    np.save(tmp_path / "second.npy", 10.0 + Y)
+    beside = {key: [tmp_path / "first.npy", tmp_path / "second.npy"]}
+    shards = open_shards([tmp_path / "X.npy"] * 2, **beside, block_size=25)
+    name = {"y": "y", "sample_weight": "weights"}[key]
+    found = np.concatenate(shards.map(lambda block: getattr(block, name)))
+    assert found.tolist() == [*Y, *(10 + Y)]
+
+
+def test_errors_in_files_name_the_shard(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "weights.npy", changed(ONES, 30, -1))
+    files = [tmp_path / "X.npy"], None, [tmp_path / "weights.npy"]
+    message = r"^shard 1 \(.*X\.npy\[25:50\]\): sample_weight\[5\] = -1.0 must be >= 0$"
+    with pytest.raises(ValueError, match=message):
+        open_shards(*files, block_size=25)
+
+
+# ---------------------------------------------------------------------- what takes no shards
+
+
+@pytest.mark.parametrize(
+    "make",
+    [SPDClassifier, DivergenceMDM, LogEuclideanSVM, LogEuclideanKMeans, IDDLTransformer],
+)
+def test_what_takes_no_shards_says_what_to_do(make):
+    message = r"X is LocalShards of 60 matrices, but must be an array .* X, y, sample_weight = shar"
+    with pytest.raises(TypeError, match=message):
+        make().fit(open_shards(X, Y), None)
+    for nothing in ("X.npy", ["0.npy", "1.npy"], lambda: iter([X])):
+        with pytest.raises(TypeError, match="load the matrices first, files with"):
+            make().fit(nothing, Y)
+
+
+def test_shards_are_brought_into_memory_as_the_message_says():
+    shards = open_shards(X, NAMES, UNEVEN, block_size=25)
+    for found, expected in zip(
+        shards.sample(shards.n_matrices, 0), (X, NAMES, UNEVEN), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_neighbours_of_shards_among_shards_are_refused():
+    fitted = DivergenceKNN().fit(open_shards(X, Y), None)
+    with pytest.raises(TypeError, match="X is LocalShards of 60 matrices, but must be an array"):
+        fitted.predict(open_shards(X))
