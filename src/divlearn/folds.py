@@ -112,6 +112,7 @@ def _draw(
         folds = _hold_out(held, n_matrices)
         if _find_missing(folds, y) is None:
             return folds
+    assert together is not None  # without groups the first draw is right
     return _hold_out([np.flatnonzero(groups == one) for one in np.unique(together)], n_matrices)
 
 
