@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.ensemble import Part, make_parts
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
@@ -36,6 +35,7 @@ from divlearn.progress import track
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 
 __all__ = ["IDDLBase"]
 

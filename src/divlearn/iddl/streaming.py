@@ -14,12 +14,12 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.online import Lesson, Online
 from divlearn.iddl.training import Task
 from divlearn.labelled import Labelled
+from divlearn.threads import limit_blas
 
 __all__ = ["StreamingBase"]
 

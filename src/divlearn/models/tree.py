@@ -25,6 +25,7 @@ __all__ = ["Unknown", "flatten", "restore"]
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
 _GENERATOR = "MT19937"
+_ENGINE = ("name", "n_threads", "accuracy")
 
 
 class Unknown(Exception):
@@ -93,8 +94,8 @@ class _Writer:
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         if isinstance(value, Engine):
-            state = {"name": value.name, "n_threads": value.n_threads, "accuracy": value.accuracy}
-            return {"engine": state}
+            given = (value.name, value.given_threads, value.accuracy)
+            return {"engine": dict(zip(_ENGINE, given, strict=True))}
         if type(value) in (list, tuple):
             items = [self.write(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
             return items if isinstance(value, list) else {"tuple": items}
@@ -254,4 +255,4 @@ def _set_state(state: Any) -> np.random.RandomState:
 
 def _make_engine(state: Any) -> Engine:
     known = _expect(state, dict)
-    return get_engine(known["name"], known["n_threads"], known["accuracy"])
+    return get_engine(*(known[name] for name in _ENGINE))

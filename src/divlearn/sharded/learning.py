@@ -10,7 +10,6 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.selection import Screened
@@ -22,6 +21,7 @@ from divlearn.sharded.minibatches import ShardedBatches
 from divlearn.sharded.objective import ShardedObjective, start_features
 from divlearn.sharded.shards import SAMPLE, Parts, Shards
 from divlearn.sharded.targets import class_targets, number_targets
+from divlearn.threads import limit_blas
 
 __all__ = ["fit_classes", "fit_numbers", "mean_scores"]
 
