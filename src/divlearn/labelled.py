@@ -17,8 +17,8 @@ from divlearn.arrays import RealArray
 from divlearn.spd import check_spd
 
 __all__ = [
-    "Labelled", "MatricesMixin", "all_or_nothing", "check_groups", "check_labelled", "count_groups",
-    "limit_folds",
+    "Labelled", "MatricesMixin", "all_or_nothing", "as_labels", "check_groups", "check_labelled",
+    "count_groups", "limit_folds", "refuse_missing",
 ]  # fmt: skip
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
@@ -148,6 +148,37 @@ def limit_folds(n_splits: int, groups: NDArray[Any]) -> int:
     return min(n_splits, n_groups)
 
 
+def as_labels(y: ArrayLike, name: str = "y", *, warn: bool = True) -> NDArray[Any]:
+    """Return labels in one dimension, none of which is missing.
+
+    Examples
+    --------
+    >>> as_labels([["a"], ["b"]], warn=False)
+    array(['a', 'b'], dtype='<U1')
+    """
+    labels: NDArray[Any] = column_or_1d(y, warn=warn)
+    refuse_missing(labels, name)
+    assert_all_finite(labels, input_name=name)
+    return labels
+
+
+def refuse_missing(labels: NDArray[Any], name: str = "y") -> None:
+    """Raise if a label is None.
+
+    Examples
+    --------
+    >>> refuse_missing(np.array(["a", None]))
+    Traceback (most recent call last):
+    ValueError: y[1] is None, must be the name or number of a class; label that matrix or drop it
+    """
+    for index, label in enumerate(labels if labels.dtype == object else ()):
+        if label is None:
+            raise ValueError(
+                f"{name}[{index}] is None, must be the name or number of a class; label that "
+                "matrix or drop it"
+            )
+
+
 def check_labelled(
     X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, class_weight: Any
 ) -> Labelled:
@@ -167,8 +198,7 @@ def check_labelled(
     array([0, 1])
     """
     matrices = check_spd(X, ndim=3, dtype=np.float64)
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
+    labels = as_labels(y)
     check_consistent_length(matrices, labels)
     check_classification_targets(labels)
     weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray, to_host
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
+from divlearn.labelled import refuse_missing
 from divlearn.paired import PairedComparison, compare_paired, share_error
 from divlearn.progress import tell
 from divlearn.showing import Shown
@@ -251,6 +252,7 @@ def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
         raise ValueError(
             f"y has shape {labels.shape}, but must have shape ({n_matrices},): one label per matrix"
         )
+    refuse_missing(labels)
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         index = int(np.isnan(labels).argmax())
         raise ValueError(f"y[{index}] is NaN, but every matrix needs a label; drop those without")

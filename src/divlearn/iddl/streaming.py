@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite, compute_class_weight
+from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
@@ -18,7 +18,7 @@ from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.online import Lesson, Online
 from divlearn.iddl.training import Task
-from divlearn.labelled import Labelled
+from divlearn.labelled import Labelled, as_labels
 from divlearn.threads import limit_blas
 
 __all__ = ["StreamingBase"]
@@ -69,8 +69,7 @@ class StreamingBase(IDDLBase):
                 "None for partial_fit"
             )
         matrices = self._check_matrices(X, reset=not hasattr(self, "models_"))
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
+        labels = as_labels(y)
         check_consistent_length(matrices, labels)
         check_classification_targets(labels)
         known = self._all_classes(classes)

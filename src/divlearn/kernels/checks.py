@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from divlearn.arrays import RealArray, as_real
 from divlearn.kernels.tables import Point, symmetric_point
+from divlearn.labelled import as_labels
 
 __all__ = [
     "check_alike", "check_axis", "check_classes", "check_labels", "check_memory", "check_points",
@@ -90,8 +90,7 @@ def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
             "a classifier requires y to be passed, but the target y is None; pass one label per "
             "matrix"
         )
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
+    labels = as_labels(y)
     check_classification_targets(labels)
     if len(labels) != n_matrices:
         raise ValueError(

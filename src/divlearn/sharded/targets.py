@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import assert_all_finite, check_array, compute_class_weight
+from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
+from divlearn.labelled import as_labels
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.heads import Targets
 from divlearn.sharded.shards import Parts, Shards
@@ -60,9 +61,9 @@ def number_targets(shards: Shards) -> tuple[RealArray, RealArray, bool, Parts]:
     return moments.mean, scale, single, targets
 
 
-def labels_of(block: Block, *, warn: bool = False) -> NDArray[Any]:
+def labels_of(block: Block) -> NDArray[Any]:
     """Labels of classes, in one dimension."""
-    labels: NDArray[Any] = column_or_1d(_given(block), warn=warn)
+    labels: NDArray[Any] = column_or_1d(_given(block))
     return labels
 
 
@@ -77,8 +78,7 @@ def _given(block: Block) -> NDArray[Any]:
 
 def _classes_block(block: Block) -> NDArray[Any]:
     """Classes of a block, all of whose labels are checked."""
-    labels = labels_of(block, warn=block.number == 0)
-    assert_all_finite(labels, input_name="y")
+    labels = as_labels(_given(block), f"y of shard {block.number}", warn=block.number == 0)
     # Every label twice: that a block has as many classes as matrices is nothing to warn of.
     check_classification_targets(np.repeat(np.unique(labels), 2))
     return np.unique(labels[block.weights > 0])
