@@ -76,6 +76,7 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
 
     classes_: NDArray[Any]
     n_features_in_: int
+    _divergence: Divergence | None
 
     _shards: Shards | None = None  # where the training matrices are, if not here
 

@@ -51,6 +51,9 @@ _ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no mo
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
 
+    models_: list[Model]
+    recipe_: Recipe
+
     def __init__(
         self,
         n_atoms: int | str = "auto",
