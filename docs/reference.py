@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 # What only divlearn itself imports from.
 INTERNAL = {
     "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "interrupts", "judging",
-    "labelled", "log_vectors", "pairs", "showing", "vector_kmeans",
+    "labelled", "log_vectors", "pairs", "showing", "threads", "vector_kmeans",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from conftest import (
     wishart,
 )
 from engine_problems import POINTS, has_native, problem
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from divlearn.engines import Engine, available_engines, get_engine
 from divlearn.spectral import abld_scalar
@@ -148,7 +149,14 @@ def test_opposite_signs(engine):
 
 @pytest.mark.parametrize(
     ("n_threads", "error"),
-    [(0, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError), ("2", TypeError)],
+    [
+        (0, ValueError),
+        (-1, ValueError),
+        (1.0, TypeError),
+        (True, TypeError),
+        ("2", TypeError),
+        (2**70, ValueError),
+    ],
 )
 def test_wrong_n_threads(engine_name, n_threads, error):
     with pytest.raises(error, match=r"n_threads=.* must be"):
@@ -166,7 +174,7 @@ def test_wrong_accuracy(engine_name, accuracy):
 
 def test_get_engine():
     assert get_engine("auto").name == available_engines()[0]
-    assert get_engine().n_threads == len(os.sched_getaffinity(0))
+    assert get_engine().n_threads == _openmp_effective_n_threads(only_physical_cores=False)
     reference = get_engine("reference", n_threads=3, accuracy="fast")
     assert (reference.name, reference.n_threads, reference.accuracy) == ("reference", 3, "fast")
     assert get_engine(reference) is reference

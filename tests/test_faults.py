@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
+from divlearn.threads import limit_blas
 
 PATIENCE = 120  # seconds, on a busy machine
 FITS = {

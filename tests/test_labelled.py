@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import compute_sample_weight, get_tags
 
+from divlearn import (
+    DivergenceKernelClassifier,
+    IDDLTransformer,
+    SPDClassifier,
+    which_divergence,
+)
+from divlearn.baselines import (
+    LEML,
+    RSPDL,
+    DivergenceKNN,
+    DivergenceMDM,
+    KernelLLC,
+    KernelSparseCoding,
+    LogEuclideanSVM,
+)
 from divlearn.datasets import make_wishart_clusters
+from divlearn.evaluation import evaluate
 from divlearn.iddl import IDDLClassifier
 from divlearn.labelled import MatricesMixin, check_labelled
+from divlearn.maps import plane_map
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +162,33 @@ def test_tags():
     tags = get_tags(Estimator()).input_tags
     assert tags.three_d_array
     assert not tags.two_d_array
+
+
+CLASSIFIERS = [
+    DivergenceKernelClassifier(), DivergenceKNN(), DivergenceMDM(), IDDLClassifier(),
+    IDDLTransformer(), KernelLLC(), KernelSparseCoding(), LEML(), LogEuclideanSVM(), RSPDL(),
+    SPDClassifier(),
+]  # fmt: skip
+MISSING = {
+    "text": ["a", "b", "a", None, "a", "b", "a", None],
+    "numbers": [0, 1, 0, None, 0, 1, 0, None],
+    "array": np.array(["a", "b", "a", None, "a", "b", "a", None], dtype=object),
+}
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("kind", MISSING)
+def test_a_label_that_is_missing_is_named(X, classifier, kind):
+    with pytest.raises(ValueError, match=r"^y\[3\] is None, must be the name or number of a class"):
+        clone(classifier).fit(X, MISSING[kind])
+
+
+def test_missing_labels_of_batches_shards_and_questions(X):
+    y = MISSING["array"]
+    for ask in (which_divergence, plane_map, evaluate):
+        with pytest.raises(ValueError, match=r"^y\[3\] is None"):
+            ask(X, y)
+    with pytest.raises(ValueError, match=r"^y\[3\] is None"):
+        IDDLClassifier().partial_fit(X, y, classes=["a", "b"])
+    with pytest.raises(ValueError, match=r"y of shard 1\[1\] is None"):
+        DivergenceKNN().fit(lambda: [(X[:2], y[:2]), (X[2:], y[2:])], None)

@@ -21,7 +21,8 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing", "vector_kmeans"},
+    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing", "threads",
+     "vector_kmeans"},
     {"tolerances"},
     {"geometry", "spectral"},
     {"spd"},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
 import random
@@ -15,10 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_files import npy_bytes, npy_claim, npz_bytes
+from sklearn.base import clone
 from test_files_hostile import damaged
 
 import divlearn
-from divlearn import load, save
+from divlearn import IDDLClassifier, load, save
+from divlearn.baselines import DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 
 COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
@@ -104,7 +108,9 @@ HOSTILE = {
     "an unknown class": (put(model=make("os.system")), "class 'os.system'"),
     "a class that is no text": (put(model=make([1])), "class"),
     "a class of a module": (put(model=make("__init__")), "class '__init__'"),
-    "a record in place of a model": (put(model=make("Head", weights=1, bias=2)), "holds Head"),
+    "a record in place of a model": (
+        put(model=make("Head", weights={"array": 0}, bias={"array": 0})), "holds Head",
+    ),
     "a record that lacks a field": (set_state(init=make("Head")), "Head lacks weights"),
     "a record with one more": (set_state(init=make("Head", weights=1, bias=2, x=3)), "has x"),
     "an array that is not there": (set_state(init={"array": 99}), "array 99 of"),
@@ -202,3 +208,71 @@ def test_nothing_runs(content, tmp_path):
         check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "ABKMeans"
+
+
+# --- values of the wrong type ---------------------------------------------------------------------
+
+WRONG = [2**70, None, "x", [1, [2]], {"dict": [["a", 1]]}, make("ABKMeans")]
+FORGED = {
+    "IDDLClassifier": IDDLClassifier(
+        n_atoms=2, max_iter=1, ensemble=None, head="linear", loss="softmax", random_state=0,
+        engine=divlearn.get_engine("reference", 1),
+    ),
+    "ABKMeans": divlearn.ABKMeans(2, random_state=0),
+    "DivergenceMDM": DivergenceMDM(),
+}  # fmt: skip
+
+
+def find_states(node):
+    """All states of objects in a tree."""
+    if isinstance(node, dict) and node.keys() == {"object", "state"}:
+        yield node["state"]
+        node = node["state"]
+    if isinstance(node, dict | list):
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from find_states(part)
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_every_attribute_replaced(tmp_path, name):
+    """A forged model is refused, or it answers, or it says what is wrong: nothing else."""
+    X, y = make_wishart_clusters(2, 6, 2, separation=4, random_state=0)
+    path, outcomes = tmp_path / "model", []
+    save(clone(FORGED[name]).fit(X, y), path)
+    content = path.read_bytes()
+    tree = json.loads(members_of(content)["model.json"])["model"]
+    places = [(i, key) for i, state in enumerate(find_states(tree)) for key in state]
+    for (number, key), value in itertools.product(places, WRONG):
+
+        def change(page, number=number, key=key, value=value):
+            list(find_states(page["model"]))[number][key] = value
+
+        forged = load_or_refuse(path, rewritten(content, change))
+        outcomes.append(forged is None)
+        if forged is not None:
+            with contextlib.suppress(ValueError, TypeError):
+                forged.predict(X)
+    assert 0 < sum(outcomes) < len(outcomes)
+
+
+@pytest.mark.parametrize("name", ["predict", "fit", "__class__", "__dict__", "_repr_html_"])
+def test_values_in_place_of_methods(content, tmp_path, name):
+    for value in (3, None, "x"):
+        (tmp_path / "model").write_bytes(rewritten(content, set_state(**{name: value})))
+        with pytest.raises(ValueError, match=f"value for {name}, which is none of its data"):
+            load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("n_threads", [2**70, 2**20, 0, -1, "2", 1.5, True])
+def test_engines_of_too_many_threads(content, tmp_path, n_threads):
+    state = {"name": "reference", "n_threads": n_threads, "accuracy": "auto"}
+    (tmp_path / "model").write_bytes(rewritten(content, set_state(engine={"engine": state})))
+    with pytest.raises(ValueError, match=r"n_threads=.* must be"):
+        load(tmp_path / "model")
+
+
+def test_parameters_are_kept_as_they_were_given(tmp_path):
+    """Whoever fits checks them."""
+    save(divlearn.ABKMeans("many", tol="low", verbose=1.5), tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert (again.n_clusters, again.tol, again.verbose) == ("many", "low", 1.5)

@@ -79,6 +79,58 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     np.testing.assert_array_equal(section.values, expected.accuracy)
 
 
+def small(**parameters):
+    return IDDLClassifier(n_atoms=3, max_iter=2, random_state=0).set_params(**parameters)
+
+
+PAPER = IDDLClassifier.paper().set_params(n_atoms=3, max_iter=2, random_state=0)
+FITS = {
+    "ensemble": (small(), 4, [0, 1, 2]),
+    "stochastic ensemble": (small(solver="stochastic"), 4, [0, 1, 2]),
+    "ensemble by blocks": (small(solver="bcd", ensemble=2), 2, [0, 1, 2]),
+    "one model": (small(ensemble=None), 1, [0, 1, 2]),
+    "one stochastic model": (small(ensemble=None, solver="stochastic"), 1, [0, 1, 2]),
+    "no iteration": (small(ensemble=None, max_iter=0), 1, [0]),
+    "paper": (PAPER, 1, [0, 1, 2]),
+}
+
+
+def learning_section(model, data):
+    page = classifier_page(model, *data)
+    return page.sections[titles(page).index("Learning")]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_fit_of_iddl_has_a_page(data, name):
+    template, n_curves, iterations = FITS[name]
+    model = clone(template).fit(*data)
+    section = learning_section(model, data)
+    found = section.content()["curves"]
+    objectives = [curve for curve in found if not curve["second"]]
+    assert len(objectives) == n_curves
+    for curve in objectives:
+        assert curve["x"].tolist() == iterations
+        assert (np.diff(curve["y"]) <= 0).all()
+    held_out = [curve["y"].tolist() for curve in found if curve["second"]]
+    if template.ensemble is None:
+        assert held_out == []
+        assert section.marks == {}
+    else:
+        assert held_out == [model.history_["held_out_loss"].tolist()]
+        assert section.marks == {"kept": model.n_iter_}
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_stream_has_a_page(data, before):
+    X, y = data
+    model = small().fit(X, y) if before else small()
+    for start in range(3):
+        model.partial_fit(X[start::3], y[start::3], classes=np.unique(y))
+    [curve] = learning_section(model, data).content()["curves"]
+    assert curve["x"].tolist() == [1, 2, 3]
+    assert curve["y"].tolist() == model.history_["objective"].tolist()
+
+
 def test_many_matrices_are_mapped_in_part(data, monkeypatch):
     X, y = data
     monkeypatch.setattr(beside, "_MOST_MAPPED", 40)

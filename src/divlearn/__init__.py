@@ -19,6 +19,11 @@ from divlearn.spd import check_spd
 __version__ = "0.1.0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
+_MODULES = (
+    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "evaluation",
+    "experiments", "iddl", "kernels", "likelihood", "maps", "models", "optim", "paired",
+    "progress", "report", "sharded", "torch", "which",
+)  # fmt: skip
 _LATE = {
     "ABKMeans": "divlearn.cluster",
     "ABMixture": "divlearn.cluster",
@@ -48,8 +53,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         return getattr(import_module(_LATE[name]), name)
+    if name in _MODULES:
+        return import_module(f"divlearn.{name}")
     raise AttributeError(f"module 'divlearn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_LATE, *_MODULES})

@@ -8,8 +8,8 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from divlearn.arrays import RealArray
-from divlearn.engines.blas import limit_blas
 from divlearn.geometry import expm, logm, vectorize
+from divlearn.threads import limit_blas
 
 __all__ = ["from_log_vectors", "log_vectors"]
 

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import ThreadpoolController
 
 from divlearn.arrays import RealArray
+from divlearn.threads import one_thread
 
 __all__ = ["fit_vectors", "greedy_seeds"]
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    # Finding the libraries, that of scikit-learn's threads among them, takes milliseconds.
-    return ThreadpoolController()
 
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
@@ -34,7 +27,7 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
     >>> sorted(found.cluster_centers_.ravel().tolist())
     [0.5, 9.0]
     """
-    with _controller().limit(limits=1), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(vectors, sample_weight=weights)
 

@@ -20,10 +20,10 @@ from divlearn.baselines.coding import Coder, learn_dictionary
 from divlearn.baselines.tuning import FOLDS, VectorMachine, fit_svm
 from divlearn.checks import check_number
 from divlearn.cluster import LogEuclideanKMeans
-from divlearn.engines.blas import limit_blas
 from divlearn.folds import Folds
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 
 __all__ = ["CodedClassifier", "check_penalties"]
 

@@ -75,6 +75,7 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
     means_: RealArray
     classes_: NDArray[Any]
     n_features_in_: int
+    _divergence: Divergence | None
 
     def __init__(
         self,

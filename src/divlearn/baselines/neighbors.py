@@ -77,6 +77,7 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
 
     classes_: NDArray[Any]
     n_features_in_: int
+    _divergence: Divergence | None
 
     _shards: Shards | None = None  # where the training matrices are, if not here
 

@@ -26,12 +26,12 @@ from divlearn.cluster.samples import Labels, Samples
 from divlearn.cluster.starts import Starts, check_init
 from divlearn.cluster.turns import Settings
 from divlearn.engines import get_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.labelled import all_or_nothing
 from divlearn.progress import tell
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 from divlearn.targets import check_weights
+from divlearn.threads import limit_blas
 
 __all__ = ["LloydModel"]
 

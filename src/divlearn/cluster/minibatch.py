@@ -23,11 +23,11 @@ from divlearn.cluster.samples import Labels, Samples, checked_blocks
 from divlearn.cluster.starts import Starts, check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
 from divlearn.targets import check_weights
+from divlearn.threads import limit_blas
 
 __all__ = ["MiniBatchABKMeans", "Progress"]
 

@@ -84,7 +84,7 @@ class Samples:
     @cached_property
     def _single(self) -> Engine:
         single = copy(self.engine)
-        single.n_threads = 1
+        single.given_threads = 1
         return single
 
     def encode(self, centers: RealArray, alpha: float, beta: float) -> RealArray:

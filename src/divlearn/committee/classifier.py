@@ -18,7 +18,6 @@ from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.engines import Engine
-from divlearn.engines.blas import limit_blas
 from divlearn.folds import Folds, count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.interrupts import Interrupts, see_through
@@ -26,6 +25,7 @@ from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.progress import track
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 
 __all__ = ["MEMBERS", "SPDClassifier"]
 

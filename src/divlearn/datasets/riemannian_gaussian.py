@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.interpolate import PchipInterpolator
 from scipy.linalg import eigvalsh_tridiagonal
-from threadpoolctl import threadpool_limits
 
 from divlearn.arrays import RealArray
 from divlearn.datasets.synthetic import ClusterPlan, Labels, RandomState, random_frames, require
+from divlearn.threads import limit_blas
 
 __all__ = [
     "Potential", "make_riemannian_gaussian_clusters", "parabola", "sample_log_eigenvalues",
@@ -321,7 +321,7 @@ def _candidates(
     """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
     t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
     step = max(1, _BLOCK_ENTRIES // d**2)
-    with threadpool_limits(1, user_api="blas"):  # more cost a multiple on small matrices
+    with limit_blas(1):  # more cost a multiple on small matrices
         for start in range(0, n_candidates, step):
             rows = slice(start, min(start + step, n_candidates))
             x = _gaussian_eigenvalues(rows.stop - start, d, random_state)

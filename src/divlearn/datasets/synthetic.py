@@ -19,13 +19,13 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
 from divlearn.arrays import RealArray, as_real
 from divlearn.checks import check_count
 from divlearn.divergence import pairwise_abld
 from divlearn.geometry import compose
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 
 __all__ = ["make_inverse_wishart_clusters", "make_wishart_clusters"]
 
@@ -282,7 +282,7 @@ class ClusterPlan:
         step = max(1, _BLOCK_ENTRIES // self.d**2)
         try:
             # More threads of BLAS gain nothing on small matrices, and cost a multiple.
-            with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):
+            with limit_blas(1), np.errstate(all="ignore"):
                 roots = self._place(self.separation * float(np.sqrt(np.mean(sigma**2))))
                 centers = check_spd(roots @ roots.mT, dtype=self.dtype)
                 for start in range(0, len(X), step):

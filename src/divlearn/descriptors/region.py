@@ -21,8 +21,8 @@ from divlearn.descriptors.images import Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
 from divlearn.descriptors.presets import Preset, get_preset
 from divlearn.descriptors.transformer import MatrixTransformer
-from divlearn.engines.blas import limit_blas
 from divlearn.progress import tell
+from divlearn.threads import limit_blas
 
 __all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]
 

@@ -125,7 +125,7 @@ def get_engine(
         "auto" is the fastest that runs on the CPU, unless `prefer_engine` says otherwise; an engine
         is returned as it is.
     n_threads : int, optional
-        Threads to use; all the process may use by default.
+        Threads to use; by default all that `Engine` finds available at every call.
     accuracy : {"auto", "accurate", "fast"} or float
         When to take the accurate route; see `Engine`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import IntArray, RealArray, as_real
-from divlearn.engines.blas import limit_blas
 from divlearn.spd import check_spd
+from divlearn.threads import available_threads, limit_blas
 from divlearn.tolerances import condition_limit
 
 __all__ = [
@@ -35,6 +34,7 @@ __all__ = [
 
 ACCURACIES = ("auto", "accurate", "fast")
 _ALIKE = float(np.log(1e3))  # variances within this factor need no order
+MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
 LARGEST_PARAMETER = 1e150  # products with parameters would overflow beyond it
 
 
@@ -236,6 +236,18 @@ def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any
     return out
 
 
+def _check_threads(n_threads: Any) -> int:
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int | np.integer):
+        raise TypeError(f"n_threads={n_threads!r} must be an integer >= 1 or None")
+    if n_threads < 1:
+        raise ValueError(f"n_threads={n_threads} must be >= 1; pass None for all cores")
+    if n_threads > MOST_THREADS:
+        raise ValueError(
+            f"n_threads={n_threads} must be <= {MOST_THREADS}; pass None for all cores"
+        )
+    return int(n_threads)
+
+
 class Engine(ABC):
     r"""Divergences of data to atoms, and their gradients.
 
@@ -249,7 +261,8 @@ class Engine(ABC):
     Parameters
     ----------
     n_threads : int, optional
-        Threads to use; all the process may use by default.
+        Threads to use. By default as many as `divlearn.threads.available_threads` counts at every
+        call: OMP_NUM_THREADS and limits of threadpoolctl and joblib hold.
     accuracy : {"auto", "accurate", "fast"} or float
         "auto" takes the accurate route (one-sided Jacobi) for pencils whose eigenvalues span
         more than `tolerances.condition_limit`; "accurate" takes it always, "fast" never. A number
@@ -260,25 +273,25 @@ class Engine(ABC):
     table_entries: ClassVar[int] = 1 << 22  # of results held at a time, where some will do
 
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        if n_threads is None:
-            n_threads = available or os.cpu_count() or 1
-        if isinstance(n_threads, bool) or not isinstance(n_threads, int | np.integer):
-            raise TypeError(f"n_threads={n_threads!r} must be an integer >= 1 or None")
-        if n_threads < 1:
-            raise ValueError(f"n_threads={n_threads} must be >= 1; pass None for all cores")
+        if n_threads is not None:
+            n_threads = _check_threads(n_threads)
         number = isinstance(accuracy, float) and 0 < accuracy < 1
         if not number and accuracy not in ACCURACIES:
             raise ValueError(
                 f"accuracy={accuracy!r} must be one of {', '.join(ACCURACIES)}, or a number > 0 "
                 "and < 1"
             )
-        self.n_threads = int(n_threads)
+        self.given_threads = n_threads
         self.accuracy = accuracy
 
     def __repr__(self) -> str:
         """Name the engine and its settings."""
-        return f"{type(self).__name__}(n_threads={self.n_threads}, accuracy={self.accuracy!r})"
+        return f"{type(self).__name__}(n_threads={self.given_threads}, accuracy={self.accuracy!r})"
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to use now: those given, or all that are available."""
+        return self.given_threads or available_threads()
 
     @property
     def condition_limit(self) -> float:

@@ -302,8 +302,10 @@ class NativeEngine(Engine):
 
     def _threads(self, operations: float) -> int:
         """Threads worth waking for that much work."""
-        return 1 if _forked else int(np.clip(operations / _THREAD_OPERATIONS, 1, self.n_threads))
+        if _forked or operations < 2 * _THREAD_OPERATIONS:
+            return 1
+        return int(min(operations / _THREAD_OPERATIONS, self.n_threads))
 
     @property
     def _reference(self) -> ReferenceEngine:
-        return ReferenceEngine(self.n_threads, self.accuracy)
+        return ReferenceEngine(self.given_threads, self.accuracy)

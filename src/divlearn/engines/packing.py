@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Prepared, Pullback
-from divlearn.engines.blas import limit_blas
 from divlearn.engines.pencil import congruence
+from divlearn.threads import limit_blas
 
 __all__ = ["NativeAtoms", "NativeData", "instruction_sets", "pack"]
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.blas import limit_blas
 from divlearn.engines.pencil import (
     Eigen,
     check_domain,
@@ -23,6 +22,7 @@ from divlearn.engines.pencil import (
     whiteners,
 )
 from divlearn.spectral import abld_scalar
+from divlearn.threads import limit_blas
 
 __all__ = ["ReferenceEngine"]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines.base import Pullback
-from divlearn.engines.blas import limit_blas
 from divlearn.engines.limits import LARGEST_SPREAD, SMALLEST_TRACE, TRACE_EXPONENT
 from divlearn.engines.packing import NativeAtoms, NativeData
+from divlearn.threads import limit_blas
 
 __all__ = ["trace_gradient", "trace_values", "usable"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divlearn.engines import prefer_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.experiments.cache import Cache
 from divlearn.experiments.cells import Cell
 from divlearn.experiments.protocol import Protocol
 from divlearn.experiments.running import compute_cell
 from divlearn.experiments.shelf import Shelf
 from divlearn.progress import tell
+from divlearn.threads import available_threads, limit_blas
 
 __all__ = ["Plan", "compute_ahead"]
 
@@ -72,7 +71,7 @@ def compute_ahead(plan: Plan, jobs: int, watch: Callable[[Cell], None] = lambda 
         Told of every cell that is done.
     """
     cells = plan.cells()
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, available_threads() // jobs)
     # Processes that begin anew: in a copy of this one, threads and GPUs would not work.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, _begin, (plan, threads)) as pool:

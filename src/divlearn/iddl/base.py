@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.ensemble import Part, make_parts
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
@@ -36,6 +35,7 @@ from divlearn.progress import track
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 
 __all__ = ["IDDLBase"]
 
@@ -51,6 +51,9 @@ _ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no mo
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
+
+    models_: list[Model]
+    recipe_: Recipe
 
     def __init__(
         self,

@@ -105,7 +105,9 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, StreamingBase):  # type: ignor
         is trained on everything, by its start. NaN for what no fold holds out.
     n_iter_ : int, the iteration the models were taken from; of a stream, the number of batches.
     message_ : str, why learning stopped.
-    history_ : dict of arrays, one row per iteration, or per batch of a stream.
+    history_ : dict of arrays, one row per iteration, per block of `solver="bcd"`, or per batch of a
+        stream. An ensemble adds "model", the number of the model of every row, and "held_out_loss",
+        one entry per iteration.
     n_features_in_ : int, size of the matrices.
     n_samples_seen_ : int, matrices that were learned from.
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared, Pullback
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss, Solved
 from divlearn.iddl.spread import Spread
 from divlearn.iddl.variants import Variant
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
+from divlearn.threads import limit_blas
 
 __all__ = ["Coordinates", "Dictionary", "Memo", "Objective"]
 

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 
 from divlearn.arrays import beside, to_host
 from divlearn.checkpoint import loop
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective
@@ -22,6 +21,7 @@ from divlearn.iddl.spread import Spread
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
+from divlearn.threads import limit_blas
 
 __all__ = [
     "Batches", "Learner", "Spread", "gradient_norm", "solve_stochastic", "take_rows", "trial_with",

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.online import Lesson, Online
@@ -24,6 +23,7 @@ from divlearn.targets import (
     find_classes,
     join_classes,
 )
+from divlearn.threads import limit_blas
 
 __all__ = ["StreamingBase"]
 

@@ -17,7 +17,7 @@ from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
-from divlearn.labelled import all_or_nothing
+from divlearn.labelled import all_or_nothing, refuse_missing
 
 __all__ = ["IDDLTransformer"]
 
@@ -129,6 +129,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         matrices = self._check_matrices(X, reset=reset)
         targets: NDArray[Any] = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(matrices, targets)
+        refuse_missing(targets)
         return matrices, targets
 
     def _make_learner(self, kind: type[_Learner], *, go_on: bool) -> _Learner:

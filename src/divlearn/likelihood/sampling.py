@@ -11,10 +11,10 @@ from sklearn.utils import check_random_state
 from divlearn.arrays import RealArray
 from divlearn.datasets.riemannian_gaussian import Potential, sample_log_eigenvalues
 from divlearn.datasets.synthetic import random_frames
-from divlearn.engines.blas import limit_blas
 from divlearn.likelihood.normalizer import check_family, smallest_kappa
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
+from divlearn.threads import limit_blas
 
 __all__ = ["sample_family"]
 

@@ -19,12 +19,14 @@ from sklearn.base import BaseEstimator
 
 from divlearn.engines import Engine, get_engine
 from divlearn.models.classes import get_class, get_name
+from divlearn.models.hints import announced_types, conforms
 
 __all__ = ["Unknown", "flatten", "restore"]
 
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
 _GENERATOR = "MT19937"
+_ENGINE = ("name", "n_threads", "accuracy")
 
 
 class Unknown(Exception):
@@ -93,8 +95,8 @@ class _Writer:
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         if isinstance(value, Engine):
-            state = {"name": value.name, "n_threads": value.n_threads, "accuracy": value.accuracy}
-            return {"engine": state}
+            given = (value.name, value.given_threads, value.accuracy)
+            return {"engine": dict(zip(_ENGINE, given, strict=True))}
         if type(value) in (list, tuple):
             items = [self.write(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
             return items if isinstance(value, list) else {"tuple": items}
@@ -179,8 +181,10 @@ class _Reader:
         values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
         if issubclass(kind, tuple):
             return _make_row(kind, values)
+        whole = _complete(kind, values)
+        _check_state(kind, values)
         instance = object.__new__(kind)
-        vars(instance).update(_complete(kind, values))
+        vars(instance).update(whole)
         return instance
 
 
@@ -190,6 +194,26 @@ def _state(value: Any) -> dict[str, Any]:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     attributes: dict[str, Any] = vars(value) if not hasattr(value, "_asdict") else value._asdict()
     return attributes
+
+
+def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
+    """Refuse what takes the place of a method, and values of types that a class does not expect."""
+    hints = announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
+    # Parameters are as users give them: whoever fits checks them.
+    given = inspect.signature(kind).parameters if issubclass(kind, BaseEstimator) else {}
+    for name, value in values.items():
+        if name.startswith("__") or _is_code(inspect.getattr_static(kind, name, None)):
+            raise Unknown(f"its {kind.__name__} has a value for {name}, which is none of its data")
+        if name in hints and name not in given and not conforms(value, hints[name]):
+            raise Unknown(
+                f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "
+                f"the type of {name}"
+            )
+
+
+def _is_code(attribute: Any) -> bool:
+    """Whether an attribute of a class is a method or a property, which values must not hide."""
+    return callable(attribute) or isinstance(attribute, property | classmethod | staticmethod)
 
 
 def _make_row(kind: Any, values: dict[str, Any]) -> Any:
@@ -254,4 +278,4 @@ def _set_state(state: Any) -> np.random.RandomState:
 
 def _make_engine(state: Any) -> Engine:
     known = _expect(state, dict)
-    return get_engine(known["name"], known["n_threads"], known["accuracy"])
+    return get_engine(*(known[name] for name in _ENGINE))

@@ -146,18 +146,28 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
 
 def _learning(model: IDDLClassifier) -> CurvesSection:
     history = model.history_
-    numbers = np.unique(history["model"])
-    curves = {
-        f"model {number + 1}" if len(numbers) > 1 else "objective": history["objective"][
-            history["model"] == number
-        ]
-        for number in numbers.tolist()
-    }
-    held_out = {"held-out loss": history["held_out_loss"]} if "held_out_loss" in history else {}
+    # Block-coordinate descent has a row for every block; an iteration ends with the head.
+    ends = ~np.isin(history["block"], ["atoms", "parameters"])
+    objective = history["objective"][ends]
+    if "batch" in history["block"]:
+        return CurvesSection(
+            "Learning", {"objective": [np.arange(1, len(objective) + 1), objective]}, "batch",
+            "objective", note="The objective on every batch, before the model learned from it.",
+        )  # fmt: skip
+    if "held_out_loss" not in history:
+        return CurvesSection(
+            "Learning",
+            {"objective": objective},
+            "iteration",
+            "objective",
+            note="The objective falls with every iteration. The model is the last one.",
+        )
+    owners = history["model"][ends]
+    numbers = np.unique(owners).tolist()
     return CurvesSection(
-        "Learning", curves, "iteration", "objective", second=held_out,
-        second_label="loss of matrices held out" if held_out else "",
-        marks={"kept": float(model.n_iter_)},
+        "Learning", {f"model {number + 1}": objective[owners == number] for number in numbers},
+        "iteration", "objective", second={"held-out loss": history["held_out_loss"]},
+        second_label="loss of matrices held out", marks={"kept": float(model.n_iter_)},
         note="The objective falls with every iteration. What counts is the loss of matrices held "
         "out: the models are taken from the iteration where it is lowest.",
     )  # fmt: skip

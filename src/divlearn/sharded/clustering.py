@@ -14,12 +14,12 @@ from divlearn.cluster.minibatch import Progress
 from divlearn.cluster.parameters import LearnedRule
 from divlearn.cluster.samples import Labels, Samples
 from divlearn.engines import cpu_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.lloyd import assign_block, run_sharded_lloyd
 from divlearn.sharded.shards import SAMPLE, Shards
+from divlearn.threads import limit_blas
 
 __all__ = ["draw_samples", "fit_kmeans", "fit_minibatches", "tables"]
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
 from divlearn.engines import cpu_engine
-from divlearn.engines.blas import limit_blas
 from divlearn.engines.dask import as_dask
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.ensemble import make_parts
@@ -28,6 +27,7 @@ from divlearn.sharded.minibatches import ShardedBatches
 from divlearn.sharded.objective import ShardedObjective, start_features
 from divlearn.sharded.shards import SAMPLE, Parts, Shards, draw_rows
 from divlearn.sharded.targets import class_targets, number_targets
+from divlearn.threads import limit_blas
 
 __all__ = ["fit_classes", "fit_numbers", "mean_scores"]
 

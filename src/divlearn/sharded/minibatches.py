@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Objective
@@ -16,6 +15,7 @@ from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.heads import Targets
 from divlearn.sharded.objective import ShardedObjective
+from divlearn.threads import limit_blas
 
 __all__ = ["ShardedBatches"]
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Pullback
-from divlearn.engines.blas import limit_blas
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss, NewtonLoss
 from divlearn.iddl.objective import Coordinates, Dictionary
@@ -21,6 +20,7 @@ from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.heads import SolvedHead, Targets, known_features, solve_newton, solve_ridge
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.statistics import Moments, merge_moments
+from divlearn.threads import limit_blas
 
 __all__ = ["ShardedMemo", "ShardedObjective", "encode_rows", "start_features"]
 

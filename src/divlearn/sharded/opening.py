@@ -130,7 +130,7 @@ def _choice(engine: Any, accuracy: str | float) -> EngineChoice:
     if isinstance(engine, DaskEngine):
         return EngineChoice(engine.engine, engine.n_threads, accuracy)
     if isinstance(engine, Engine):
-        return EngineChoice(engine.name, engine.n_threads, engine.accuracy)
+        return EngineChoice(engine.name, engine.given_threads, engine.accuracy)
     return EngineChoice(engine, None, accuracy)
 
 

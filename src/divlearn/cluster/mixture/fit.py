@@ -24,8 +24,8 @@ from divlearn.cluster.mixture.em import (
 from divlearn.cluster.mixture.moves import relocate
 from divlearn.cluster.samples import Samples
 from divlearn.cluster.starts import Starts
-from divlearn.engines.blas import limit_blas
 from divlearn.progress import tell
+from divlearn.threads import limit_blas
 
 __all__ = ["Search", "fit_mixture"]
 

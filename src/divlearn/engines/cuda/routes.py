@@ -270,7 +270,7 @@ class CudaRoutes(Engine):
     def _fallback(self) -> Engine:
         from divlearn.engines import cpu_engine
 
-        return cpu_engine(self.n_threads, self.accuracy)
+        return cpu_engine(self.given_threads, self.accuracy)
 
 
 class HostData(Prepared):

@@ -1,0 +1,65 @@
+"""The package: what it offers by name, and what importing it costs."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import divlearn
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
+DOCUMENTED = sorted(name for names in REFERENCE["GROUPS"].values() for name in names)
+
+
+def run_python(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_every_documented_module_is_an_attribute():
+    """Each is asked for before the import of another has made it one."""
+    code = """
+import sys, divlearn
+loaded = dict(vars(divlearn))
+for name in sys.argv[1:]:
+    print(getattr(divlearn, name).__name__)
+    vars(divlearn).clear()
+    vars(divlearn).update(loaded)
+"""
+    names = [name for name in DOCUMENTED if name != "torch" or find_spec("torch")]
+    found = run_python(code, *names).splitlines()
+    assert found == [f"divlearn.{name}" for name in names]
+
+
+def test_dir_lists_modules_and_names():
+    assert {*DOCUMENTED, *divlearn.__all__} <= set(dir(divlearn))
+
+
+def test_modules_are_imported_where_they_are_asked_for():
+    code = """
+import sys, divlearn
+dir(divlearn)
+print(*sorted({n.split(".")[1] for n in sys.modules if n.startswith("divlearn.")}))
+print(sorted({"sklearn", "scipy", "joblib", "matplotlib", "plotly", "jinja2"} & set(sys.modules)))
+divlearn.datasets.make_wishart_clusters
+"""
+    loaded, others = run_python(code).splitlines()
+    ground = {"arrays", "divergence", "engines", "geometry", "means", "optim", "pairs", "showing",
+              "spd", "spectral", "threads", "tolerances"}  # fmt: skip
+    assert set(loaded.split()) <= ground
+    assert others == "[]"
+
+
+def test_unknown_names_are_no_attributes():
+    with pytest.raises(AttributeError, match="module 'divlearn' has no attribute 'dataset'"):
+        _ = divlearn.dataset
+    with pytest.raises(ImportError, match="cannot import name 'nothing' from 'divlearn'"):
+        from divlearn import nothing  # noqa: F401

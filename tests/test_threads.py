@@ -1,0 +1,126 @@
+"""How many threads work takes: as many as scikit-learn would, at every call."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from engine_problems import has_native
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from divlearn.engines import available_engines, get_engine
+from divlearn.threads import limit_blas
+
+ENGINES = available_engines()
+
+
+def expected_threads() -> int:
+    return _openmp_effective_n_threads(only_physical_cores=False)
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def run_python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("asked", ["1", "3", "3,1"])
+def test_the_environment_holds(name, asked):
+    code = f"from divlearn.engines import get_engine; print(get_engine({name!r}).n_threads)"
+    assert run_python(code, OMP_NUM_THREADS=asked) == asked[0]
+
+
+def test_nonsense_in_the_environment_is_ignored():
+    code = "from divlearn.engines import get_engine; print(get_engine('reference').n_threads)"
+    found = [run_python(code, OMP_NUM_THREADS=asked) for asked in ("", "many", "0", "-1")]
+    assert found == 4 * [str(cpu_count())]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_limits_hold_for_engines_made_before(name):
+    engine = get_engine(name)
+    with threadpool_limits(3):
+        assert engine.n_threads == min(3, expected_threads())
+        with threadpool_limits(1):
+            assert engine.n_threads == 1
+    assert engine.n_threads == expected_threads()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_number_that_was_given_holds(name):
+    engine = get_engine(name, n_threads=3)
+    with threadpool_limits(1):
+        assert engine.n_threads == 3
+    assert repr(engine).startswith(f"{type(engine).__name__}(n_threads=3, ")
+
+
+@pytest.mark.skipif(not has_native, reason="the native engine is not installed or switched off")
+def test_kernels_are_told_the_limit(monkeypatch):
+    from divlearn.engines import native
+
+    seen = []
+
+    def encode(*arguments):
+        seen.append(arguments[-2])
+        return kernel(*arguments)
+
+    kernel = native._native.encode
+    monkeypatch.setattr(native._native, "encode", encode)
+    X = np.stack([np.diag(np.arange(1.0, 41)) * i for i in range(1, 51)])  # work for 20 threads
+    with threadpool_limits(1):
+        get_engine("native").encode(X, X, 0.3, 0.4)
+    get_engine("native", 2).encode(X, X, 0.3, 0.4)
+    assert seen == [1, 2]
+
+
+def count_in_worker() -> tuple[int, int]:
+    return get_engine().n_threads, expected_threads()
+
+
+def test_workers_of_joblib_share_the_cores():
+    for inner in (None, 1):
+        with parallel_config("loky", n_jobs=2, inner_max_num_threads=inner):
+            found = Parallel()(delayed(count_in_worker)() for _ in range(2))
+        share = inner or max(1, os.cpu_count() // 2)
+        for ours, theirs in found:
+            assert ours == theirs <= share
+
+
+def test_a_limit_of_blas_never_raises_a_lower_one():
+    with threadpool_limits(1, "blas"):
+        with limit_blas(2):
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+
+
+def test_limits_reach_libraries_that_were_loaded_later():
+    code = """
+import divlearn
+from divlearn.threads import limit_blas, one_thread
+from threadpoolctl import threadpool_info
+
+with limit_blas(1):
+    pass
+import scipy.linalg, sklearn.cluster
+count = lambda: [(one["user_api"], one["num_threads"]) for one in threadpool_info()]
+before = count()
+with limit_blas(1):
+    print({number for api, number in count() if api == "blas"})
+with one_thread():
+    print({number for _, number in count()})
+print(count() == before, {number for _, number in before})
+"""
+    found = run_python(code, OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2")
+    assert found.splitlines() == ["{1}", "{1}", "True {2}"]
