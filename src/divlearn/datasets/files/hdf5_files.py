@@ -111,7 +111,7 @@ def _describe(
     shape, dtype = dataset.shape, dataset.dtype
     if shape is None:
         return Variable.refused(name, "has no shape; store an array")
-    if dtype == object:
+    if dtype.kind == "O":
         read = partial(_read_strings, dataset, file, size, store.userblock_size)
         return Variable(name, shape, np.dtype("U"), read)
     if _is_char(dataset):
@@ -161,8 +161,9 @@ def _is_char(dataset: Any) -> bool:
         return False
     attribute = dataset.attrs.get_id("MATLAB_class")
     # An attribute of another type is not read, least of all a string from a heap.
-    fixed = attribute.dtype == np.dtype("S4") and attribute.shape == ()
-    return fixed and dataset.attrs["MATLAB_class"] == b"char"
+    if attribute.dtype != np.dtype("S4") or attribute.shape != ():
+        return False
+    return bool(dataset.attrs["MATLAB_class"] == b"char")
 
 
 def _read_chars(dataset: Any, file: BinaryIO, size: int, limit: int) -> NDArray[np.str_]:
@@ -197,7 +198,7 @@ def _read_entries(
         content = _read_chunk(dataset, corner, size, n_bytes)
         if len(content) != n_bytes:
             raise Refusal(
-                f"{name} has {len(content)} bytes in its chunk at {corner}, must have {n_bytes}; "
+                f"the chunk of {name} at {corner} does not give the {n_bytes} bytes of its shape; "
                 "it was never written or is damaged, write the file again"
             )
         # Chunks at the border stick out of the array.
@@ -232,7 +233,7 @@ def _read_strings(
 ) -> NDArray[np.str_]:
     """Read strings of variable length, which are pieces of heaps elsewhere in the file."""
     heaps: dict[int, dict[int, bytes]] = {0: {}}  # the empty string has address 0
-    n_bytes_left, strings = size, []
+    strings, n_bytes_left, n_characters = [], size, 0
     references = _read_entries(dataset, _REFERENCE, file, size, limit)
     for length, address, index in references.ravel().tolist():
         if address not in heaps:
@@ -240,11 +241,17 @@ def _read_strings(
             heaps[address], n_bytes = _read_heap(file, base + address, n_bytes_left)
             n_bytes_left -= n_bytes
         piece = heaps[address].get(index, b"")
-        limit -= length
-        if length > len(piece) or limit < 0:
+        if length > len(piece):
             raise Refusal(
-                f"a string claims {length} bytes of a piece of {len(piece)}, or takes more than "
-                "limit= leaves; the file is damaged, or raise limit= if you trust it"
+                f"a string claims {length} bytes of a piece of {len(piece)}; the file is damaged, "
+                "write it again"
+            )
+        # Many strings may be one piece: small in the file, large in memory.
+        n_characters += length
+        if n_characters > limit:
+            raise Refusal(
+                f"its strings take more than the {limit} bytes that limit= leaves; raise it if you "
+                "trust the file"
             )
         strings.append(piece[:length].decode("utf8"))
     return text_array(strings, limit)

@@ -70,9 +70,9 @@ class _Tags:
             kind, n_bytes, start, room = kind & 0xFFFF, kind >> 16, 4, min(largest, 4)
         if kind not in types or n_bytes > room:
             raise Refusal(
-                f"an element has type {kind} and {n_bytes} bytes, expected type "
-                f"{' or '.join(map(str, sorted(types)))} and at most {room}; the file is damaged "
-                "or of an unusual make, write it again with save -v7"
+                f"an element has type {kind} and {n_bytes} bytes, must have a type in "
+                f"{sorted(types)} and at most {room} bytes; the file is damaged or unusual, write "
+                "it again with save -v7"
             )
         content = self._content[start : start + n_bytes]
         # The last element may lack its padding.

@@ -126,10 +126,10 @@ def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
             else:
                 # Version 3 differs from 2 in the names of fields, and those are refused.
                 shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    # Besides ValueError, a deep literal exhausts the parser's stack, which is a MemoryError.
+    # Not only ValueError: a deep literal exhausts the parser's stack, which is a MemoryError.
     except Exception as error:
         raise Refusal(
-            f"the header of an array cannot be read ({error!s:.200}); the file is truncated or "
-            "damaged, copy or write it again"
+            f"the header of an array cannot be read ({type(error).__name__}: {error!s:.200}); the "
+            "file is truncated or damaged, copy or write it again"
         ) from error
     return shape, dtype, stream.tell()
