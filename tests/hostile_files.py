@@ -98,6 +98,10 @@ def mat_cut(variable: bytes) -> bytes:
 
 
 NO_CELL = struct.pack("<II", 14, 0)
+TEXT_WITHOUT_AXES = mat_element(14, b"".join([
+    mat_element(6, struct.pack("<II", 4, 0)), mat_element(5, b""), mat_element(1, b""),
+    mat_element(16, b"a"),
+]))  # fmt: skip
 
 
 def mat_cells(*cells: bytes) -> bytes:
@@ -239,6 +243,8 @@ HOSTILE = {
     "mat characters": (lambda: mat_file(mat_array("X", X), mat_array(
                            "y", letter_codes(N - 1), shape=(N, 1), flags=4, kind=4, stored="u2")),
                        "damaged .TypeError"),
+    "mat no axes": (lambda: mat_file(mat_array("X", X), mat_cells(*N * [TEXT_WITHOUT_AXES])),
+                    r"claims the shape \(\)"),
     # SciPy would look these up outside of a table, and in it where it is empty.
     "mat type": (lambda: mat_file(mat_array("X", X, kind=200)), "an element has type 200"),
     "mat type inside": (lambda: mat_file(mat_compressed(mat_array("X", X, kind=2**16 - 1))),

@@ -87,8 +87,11 @@ class _Tags:
         if kind != "opaque":
             sides = self.take(_SIDES, 4 * 32)
             shape = struct.unpack(f"{self._order}{len(sides) // 4}i", sides)
-        if min(shape, default=0) < 0:
-            raise Refusal(f"the header claims the shape {shape}; the file is damaged")
+        # SciPy looks for the last axis of text without asking whether there is one.
+        if kind != "opaque" and (len(shape) < 2 or min(shape) < 0):
+            raise Refusal(
+                f"the header claims the shape {shape}; the file is damaged, write it again"
+            )
         name = bytes(self.take(_NAME, 1024)).decode("latin1")
         return _Header(name, shape, kind, bool(flags & _COMPLEX_FLAG))
 
