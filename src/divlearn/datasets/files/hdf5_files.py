@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ __all__ = ["find_hdf5", "open_hdf5"]
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 # How the newer indices start: B-trees of version 2, fractal heaps, fixed and extensible arrays,
 # tables of shared messages, images of the cache. Without these bytes the library parses none.
-_NEWER = re.compile(rb"(BTHD|FRHP|FAHD|EAHD|SMTB|MDCI)\x00")
+_NEWER = (b"BTHD\0", b"FRHP\0", b"FAHD\0", b"EAHD\0", b"SMTB\0", b"MDCI\0")
 _BLOCK = 2**20
 _DEFLATE, _SHUFFLE = 1, 2
 # A string of variable length is its length, the address of a heap and an index into it.
@@ -88,7 +87,8 @@ def _refuse_newer(file: BinaryIO) -> None:
     file.seek(0)
     tail = b""
     while block := file.read(_BLOCK):
-        if _NEWER.search(tail + block):
+        block = tail + block
+        if any(start in block for start in _NEWER):
             raise Refusal(
                 "it uses indices of recent HDF5 versions, which the HDF5 library does not read "
                 'safely; write it again without libver="latest" and with few arrays per group'
@@ -186,7 +186,7 @@ def _read_entries(
                 "or is truncated, write the file again"
             )
         file.seek(offset)
-        return np.frombuffer(bytearray(file.read(n_bytes)), dtype).reshape(shape)
+        return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
     if n_bytes > limit:
         raise Refusal(
             f"{name} comes in chunks of {n_bytes} bytes, more than the {limit} that limit= leaves; "

@@ -170,8 +170,9 @@ def _read(place: _Place, name: str, dtype: np.dtype[Any], limit: int) -> NDArray
     _check_array(memoryview(content), place.order)
     header = b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8)
     header += struct.pack(f"{place.order}HHII", 0x0100, 0x4D49, _MATRIX, n_bytes)
+    content = header + content
     codec = "utf-16-le" if place.order == "<" else "utf-16-be"
-    array: NDArray[Any] = scipy.io.loadmat(io.BytesIO(header + content), uint16_codec=codec)[name]
+    array: NDArray[Any] = scipy.io.loadmat(io.BytesIO(content), uint16_codec=codec)[name]
     if dtype.kind != "U":
         # Doubles may be stored as small integers, but integers are never stored as floats.
         return array.astype(dtype, casting="same_kind", copy=False)
@@ -209,30 +210,29 @@ def _read_all(place: _Place, n_bytes: int) -> bytes:
     return content[8:]
 
 
-def _check_array(content: memoryview, order: str) -> _Header:
+def _check_array(content: memoryview, order: str) -> None:
     """Check all tags of an array, which may be a cell array of texts."""
     tags = _Tags(content, len(content), order)
-    header = tags.take_header()
-    size = math.prod(header.shape)
+    name, shape, kind, _ = tags.take_header()
+    size = math.prod(shape)
     if size > tags.n_bytes_left:
         raise Refusal(
-            f"{quote(header.name)} claims the shape {header.shape} in {tags.n_bytes_left} bytes; "
-            "the file is damaged, write it again"
+            f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes; the file is "
+            "damaged, write it again"
         )
-    if header.kind == "cell":
-        for _ in range(size):
-            cell = tags.take(frozenset({_MATRIX}), tags.n_bytes_left)
-            inside = _check_array(cell, order) if cell else header
-            if inside.kind != "char" or math.prod(inside.shape[:1]) > 1:
-                raise Refusal(
-                    f"{quote(header.name)} is a cell array with other cells than text; save "
-                    "numbers or a cell array of strings"
-                )
-    else:
+    if kind != "cell":
         tags.take(_DATA, tags.n_bytes_left)
+    for _ in range(size if kind == "cell" else 0):
+        cell = tags.take(frozenset({_MATRIX}), tags.n_bytes_left)
+        inside = _Tags(cell, len(cell), order).take_header() if cell else None
+        if inside is None or inside.kind != "char" or inside.shape[0] > 1:
+            raise Refusal(
+                f"{quote(name)} is a cell array with other cells than text; save numbers or a cell "
+                "array of strings"
+            )
+        _check_array(cell, order)
     if tags.n_bytes_left:
         raise Refusal(
-            f"{quote(header.name)} goes on for {tags.n_bytes_left} bytes after its data; the file "
-            "is damaged, write it again"
+            f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data; the file is "
+            "damaged, write it again"
         )
-    return header
