@@ -17,7 +17,7 @@ from spd_files import WRITERS, write_npz
 from divlearn.datasets.files import SPDFile, read_spd
 from divlearn.spd import check_spd
 
-COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 960))
+COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 480))
 CHECKED = ("npz", "npz compressed", "mat compressed", "mat compressed text")
 
 
@@ -44,7 +44,7 @@ def test_memory_stays_bounded(folder):
     code = """
 import json, resource, sys
 from pathlib import Path
-import h5py
+import h5py, scipy.io
 from divlearn.datasets.files import read_spd
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -145,7 +145,7 @@ def test_damage_is_refused_or_harmless(tmp_path):
 def test_members_with_paths_are_read_and_not_extracted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "/y.npy": b""}))
-    with pytest.raises(ValueError, match="ends 8 bytes before"):
+    with pytest.raises(ValueError, match="header of an array cannot be read"):
         read_spd("data")
     (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "../../etc": b"text"}))
     np.testing.assert_array_equal(read_spd("data").matrices, X)
@@ -176,10 +176,10 @@ def test_what_cannot_be_opened(tmp_path):
 
 
 def test_memory_that_is_not_there(tmp_path, monkeypatch):
-    def no_memory(*arguments: object) -> None:
+    def no_memory(*arguments: object, **options: object) -> None:
         raise MemoryError
 
     write_npz(tmp_path / "data", {"X": X})
-    monkeypatch.setattr("divlearn.datasets.files.numpy_files.read_bytes", no_memory)
+    monkeypatch.setattr(np.lib.format, "read_array", no_memory)
     with pytest.raises(ValueError, match=r"^data: there is not enough memory for it; .* limit="):
         read_spd(tmp_path / "data")

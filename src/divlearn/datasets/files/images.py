@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.datasets.files.regular import open_regular
+from divlearn.datasets.files.variables import Refusal
 from divlearn.datasets.folders import PathLike, natural_key
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _opened(path: Path) -> Iterator[Image]:
             with Image.open(file, formats=[expected]) as image:
                 _check_size(image.height, image.width)
                 yield image
-        except _Refusal as refusal:
+        except Refusal as refusal:
             raise ValueError(f"{path}: {refusal}") from refusal
         except UnidentifiedImageError as error:
             raise ValueError(
@@ -168,13 +169,9 @@ def _opened(path: Path) -> Iterator[Image]:
             ) from error
 
 
-class _Refusal(Exception):
-    """What is wrong with an image, still without the name of its file."""
-
-
 def _check_size(height: int, width: int) -> None:
     if not 0 < height * width <= LARGEST_IMAGE:
-        raise _Refusal(
+        raise Refusal(
             f"it claims {height} x {width} pixels, must be > 0 and <= {LARGEST_IMAGE} in all; cut "
             "it into smaller images"
         )
@@ -185,7 +182,7 @@ def _to_array(image: Image) -> NDArray[Any]:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return _to_array_of_16_bits(image)
     if image.mode not in _TARGETS:
-        raise _Refusal(
+        raise Refusal(
             f"its pixels are of Pillow's mode {image.mode!r}, must be grey of 8 or 16 bits, RGB or "
             "of a palette; convert it"
         )
@@ -204,7 +201,7 @@ def _to_array_of_16_bits(image: Image) -> NDArray[Any]:
 
 def _check_opaque(opaque: NDArray[np.bool_]) -> None:
     if not opaque.all():
-        raise _Refusal(
+        raise Refusal(
             f"{opaque.size - np.count_nonzero(opaque)} of its {opaque.size} pixels are not opaque, "
             "and what lies behind them is not known; save it on a background, without transparency"
         )

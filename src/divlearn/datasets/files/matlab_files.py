@@ -1,141 +1,99 @@
 """Arrays of MATLAB level 5 files (``save -v6`` and ``-v7``): numbers, text and cells of text.
 
-SciPy's reader is not used: one changed byte in the tag of an element makes it read outside of its
-tables and takes the interpreter down, and it allocates what a header claims. To rule that out
-every tag has to be parsed beforehand, and then the array is there already.
+SciPy reads them, but it trusts the tags of a file: it looks up the type of an element in a table
+without checking the index, which crashes the interpreter, and it allocates what a tag claims. So
+the tags of a variable are checked first, and SciPy gets one checked variable at a time, inflated.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.variables import (
-    DEFLATE_RATIO,
-    Refusal,
-    Stream,
-    Variable,
-    quote,
-    read_bytes,
-    shape_size,
-    text_array,
-)
+from divlearn.datasets.files.variables import DEFLATE_RATIO, Refusal, Variable, quote, text_array
 
 __all__ = ["is_matlab", "open_matlab"]
 
-_HEADER_BYTES = 128
-# Types of elements.
-_INT8, _UINT8, _UINT16, _INT32, _UINT32, _MATRIX, _COMPRESSED = 1, 2, 4, 5, 6, 14, 15
-_UTF8, _UTF16 = 16, 17
-_NUMBERS = {
-    1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"
-}  # fmt: skip
-# Classes of arrays, and what those that are not read are called.
-_CELL, _CHAR, _OPAQUE = 1, 4, 17
-_CLASSES = {
-    6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"
-}  # fmt: skip
-_UNREADABLE = {
-    2: "a struct", 3: "an object", 5: "a sparse matrix", 16: "a function handle",
-    _OPAQUE: "a table, string, categorical or other object",
-}  # fmt: skip
+# Types of elements; SciPy's table has an entry for each of those of data.
+_MATRIX, _COMPRESSED = 14, 15
+_FLAGS, _SIDES, _NAME = frozenset({6}), frozenset({5, 6}), frozenset({1, 16})
+_DATA = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
+# Classes of arrays by their codes; numbers are named as NumPy names them.
+_CLASSES = (
+    "unknown", "cell", "struct", "object", "char", "sparse", "f8", "f4", "i1", "u1", "i2", "u2",
+    "i4", "u4", "i8", "u8", "function", "opaque",
+)  # fmt: skip
+_UNREADABLE = {"unknown", "struct", "object", "sparse", "function", "opaque"}
 _COMPLEX_FLAG = 0x0800
-_NAME_BYTES = 1024
+# Room for the flags, the dimensions and the name of a variable.
+_HEADER_BYTES = 2048
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Place(NamedTuple):
+    """Where a variable is stored."""
+
+    file: BinaryIO
+    order: str
+    start: int
+    n_bytes: int
+    compressed: bool
+
+
+class _Header(NamedTuple):
     name: str
     shape: tuple[int, ...]
-    kind: int
+    kind: str
     is_complex: bool
 
 
-class _Section:
-    """A stretch of a file."""
+class _Tags:
+    """Walks the elements of an array, of which the first bytes may be all there is."""
 
-    def __init__(self, file: BinaryIO, start: int, n_bytes: int) -> None:
-        self._file = file
-        self._position = start
-        self._stop = start + n_bytes
-
-    def read(self, n_bytes: int, /) -> bytes:
-        self._file.seek(self._position)
-        content = self._file.read(min(n_bytes, self._stop - self._position))
-        self._position += len(content)
-        return content
-
-    def finish(self) -> None:
-        """Nothing vouches for bytes that are not compressed."""
-
-
-class _Inflated:
-    """What a zlib stream holds, never inflated further than was asked for."""
-
-    def __init__(self, section: _Section) -> None:
-        self._section = section
-        self._inflater = zlib.decompressobj()
-
-    def read(self, n_bytes: int, /) -> bytes:
-        while not self._inflater.eof:
-            stored = self._inflater.unconsumed_tail or self._section.read(2**16)
-            content = self._inflater.decompress(stored, n_bytes)
-            if content or not stored:
-                return content
-        return b""
-
-    def finish(self) -> None:
-        """Compare the checksum, which zlib does at the end of its stream."""
-        if self.read(1) or not self._inflater.eof:
-            raise Refusal("a compressed variable does not end where it says; write the file again")
-
-
-class _Elements:
-    """Walks the elements inside one array, never past its end."""
-
-    def __init__(self, stream: Stream, order: str, n_bytes: int) -> None:
-        self._stream = stream
-        self.order = order
+    def __init__(self, content: memoryview, n_bytes: int, order: str) -> None:
+        self._content, self._order = content, order
         self.n_bytes_left = n_bytes
 
-    def take(self, n_bytes: int) -> NDArray[np.uint8]:
-        if n_bytes > self.n_bytes_left:
+    def take(self, types: frozenset[int], largest: int) -> memoryview:
+        """Content of the next element, which must be of one of these types and no larger."""
+        kind, n_bytes = struct.unpack_from(f"{self._order}II", self._content)
+        start, room = 8, min(largest, self.n_bytes_left - 8)
+        if kind >> 16:  # up to four bytes are packed into the tag, their number in its upper half
+            kind, n_bytes, start, room = kind & 0xFFFF, kind >> 16, 4, min(largest, 4)
+        if kind not in types or n_bytes > room:
             raise Refusal(
-                f"an element claims {n_bytes} bytes where {self.n_bytes_left} are left; the file "
-                "is damaged, write it again"
+                f"an element has type {kind} and {n_bytes} bytes, must have a type in "
+                f"{sorted(types)} and at most {room} bytes; the file is damaged or unusual, write "
+                "it again with save -v7"
             )
-        self.n_bytes_left -= n_bytes
-        return read_bytes(self._stream, n_bytes)
+        content = self._content[start : start + n_bytes]
+        # The last element may lack its padding.
+        step = min(8 if start == 4 else 8 + n_bytes + -n_bytes % 8, self.n_bytes_left)
+        self._content, self.n_bytes_left = self._content[step:], self.n_bytes_left - step
+        return content
 
-    def tag(self) -> tuple[int, int]:
-        kind, n_bytes = self.take(8).view(f"{self.order}u4")
-        return int(kind), int(n_bytes)
-
-    def element(self, kinds: dict[int, str], largest: int) -> tuple[int, NDArray[Any]]:
-        """Type and content of the next element, one of these types and no larger than that."""
-        tag = self.take(8)
-        first, n_bytes = (int(word) for word in tag.view(f"{self.order}u4"))
-        # Up to four bytes are packed into the tag, their number in its upper half.
-        kind, n_packed = first & 0xFFFF, first >> 16
-        n_bytes = n_packed or n_bytes
-        if kind not in kinds or n_bytes > (4 if n_packed else largest):
+    def take_header(self) -> _Header:
+        flags, _ = struct.unpack(f"{self._order}II", self.take(_FLAGS, 8))
+        kind = _CLASSES[flags & 0xFF] if flags & 0xFF < len(_CLASSES) else "unknown"
+        shape: tuple[int, ...] = ()
+        if kind != "opaque":
+            sides = self.take(_SIDES, 4 * 32)
+            shape = struct.unpack(f"{self._order}{len(sides) // 4}i", sides)
+        # SciPy looks for the last axis of text without asking whether there is one.
+        if kind != "opaque" and (len(shape) < 2 or min(shape) < 0):
             raise Refusal(
-                f"an element has type {kind} and {n_bytes} bytes, expected type "
-                f"{' or '.join(map(str, kinds))} and at most {largest}; the file is damaged or of "
-                "an unusual make, write it again with save -v7"
+                f"the header claims the shape {shape}; the file is damaged, write it again"
             )
-        content = tag[4 : 4 + n_bytes].copy() if n_packed else self.take(n_bytes)
-        if not n_packed:
-            # The last element of an array may lack its padding.
-            self.take(min(-n_bytes % 8, self.n_bytes_left))
-        return kind, content.view(self.order + kinds[kind])
+        name = bytes(self.take(_NAME, 1024)).decode("latin1")
+        return _Header(name, shape, kind, bool(flags & _COMPLEX_FLAG))
 
 
 def is_matlab(start: bytes) -> bool:
@@ -155,7 +113,7 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
 
     Examples
     --------
-    >>> import io, scipy.io
+    >>> import scipy.io
     >>> file = io.BytesIO()
     >>> scipy.io.savemat(file, {"X": np.zeros((2, 2, 4)), "y": ["one", "two"]})
     >>> with open_matlab(file, len(file.getvalue())) as variables:
@@ -165,10 +123,10 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
     variables = []
-    position = _HEADER_BYTES
+    position = 128
     while position < size:
-        tag = _Elements(_Section(file, position, 8), order, 8)
-        kind, n_bytes = tag.tag()
+        file.seek(position)
+        kind, n_bytes = struct.unpack(f"{order}II", file.read(8))
         position += 8
         if kind not in (_MATRIX, _COMPRESSED) or n_bytes > size - position:
             raise Refusal(
@@ -176,135 +134,105 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
                 f"expected type 14 or 15 and at most {size - position}; the file is truncated or "
                 "damaged, copy or write it again"
             )
-        place = _Place(file, order, position, n_bytes, compressed=kind == _COMPRESSED)
-        variables.append(place.describe())
+        variables.append(_describe(_Place(file, order, position, n_bytes, kind == _COMPRESSED)))
         position += n_bytes
     # The unnamed one is MATLAB's own, and says how objects are stored.
     yield [variable for variable in variables if variable.name]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a variable lies in the file."""
-
-    file: BinaryIO
-    order: str
-    start: int
-    n_bytes: int
-    compressed: bool
-
-    def open(self) -> tuple[_Elements, _Section | _Inflated]:
-        section = _Section(self.file, self.start, self.n_bytes)
-        if not self.compressed:
-            return _Elements(section, self.order, self.n_bytes), section
-        stream = _Inflated(section)
-        kind, n_bytes = _Elements(stream, self.order, 8).tag()
-        if kind != _MATRIX or n_bytes > DEFLATE_RATIO * self.n_bytes:
-            raise Refusal(
-                f"a compressed variable has type {kind} and claims {n_bytes} bytes in "
-                f"{self.n_bytes} compressed ones; the file is damaged, write it again"
-            )
-        return _Elements(stream, self.order, n_bytes), stream
-
-    def describe(self) -> Variable:
-        header = _read_header(self.open()[0])
-        kind = header.kind
-        refusal = ""
-        if kind in _UNREADABLE:
-            what = _UNREADABLE[kind]
-            refusal = f"is {what} of MATLAB; save an array of numbers, a char array or a cellstr"
-        elif header.is_complex:
-            refusal = "is complex, must be real; save its real part"
-        # The rows of a char array are its strings.
-        shape = header.shape[:1] if kind == _CHAR else header.shape
-        dtype = np.dtype("U" if kind in (_CHAR, _CELL) else _CLASSES.get(kind, "O"))
-        return Variable(header.name, shape, dtype, self.read, refusal)
-
-    def read(self, limit: int) -> NDArray[Any]:
-        elements, stream = self.open()
-        header = _read_header(elements)
-        array: NDArray[Any]
-        if header.kind == _CELL:
-            array = text_array(_read_cells(elements, header, limit), limit)
-        elif header.kind == _CHAR:
-            array = text_array(_read_strings(elements, header, limit), limit)
-        else:
-            array = _read_numbers(elements, header)
-        if elements.n_bytes_left:
-            raise Refusal(
-                f"{quote(header.name)} goes on for {elements.n_bytes_left} bytes after its data; "
-                "the file is damaged, write it again"
-            )
-        stream.finish()
-        return array
-
-
-def _read_header(elements: _Elements) -> _Header:
-    flags = int(elements.element({_UINT32: "u4"}, 8)[1][0])
-    kind = flags & 0xFF
-    if kind not in {*_CLASSES, *_UNREADABLE, _CELL, _CHAR}:
-        raise Refusal(f"a variable has class {kind}, unknown to MATLAB; the file is damaged")
-    shape: tuple[int, ...] = ()
-    if kind != _OPAQUE:
-        sides = elements.element({_INT32: "i4", _UINT32: "u4"}, 4 * 32)[1]
-        shape = tuple(int(side) for side in sides)
-        shape_size(shape)
-    name = elements.element({_INT8: "u1", _UTF8: "u1"}, _NAME_BYTES)[1].tobytes().decode("utf8")
-    return _Header(name, shape, kind, bool(flags & _COMPLEX_FLAG))
-
-
-def _read_numbers(elements: _Elements, header: _Header) -> NDArray[Any]:
-    """Numbers, which may be stored in a smaller type than that of their class."""
-    size = math.prod(header.shape)
-    stored = elements.element(_NUMBERS, 8 * size)[1]
-    if stored.size != size:
-        raise Refusal(
-            f"{quote(header.name)} stores {stored.size} entries for its shape {header.shape}; the "
-            "file is damaged, write it again"
+def _describe(place: _Place) -> Variable:
+    start, n_bytes = _read_start(place)
+    name, shape, kind, is_complex = _Tags(start, n_bytes, place.order).take_header()
+    if kind in _UNREADABLE:
+        return Variable.refused(
+            name,
+            f"has MATLAB's class {kind!r}; save an array of numbers, a char array or a cell array "
+            "of strings",
         )
-    # A damaged type may make integers of floats, hence the kind of number is held on to.
-    array: NDArray[Any] = stored.astype(_CLASSES[header.kind], casting="same_kind", copy=False)
-    return array.reshape(header.shape, order="F")
+    if is_complex:
+        return Variable.refused(name, "is complex, must be real; save its real part")
+    if kind == "char":
+        shape = shape[:1]  # its rows are strings
+    dtype = np.dtype("U" if kind in ("char", "cell") else kind)
+    return Variable(name, shape, dtype, partial(_read, place, name, dtype))
 
 
-def _read_cells(elements: _Elements, header: _Header, limit: int) -> list[str]:
-    """Texts of a cell array; cells in cells are refused, so nothing recurs."""
-    if elements.n_bytes_left > limit:
+def _read(place: _Place, name: str, dtype: np.dtype[Any], limit: int) -> NDArray[Any]:
+    import scipy.io
+
+    n_bytes = _read_start(place)[1]
+    if n_bytes > limit + _HEADER_BYTES:
         raise Refusal(
-            f"{quote(header.name)} takes {elements.n_bytes_left} bytes, more than the {limit} that "
-            "limit= leaves; raise it if you trust the file"
+            f"{quote(name)} takes {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
+            "it if you trust the file"
         )
-    strings = []
-    for _ in range(math.prod(header.shape)):
-        kind, n_bytes = elements.tag()
-        before = elements.n_bytes_left
-        cell = _read_header(elements)
-        if kind != _MATRIX or cell.kind != _CHAR or cell.shape[0] > 1:
+    content = _read_all(place, n_bytes)
+    _check_array(memoryview(content), place.order)
+    header = b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8)
+    header += struct.pack(f"{place.order}HHII", 0x0100, 0x4D49, _MATRIX, n_bytes)
+    content = header + content
+    codec = "utf-16-le" if place.order == "<" else "utf-16-be"
+    array: NDArray[Any] = scipy.io.loadmat(io.BytesIO(content), uint16_codec=codec)[name]
+    if dtype.kind != "U":
+        # Doubles may be stored as small integers, but integers are never stored as floats.
+        return array.astype(dtype, casting="same_kind", copy=False)
+    # A cell is an array of one string, or of none if it is empty.
+    strings = ["".join(np.ravel(text)).rstrip(" ") for text in array.ravel()]
+    return text_array(strings, limit)
+
+
+def _read_start(place: _Place) -> tuple[memoryview, int]:
+    """Read the first bytes of an array, and the number of bytes that it claims."""
+    place.file.seek(place.start)
+    stored = place.file.read(min(place.n_bytes, 2 * _HEADER_BYTES))
+    if not place.compressed:
+        return memoryview(stored), place.n_bytes
+    start = zlib.decompressobj().decompress(stored, _HEADER_BYTES)
+    kind, n_bytes = struct.unpack_from(f"{place.order}II", start)
+    if kind != _MATRIX or n_bytes > DEFLATE_RATIO * place.n_bytes:
+        raise Refusal(
+            f"a compressed variable has type {kind} and claims {n_bytes} bytes in "
+            f"{place.n_bytes} compressed ones; the file is damaged, write it again"
+        )
+    return memoryview(start)[8:], n_bytes
+
+
+def _read_all(place: _Place, n_bytes: int) -> bytes:
+    place.file.seek(place.start)
+    stored = place.file.read(place.n_bytes)
+    if not place.compressed:
+        return stored
+    inflater = zlib.decompressobj()
+    # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
+    content = inflater.decompress(stored, 8 + n_bytes + 1)
+    if not inflater.eof or len(content) != 8 + n_bytes:
+        raise Refusal("a compressed variable does not end where it says; write the file again")
+    return content[8:]
+
+
+def _check_array(content: memoryview, order: str) -> None:
+    """Check all tags of an array, which may be a cell array of texts."""
+    tags = _Tags(content, len(content), order)
+    name, shape, kind, _ = tags.take_header()
+    size = math.prod(shape)
+    if size > tags.n_bytes_left:
+        raise Refusal(
+            f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes; the file is "
+            "damaged, write it again"
+        )
+    if kind != "cell":
+        tags.take(_DATA, tags.n_bytes_left)
+    for _ in range(size if kind == "cell" else 0):
+        cell = tags.take(frozenset({_MATRIX}), tags.n_bytes_left)
+        inside = _Tags(cell, len(cell), order).take_header() if cell else None
+        if inside is None or inside.kind != "char" or inside.shape[0] > 1:
             raise Refusal(
-                f"{quote(header.name)} is a cell array with other cells than text; save numbers or "
-                "a cell array of strings"
+                f"{quote(name)} is a cell array with other cells than text; save numbers or a cell "
+                "array of strings"
             )
-        strings += _read_strings(elements, cell, limit) or [""]
-        if before - elements.n_bytes_left != n_bytes:
-            raise Refusal(f"a cell of {quote(header.name)} has a wrong size; write the file again")
-    return strings
-
-
-def _read_strings(elements: _Elements, header: _Header, limit: int) -> list[str]:
-    """Rows of a char array without the blanks that pad them."""
-    size = math.prod(header.shape)
-    codes = {_INT8: "u1", _UINT8: "u1", _UTF8: "u1", _UINT16: "u2", _UTF16: "u2"}
-    kind, stored = elements.element(codes, min(4 * size, limit))
-    if stored.dtype.itemsize == 1:
-        text = stored.tobytes().decode("utf8" if kind == _UTF8 else "latin1")
-        stored = np.frombuffer(text.encode("utf-16-le"), "<u2")
-    # MATLAB counts units of UTF-16.
-    if stored.size != size:
+        _check_array(cell, order)
+    if tags.n_bytes_left:
         raise Refusal(
-            f"{quote(header.name)} stores {stored.size} characters for its shape {header.shape}; "
-            "the file is damaged, write it again"
+            f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data; the file is "
+            "damaged, write it again"
         )
-    if not size:
-        return [""] * header.shape[0]
-    rows = stored.astype("<u2").reshape(header.shape[0], -1, order="F")
-    return [row.tobytes().decode("utf-16-le").rstrip(" ") for row in rows]

@@ -1,4 +1,4 @@
-"""The arrays of a file as their headers describe them, and bytes read within bounds.
+"""The arrays of a file as their headers describe them.
 
 Files are hostile until parsed. Every reader first lists `Variable` objects, which takes headers
 only; the claims in them are checked before anything of that size is allocated.
@@ -9,20 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DEFLATE_RATIO", "Refusal", "Stream", "Variable", "quote", "read_bytes", "shape_size",
-    "text_array",
-]  # fmt: skip
+__all__ = ["DEFLATE_RATIO", "Refusal", "Variable", "quote", "text_array"]
 
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
-# What is read in one go, so that a file that ends early was not paid for in full.
-_BLOCK = 2**20
 # Names come from the file: shown escaped, and cut.
 _NAME_LENGTH = 60
 
@@ -35,13 +30,6 @@ class Refusal(Exception):
     >>> print(Refusal("it is empty; write it again"))
     it is empty; write it again
     """
-
-
-class Stream(Protocol):
-    """What bytes are read from."""
-
-    def read(self, n_bytes: int, /) -> bytes:
-        """Read up to that many bytes, and none only at the end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +59,11 @@ class Variable:
     read: Callable[[int], NDArray[Any]]
     refusal: str = ""
 
+    @classmethod
+    def refused(cls, name: str, reason: str) -> Variable:
+        """Make a variable that cannot be read."""
+        return cls(name, (), np.dtype(object), lambda limit: np.empty(0), reason)
+
     @property
     def n_bytes(self) -> int:
         """Bytes in memory, as float32 or float64 if numbers."""
@@ -95,49 +88,6 @@ def quote(name: str) -> str:
     if len(name) > _NAME_LENGTH:
         name = name[:_NAME_LENGTH] + "..."
     return name if name.isidentifier() and name.isascii() else ascii(name)
-
-
-def shape_size(shape: Sequence[int]) -> int:
-    """Return the number of entries; refuse what no array can have.
-
-    Examples
-    --------
-    >>> shape_size((2, 3))
-    6
-    >>> shape_size((2, -3))
-    Traceback (most recent call last):
-    divlearn.datasets.files.variables.Refusal: the header claims the shape (2, -3); ...
-    """
-    # Python integers: a product that overflows must not pass for a small one.
-    if len(shape) > 32 or not all(0 <= side < 2**62 for side in shape):
-        raise Refusal(f"the header claims the shape {shape}; the file is damaged, write it again")
-    return math.prod(shape)
-
-
-def read_bytes(stream: Stream, n_bytes: int) -> NDArray[np.uint8]:
-    """Read exactly that many bytes.
-
-    Examples
-    --------
-    >>> import io
-    >>> read_bytes(io.BytesIO(b"abc"), 2)
-    array([97, 98], dtype=uint8)
-    >>> read_bytes(io.BytesIO(b"abc"), 4)
-    Traceback (most recent call last):
-    divlearn.datasets.files.variables.Refusal: it ends 1 bytes before its data does; ...
-    """
-    content = np.empty(n_bytes, np.uint8)
-    filled = 0
-    while filled < n_bytes:
-        got = stream.read(min(_BLOCK, n_bytes - filled))
-        if not got:
-            raise Refusal(
-                f"it ends {n_bytes - filled} bytes before its data does; the file is truncated or "
-                "damaged, copy or write it again"
-            )
-        content[filled : filled + len(got)] = np.frombuffer(got, np.uint8)
-        filled += len(got)
-    return content
 
 
 def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
