@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
-    LeaveOneGroupOut,
     PredefinedSplit,
     StratifiedKFold,
 )
@@ -211,43 +210,3 @@ def test_groups_are_routed(copies):
         search.fit(X, y, groups=groups)
         assert search.best_score_ < 0.75
         assert search.best_estimator_.best_score_ < 0.75
-
-
-SPLIT = {
-    "SPDClassifier": (divlearn.SPDClassifier(("tangent lda", "start softmax")), "cv"),
-    "IDDLClassifier": (divlearn.IDDLClassifier(4, max_iter=1), "ensemble"),
-    "IDDLRegressor": (divlearn.IDDLRegressor(4, max_iter=1), "ensemble"),
-    "DivergenceKernelClassifier": (
-        divlearn.DivergenceKernelClassifier(alphas=[0.0], betas=[1.0]), "cv",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SPLIT)
-@pytest.mark.parametrize("by_class", [False, True])
-def test_splitters_and_weights_of_zero(name, by_class):
-    """A splitter refers to all matrices; those of weight zero are left out as if not given."""
-    X, y = make_wishart_clusters(3, 16, 3, separation=3, random_state=0)
-    if by_class and name == "IDDLRegressor":
-        pytest.skip("numbers have no class weights")
-    model, parameter = SPLIT[name]
-    model = model.set_params(random_state=0)
-    assigned = np.arange(48) % 4
-    weights = np.ones(48)
-    if by_class:
-        model = model.set_params(class_weight={0: 1.0, 1: 1.0, 2: 0.0})
-        weights[y == 2] = 0
-    else:
-        weights[::5] = 0
-    kept = weights > 0
-    given = {} if by_class else {"sample_weight": weights}
-    model = model.set_params(**{parameter: LeaveOneGroupOut()})
-    zero = model.fit(X, y, groups=assigned, **given).predict(X)
-    model.set_params(**{parameter: PredefinedSplit(assigned)})
-    np.testing.assert_array_equal(model.fit(X, y, **given).predict(X), zero)
-    if by_class:
-        model.set_params(class_weight=None)
-    model.set_params(**{parameter: PredefinedSplit(assigned[kept])})
-    np.testing.assert_array_equal(model.fit(X[kept], y[kept]).predict(X), zero)
-    if by_class:
-        model.set_params(class_weight=None)

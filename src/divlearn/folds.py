@@ -33,6 +33,7 @@ _DRAWS = 10  # of folds of groups, until every class is in every training part
 def make_folds(
     cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
     kept: NDArray[np.intp] | None = None, random_state: Any = None, name: str = "cv",
+    classes: bool = True,
 ) -> list[Fold]:  # fmt: skip
     """Split matrices into training and held-out parts.
 
@@ -46,7 +47,7 @@ def make_folds(
         A splitter or an iterable refers to all matrices, those of weight zero included.
     n_matrices : int
     y : ndarray, shape (n_matrices,), optional
-        Labels of classes.
+        Labels of classes, or numbers.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group are held out together.
     kept : ndarray of int, optional
@@ -54,6 +55,8 @@ def make_folds(
     random_state : int, RandomState or None
     name : str
         The parameter that errors name.
+    classes : bool, default=True
+        Whether y holds labels of classes.
 
     Returns
     -------
@@ -69,16 +72,16 @@ def make_folds(
     """
     known = check_groups(groups, n_matrices)
     rows = np.arange(n_matrices) if kept is None else kept
-    classes = None if y is None else y[rows]
+    labels = None if y is None or not classes else y[rows]
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv >= 2:
             together = None if known is None else known[rows]
-            return _draw(int(cv), len(rows), classes, together, check_random_state(random_state))
+            return _draw(int(cv), len(rows), labels, together, check_random_state(random_state))
         cv = int(cv)
     if isinstance(cv, bool | int | str | float) or cv is None:
         raise ValueError(f"{name}={cv!r} must be an integer >= 2, a splitter or pairs of indices")
     folds = _translate(check_cv(cv).split(np.zeros(n_matrices), y, known), n_matrices, rows, name)
-    missing = _find_missing(folds, classes)
+    missing = _find_missing(folds, labels)
     if missing is not None:
         raise ValueError(
             f"{name} makes a fold that trains without class {missing!s}, but every class must be "

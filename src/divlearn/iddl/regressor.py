@@ -91,8 +91,8 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, StreamingBase)
         chosen = None if known is None else known[kept]
         with self._checkpointed(X=matrices, y=targets, weights=weights, groups=chosen):
             folds = make_folds(
-                self._cv(), _num_samples(X), groups=known, kept=kept, random_state=self._seed(),
-                name="ensemble",
+                self._cv(), _num_samples(X), np.asarray(y), known, kept=kept,
+                random_state=self._seed(), name="ensemble", classes=False,
             )  # fmt: skip
             self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
         self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale

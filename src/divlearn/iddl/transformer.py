@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_consistent_length
 
 from divlearn.arrays import RealArray
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
-from divlearn.labelled import all_or_nothing, refuse_missing
+from divlearn.labelled import all_or_nothing
+from divlearn.targets import check_labels, check_numbers, require_targets
 
 __all__ = ["IDDLTransformer"]
 
@@ -59,7 +58,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     _learner: _Learner | None = None  # what has learned from y, to go on with
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Learn atoms and divergences.
 
         Parameters
@@ -67,6 +68,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         X : array-like, shape (n_matrices, d, d)
         y : array-like, shape (n_matrices,), optional
             Classes or numbers.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together. Ignored without y.
 
         Returns
         -------
@@ -77,7 +80,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
             return self
         matrices, targets = self._check_targets(X, y, reset=True)
         learner = self._make_learner(_kind(targets), go_on=self.warm_start)
-        self._adopt(learner.fit(matrices, targets))
+        self._adopt(learner.fit(matrices, targets, groups=groups))
         return self
 
     @all_or_nothing
@@ -127,10 +130,10 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self, X: ArrayLike, y: ArrayLike, *, reset: bool
     ) -> tuple[RealArray, NDArray[Any]]:
         matrices = self._check_matrices(X, reset=reset)
-        targets: NDArray[Any] = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-        check_consistent_length(matrices, targets)
-        refuse_missing(targets)
-        return matrices, targets
+        given = np.asarray(require_targets(y))
+        numbers = given.dtype.kind == "f" and _kind(given) is IDDLRegressor
+        check = check_numbers if numbers or given.ndim > 1 else check_labels
+        return matrices, check(given, len(matrices))
 
     def _make_learner(self, kind: type[_Learner], *, go_on: bool) -> _Learner:
         """Make an estimator of a kind, or go on with the last one or with its models."""
