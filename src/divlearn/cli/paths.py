@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -26,6 +27,9 @@ def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
         The path is None where the option is not given.
     """
     read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
+    for option, path in written:
+        with _told_of(option, path):
+            check_replaceable(path, f"{option} {path}")
     for number, (option, path) in enumerate(written):
         for other, other_path in (*read, *written[:number]):
             this, that = f"{option} {path}", f"{other} {other_path}"
@@ -36,7 +40,10 @@ def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
             if _lies_in(other_path, path):
                 raise ValueError(f"{that} lies in {this}; choose another {option}")
     for option, path in written:
-        _prepare(option, path)
+        with _told_of(option, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path.parent):
+                pass
 
 
 def shell_name(path: Path) -> str:
@@ -67,13 +74,11 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return inside and not folder.is_file()
 
 
-def _prepare(option: str, path: Path) -> None:
-    """Make the folder of a file, and refuse what could not be written once the work is done."""
+@contextmanager
+def _told_of(option: str, path: Path) -> Iterator[None]:
+    """Let errors of the operating system name the option."""
     try:
-        check_replaceable(path, f"{option} {path}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=path.parent):
-            pass
+        yield
     except OSError as error:
         if error.strerror is None:  # it is a sentence already
             raise

@@ -195,8 +195,8 @@ def read_stacks(
             _check_size([*choice.matrices, *chain(*columns)], limit)
             parts = {variable.name: _read_stack(variable, limit) for variable in choice.matrices}
             left = limit - sum(stack.nbytes for stack in parts.values())
-            group_names = () if choice.groups else tuple(beside)
-            return Stacks(parts, *(read_column(column, left) for column in columns), group_names)
+            y, together, files = (read_column(column, left) for column in columns)
+            return Stacks(parts, y, together, files, () if choice.groups else tuple(beside))
 
 
 def _opener(file: BinaryIO, size: int) -> _Opener:
