@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from divlearn.cli.bars import Bars
-from divlearn.cli.terminal import as_markup, make_console
+from divlearn.cli.terminal import as_markup
 from divlearn.interrupts import Interrupts
 from divlearn.progress import listen
 
@@ -49,8 +50,8 @@ class Output:
         if report is not None:
             _check_report(report)
         self.interrupted = False
-        self._console = make_console(soft_wrap=True)
-        self._errors = make_console(stderr=True)
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._errors = Console(highlight=False, stderr=True)
 
     def say(self, text: str) -> None:
         """Print a sentence."""
@@ -66,6 +67,10 @@ class Output:
             table.add_column(as_markup(heading, keep=""), justify="right" if column else "left")
         for row in rows:
             table.add_row(*(as_markup(cell, keep="") for cell in row))
+        # Nothing is cut: where lines are too long, the terminal wraps them.
+        unlimited = self._console.options.update(max_width=sys.maxsize)
+        needed = self._console.measure(table, options=unlimited).maximum
+        self._console.width = max(self._console.width, needed)
         self._console.print(table)
 
     @contextmanager

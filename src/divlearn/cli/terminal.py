@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any, TextIO
+from typing import TextIO
 from unicodedata import category
 
-from rich.console import Console
 from rich.markup import escape
 
-__all__ = ["as_markup", "escape_unknown", "harmless", "make_console"]
-
-_LEAST_WIDTH = 40  # a terminal that is narrower wraps by itself
+__all__ = ["as_markup", "escape_unknown", "harmless"]
 
 
 def harmless(text: str, *, keep: str = "\n") -> str:
@@ -34,14 +31,6 @@ def harmless(text: str, *, keep: str = "\n") -> str:
 def as_markup(text: str, *, keep: str = "\n") -> str:
     """Make rich print a text as it is, but for control characters."""
     return escape(harmless(text, keep=keep))
-
-
-def make_console(**options: Any) -> Console:
-    """Make a console that is wide enough for a table."""
-    console = Console(highlight=False, **options)
-    if console.width < _LEAST_WIDTH:
-        console.width = _LEAST_WIDTH
-    return console
 
 
 def escape_unknown(stream: TextIO) -> None:
