@@ -63,7 +63,7 @@ def test_escape_bytes_never_reach_the_terminal(capsys, folder):
     ):
         code, said = run(capsys, *arguments)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", said), arguments
-        assert code == (0 if Path(arguments[1]).exists() and "\x1b[31m" != arguments[-1] else 1)
+        assert code == (0 if Path(arguments[1]).exists() and arguments[-1] != "\x1b[31m" else 1)
     with Path("said.csv").open(newline="", encoding="utf-8") as file:  # a file has it as it is
         assert {row["predicted"] for row in csv.DictReader(file)} == {"moss", STRANGE}
 

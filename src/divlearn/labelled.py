@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_sortable
 from divlearn.spd import check_spd
 
 __all__ = [
@@ -113,6 +114,7 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
     if groups is None:
         return None
     known: NDArray[Any] = column_or_1d(groups)
+    check_sortable(known, "groups")
     if len(known) != n_matrices:
         raise ValueError(
             f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"
@@ -169,6 +171,7 @@ def check_labelled(
     matrices = check_spd(X, ndim=3, dtype=np.float64)
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
+    check_sortable(labels, "y")
     check_consistent_length(matrices, labels)
     check_classification_targets(labels)
     weights = _check_sample_weight(sample_weight, matrices, ensure_non_negative=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, to_host
+from divlearn.checks import check_sortable
 from divlearn.divergence import Divergence, divergence_plane, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.paired import PairedComparison, compare_paired, share_error
@@ -254,6 +255,7 @@ def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         index = int(np.isnan(labels).argmax())
         raise ValueError(f"y[{index}] is NaN, but every matrix needs a label; drop those without")
+    check_sortable(labels, "y")
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(classes) < 2:
         raise ValueError(

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_sortable
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
@@ -104,6 +105,7 @@ class Dataset(Shown):
                     f"{self.name}: labels have shape {self.labels.shape}, must be (n_matrices,) "
                     "with at least one matrix"
                 )
+            check_sortable(self.labels, f"{self.name}: labels")
         if self.groups is not None:
             self.groups = np.asarray(self.groups)
             self._check_groups(self.groups.shape)

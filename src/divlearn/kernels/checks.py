@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from divlearn.arrays import RealArray, as_real
+from divlearn.checks import check_sortable
 from divlearn.kernels.tables import Point, symmetric_point
 
 __all__ = [
@@ -92,6 +93,7 @@ def check_labels(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
         )
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
+    check_sortable(labels, "y")
     check_classification_targets(labels)
     if len(labels) != n_matrices:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -143,13 +144,13 @@ def _sources(
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
         none: list[Piece] = []
         return _zip(blocks, *[*others, none, none][:2], choice=choice)
-    blocks = []
+    parts = []
     for part in X if _are_paths(X) else [X]:
         if not is_path(part) and not hasattr(part, "shape"):
             part = np.asarray(part)
-        blocks += split(part, "X", block_size or _rows(part, threads))
-    labels, shares = _cut(y, "y", blocks, X), _cut(weights, "sample_weight", blocks, X)
-    return _zip(blocks, labels, shares, choice=choice)
+        parts.append(split(part, "X", block_size or _rows(part, threads)))
+    labels, shares = _cut(y, "y", parts, X), _cut(weights, "sample_weight", parts, X)
+    return _zip(list(chain(*parts)), labels, shares, choice=choice)
 
 
 def _zip(
@@ -180,26 +181,31 @@ def _length(piece: Piece) -> int:
     return int(piece.shape[0])  # type: ignore[attr-defined]
 
 
-def _cut(values: Any, key: str, blocks: Sequence[Piece], X: Any) -> list[Piece] | None:
+def _cut(values: Any, key: str, parts: Sequence[list[Piece]], X: Any) -> list[Piece] | None:
     """Pieces of labels or weights, of the same lengths as those of X."""
     if values is None:
         return None
     if _are_paths(values) and _are_paths(X) and len(values) == len(X):
-        beside = dict(zip(map(str, X), map(str, values), strict=True))
-        files = [block for block in blocks if isinstance(block, FilePiece)]
-        for file, n_matrices in {block.file: block.stop for block in files}.items():
-            n_rows = open_file(beside[file], key).shape[0]
+        pieces: list[Piece] = []
+        # Not by name: a file of matrices may be there twice, beside different files.
+        for file, beside, part in zip(X, values, parts, strict=True):
+            n_rows, n_matrices = open_file(beside, key).shape[0], sum(map(_length, part))
             if n_rows != n_matrices:
                 raise ValueError(
-                    f"{beside[file]} has {n_rows} rows of {key}, but {file} has {n_matrices} "
+                    f"{beside} has {n_rows} rows of {key}, but {file} has {n_matrices} "
                     "matrices; pass files of as many rows, in the same order"
                 )
-        return [replace(block, file=beside[block.file], key=key) for block in files]
+            pieces += [
+                replace(block, file=str(beside), key=key)
+                for block in part
+                if isinstance(block, FilePiece)
+            ]
+        return pieces
     if is_path(values):
         values = np.asarray(open_file(values, key))
     elif callable(getattr(values, "compute", None)):
         values = values.compute()
-    array, lengths = np.asarray(values), [_length(block) for block in blocks]
+    array, lengths = np.asarray(values), [_length(block) for block in chain(*parts)]
     if len(array) != sum(lengths):
         raise ValueError(
             f"{key} has {len(array)} rows, but X has {sum(lengths)} matrices (inconsistent numbers "

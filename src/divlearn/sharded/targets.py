@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_sortable
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.heads import Targets
 from divlearn.sharded.shards import Parts, Shards
@@ -79,6 +80,7 @@ def _classes_block(block: Block) -> NDArray[Any]:
     """Classes of a block, all of whose labels are checked."""
     labels = labels_of(block, warn=block.number == 0)
     assert_all_finite(labels, input_name="y")
+    check_sortable(labels, f"y of shard {block.number}: y")
     # Every label twice: that a block has as many classes as matrices is nothing to warn of.
     check_classification_targets(np.repeat(np.unique(labels), 2))
     return np.unique(labels[block.weights > 0])
