@@ -80,7 +80,7 @@ def _classes_block(block: Block) -> NDArray[Any]:
     """Classes of a block, all of whose labels are checked."""
     labels = labels_of(block, warn=block.number == 0)
     assert_all_finite(labels, input_name="y")
-    check_sortable(labels, f"y of shard {block.number}: y")
+    check_sortable(labels, f"shard {block.number}: y")
     # Every label twice: that a block has as many classes as matrices is nothing to warn of.
     check_classification_targets(np.repeat(np.unique(labels), 2))
     return np.unique(labels[block.weights > 0])
