@@ -41,16 +41,16 @@ def run(capsys, *arguments):
 def test_fit_does_not_recognise_the_image(capsys, folder, tmp_path, model):
     arguments = ["fit", folder / "copies.npz", "-o", tmp_path / "m", "--model", model]
     found = json.loads(run(capsys, *arguments, "--json"))
-    assert found["images_kept_together"]
+    assert found["kept_together"]
     assert found["held_out_accuracy"] < 0.8
 
 
 def test_which_does_not_recognise_the_image(capsys, folder):
     found = json.loads(run(capsys, "which", folder / "copies.npz", "--json"))
-    assert found["images_kept_together"]
+    assert found["kept_together"]
     assert all(row["score"] < 0.8 for row in found["table"])
     found = json.loads(run(capsys, "which", folder / "copies.npz", "--without-labels", "--json"))
-    assert not found["images_kept_together"]
+    assert not found["kept_together"]
 
 
 COMMANDS = {
@@ -67,7 +67,7 @@ def test_what_is_said(capsys, folder, tmp_path, command):
     printed = run(capsys, command, folder / "one_each.npz", *options)
     assert printed.startswith("Class bark has one image only: matrices of one image are not kept")
     found = json.loads(run(capsys, command, folder / "one_each.npz", *options, "--json"))
-    assert not found["images_kept_together"]
+    assert not found["kept_together"]
 
 
 def test_what_holds_nothing_out_says_nothing_of_images(capsys, folder, tmp_path):

@@ -58,8 +58,11 @@ def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--output", "{}/file/plane.png"], "cannot write .*plane.png .*; choose another --output"),
-        (["--output", "{}/folder.png", "--patch", "256"], "cannot write .*; choose another"),
+        (
+            ["--output", "{}/file/plane.png"],
+            "--output .*plane.png cannot be written: .*; choose another folder",
+        ),
+        (["--output", "{}/folder.png", "--patch", "256"], "is a folder, must be a file"),
         (["--output", "{}/plane"], "must name a picture"),
         (["--output", "{}/plane.xyz", "--patch", "256"], "Format 'xyz' is not supported"),
         (["--patch", "1"], "patch=1 must be >= 2"),

@@ -179,7 +179,7 @@ MISSING = {
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("kind", MISSING)
 def test_a_label_that_is_missing_is_named(X, classifier, kind):
-    with pytest.raises(ValueError, match=r"^y\[3\] is None, must be the name or number of a class"):
+    with pytest.raises(ValueError, match=r"^y\[3\] is None, must be a number or text"):
         clone(classifier).fit(X, MISSING[kind])
 
 

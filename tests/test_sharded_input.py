@@ -256,6 +256,19 @@ def test_files_must_have_as_many_rows(tmp_path, data, length, key):
         open_shards([tmp_path / "X.npy"], **others, block_size=8)
 
 
+def test_one_file_of_matrices_beside_two_of_labels(tmp_path, data):
+    X, y = data
+    np.save(tmp_path / "X.npy", X)
+    files = [tmp_path / "0.npy", tmp_path / "1.npy"]
+    for number, file in enumerate(files):
+        np.save(file, y + 10 * number)
+    shards = open_shards(2 * [tmp_path / "X.npy"], files, files, block_size=25)
+    np.testing.assert_array_equal(matrices_of(shards), np.concatenate([X, X]))
+    for name in ("y", "weights"):
+        found = np.concatenate(shards.map(lambda block, name=name: getattr(block, name)))
+        np.testing.assert_array_equal(found, np.concatenate([y, y + 10]))
+
+
 def test_labels_in_files_of_matrices_are_asked_for(tmp_path, data):
     X, y = data
     files = [tmp_path / "0.npz", tmp_path / "1.npz"]

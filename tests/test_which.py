@@ -216,8 +216,8 @@ def test_words_of_every_verdict():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.zeros(30)}, "n_classes must be >= 2"),
-        ({"y": np.arange(29) % 3}, r"must have shape \(30,\)"),
+        ({"y": np.zeros(30)}, "y holds the one class 0.0, must hold >= 2"),
+        ({"y": np.arange(29) % 3}, "y has 29 rows, but X has 30 matrices"),
         ({"cv": 1}, "cv=1 must be an integer >= 2"),
         ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of the 30"),
         ({"groups": np.arange(30) % 3}, "smallest class has 1 group, must have >= 2"),

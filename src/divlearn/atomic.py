@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_atomic"]
+__all__ = ["check_replaceable", "open_atomic"]
 
 
 @contextmanager
@@ -22,6 +23,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : Path
+        A new file, or a regular one; see `check_replaceable`.
 
     Examples
     --------
@@ -33,6 +35,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     ...     print(path.read_bytes(), len(os.listdir(folder)))
     b'whole' 1
     """
+    check_replaceable(path, str(path))
     path = path.resolve()  # so that a link stays one
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -47,6 +50,31 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             os.unlink(name)
         raise
     _sync_folder(path.parent)
+
+
+def check_replaceable(path: Path, name: str) -> None:
+    """Refuse to put a file in the place of a folder, a device, a pipe or a socket.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        What messages call it.
+
+    Examples
+    --------
+    >>> check_replaceable(Path("/dev/null"), "path=/dev/null")
+    Traceback (most recent call last):
+    ValueError: path=/dev/null is a device, pipe or socket, must be a file; choose another name
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{name} is a folder, must be a file; add the name of a file")
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{name} is a device, pipe or socket, must be a file; choose another name")
 
 
 def _mode(path: Path) -> int:

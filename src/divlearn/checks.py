@@ -6,8 +6,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["check_count", "check_number"]
+__all__ = ["check_count", "check_number", "check_sortable"]
 
 
 def check_count(value: Any, name: str) -> int:
@@ -24,6 +25,28 @@ def check_count(value: Any, name: str) -> int:
     if value < 1:
         raise ValueError(f"{name}={value} must be >= 1")
     return int(value)
+
+
+def check_sortable(labels: NDArray[Any], name: str) -> None:
+    """Raise where labels cannot be sorted: some are None, or some are text and others are not.
+
+    Examples
+    --------
+    >>> check_sortable(np.array(["bark", None]), "y")
+    Traceback (most recent call last):
+    ValueError: y[1] is None, must be a number or text; drop the samples where it is not known
+    """
+    if labels.dtype != object:
+        return
+    for index, label in enumerate(labels.flat):
+        if label is None:
+            raise ValueError(
+                f"{name}[{index}] is None, must be a number or text; drop the samples where it is "
+                "not known"
+            )
+    is_text = [isinstance(label, str) for label in labels.flat]
+    if any(is_text) and not all(is_text):
+        raise ValueError(f"{name} is text for some samples only; convert all entries to str")
 
 
 def check_number(value: Any, name: str) -> None:

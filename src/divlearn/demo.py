@@ -55,7 +55,7 @@ def run_demo(
     Parameters
     ----------
     output : Path
-        Picture of the plane.
+        Picture of the plane, in a folder that exists.
     report : Path or None
         Page with everything.
     patch : int
@@ -71,9 +71,6 @@ def run_demo(
     if not output.suffix:
         raise ValueError(f"--output {output} must name a picture; add an ending: .png")
     textures = load_textures(patch)
-    # Before the work, so that most paths that cannot be written cost no waiting.
-    with _writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
     n, d = textures.matrices.shape[:2]
     console.print(
         f"Data: {n} covariance matrices, {d} x {d}, of {patch} x {patch} pixel "

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.showing import Shown
 from divlearn.spd import find_not_definite
@@ -147,6 +148,8 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(matrices),):
         raise ValueError(f"y has shape {labels.shape}, must have ({len(matrices)},)")
+    if labels is not None:
+        check_sortable(labels, "y")
     spectra, findings = _look_at_matrices(matrices)
     with np.errstate(divide="ignore", invalid="ignore"):
         condition: RealArray = spectra[:, -1] / spectra[:, 0]

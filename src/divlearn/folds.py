@@ -22,6 +22,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
+from divlearn.checks import check_sortable
+
 __all__ = ["Fold", "Folds", "check_groups", "count_groups", "fit_grouped", "make_folds"]
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -179,6 +181,7 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
     if groups is None:
         return None
     known: NDArray[Any] = column_or_1d(groups)
+    check_sortable(known, "groups")
     if len(known) != n_matrices:
         raise ValueError(
             f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"

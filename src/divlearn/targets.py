@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray, as_real
+from divlearn.checks import check_sortable
 
 __all__ = [
     "as_weights", "check_labels", "check_numbers", "check_rows", "check_total_weight",
@@ -41,16 +42,10 @@ def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> 
     --------
     >>> check_labels(["a", None, "b"], 3)
     Traceback (most recent call last):
-    ValueError: y[1] is None, must be a label; name its class, or drop matrices that have none
+    ValueError: y[1] is None, must be a number or text; drop the samples where it is not known
     """
     labels: NDArray[Any] = column_or_1d(require_targets(y), warn=warn)
-    if labels.dtype == object:
-        for i, label in enumerate(labels):
-            if label is None or label != label:
-                raise ValueError(
-                    f"y[{i}] is {label}, must be a label; name its class, or drop matrices that "
-                    "have none"
-                )
+    check_sortable(labels, "y")
     assert_all_finite(labels, input_name="y")
     check_rows(labels, n_matrices, "y")
     # Every class twice: `keep_classes` warns of too many, once it knows those of all blocks.

@@ -18,6 +18,7 @@ from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
 from divlearn.cli.predict import predict
 from divlearn.cli.reproduce import reproduce
+from divlearn.cli.terminal import escape_unknown, harmless
 from divlearn.cli.which import which
 
 __all__ = ["main"]
@@ -81,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code.
     """
+    escape_unknown(sys.stdout)
     try:
         _make_app()(argv)
     except SystemExit as end:
@@ -115,4 +117,4 @@ def _say(error: BaseException) -> str:
 
 
 def _complain(text: str) -> None:
-    print(f"divlearn: {text}", file=sys.stderr)
+    print(harmless(f"divlearn: {text}", keep=""), file=sys.stderr)

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from divlearn.cli.terminal import as_markup
 
 __all__ = ["Bars"]
 
@@ -32,7 +33,7 @@ class Bars:
             TimeElapsedColumn(), console=console, transient=True,
             redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the terminal
         )  # fmt: skip
-        self._whole = self._progress.add_task(escape(text), total=None, count="")
+        self._whole = self._progress.add_task(as_markup(text), total=None, count="")
         self._rows: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -47,7 +48,7 @@ class Bars:
 
     def rename(self, text: str) -> None:
         """Say something else of the whole."""
-        self._progress.update(self._whole, description=escape(text))
+        self._progress.update(self._whole, description=as_markup(text))
 
     def __call__(self, what: str, done: int, total: int, news: str) -> None:
         """Show how far work has come."""
@@ -57,4 +58,4 @@ class Bars:
         for part in list(self._rows)[list(self._rows).index(what) + 1 :]:
             self._progress.remove_task(self._rows.pop(part))
         count = f"{done} of {total} {what}" + f", {news}" * bool(news)
-        self._progress.update(row, completed=done, total=total, count=escape(count))
+        self._progress.update(row, completed=done, total=total, count=as_markup(count))

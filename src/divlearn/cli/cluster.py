@@ -1,4 +1,4 @@
-"""``divlearn cluster``: groups of matrices."""
+"""``divlearn cluster``: clusters of matrices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from divlearn.cli.options import (
     AsJson,
     Data,
     EngineName,
+    Groups,
     LabelsKey,
     MatricesKey,
     Repair,
@@ -39,28 +40,34 @@ def cluster(
     ] = None,
     matrices: MatricesKey = None,
     labels: LabelsKey = None,
+    groups: Groups = None,
     repair: Repair = "raise",
     seed: Seed = 0,
     engine: EngineName = "auto",
     report: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find groups of matrices; if there are labels, say how well the groups agree with them.
+    """Find clusters of matrices; if there are labels, say how well clusters agree with them.
+
+    Nothing is held out: --groups only says whether clusters agree with the groups instead.
 
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
     """
     import numpy as np
 
-    from divlearn.cli.data import read_data
-    from divlearn.cli.output import Output, prepare_output
+    from divlearn.cli.data import groups_file, read_data
+    from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.models import save
     from divlearn.report.clusterings import cluster_page
 
     out = Output(as_json, report)
-    if output is not None:
-        prepare_output(output)
+    check_paths(
+        [("DATA", data), ("--groups", groups_file(groups))],
+        [("--output", output), ("--report", report)],
+    )
     model = _make(method, n_clusters, divergence, seed, engine)
-    dataset = read_data(data, matrices, labels, repair)
+    dataset = read_data(data, matrices, labels, repair, out, groups, "compare clusters with it")
     started = time.perf_counter()
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
         model.fit(dataset.matrices)
@@ -70,19 +77,25 @@ def cluster(
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _say(model)
     out.say(text)
-    scores = {} if dataset.labels is None else _agreement(dataset.labels, found)
-    if scores:
-        told = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-        out.say(f"Agreement with the labels: {told}.")
+    scores, with_groups = (
+        {} if column is None else _agreement(column, found)
+        for column in (dataset.labels, dataset.groups)
+    )
+    for what, agreement in (("labels", scores), ("groups", with_groups)):
+        if agreement:
+            told = ", ".join(f"{name} {value:.3f}" for name, value in agreement.items())
+            out.say(f"Agreement with the {what}: {told}.")
     if output is not None:
         save(model, output)
         out.say(f"Model: {output}")
+    digest = dataset.digest()
     out.write_page(
-        lambda: cluster_page(model, found, dataset.labels, scores, text),
-        dataset.digest(), {"clustering": seconds},
+        lambda: cluster_page(model, found, dataset.labels, scores, text), digest,
+        {"clustering": seconds},
     )  # fmt: skip
     out.finish(
-        labels=found, sizes=sizes, summary=text, agreement=scores, data=dataset.digest(),
+        labels=found, sizes=sizes, summary=text, agreement=scores,
+        agreement_with_groups=with_groups, data=digest,
     )  # fmt: skip
 
 

@@ -1,61 +1,127 @@
-"""Data of a command: read, checked, and known by a digest."""
+"""Data of a command: read once, and what of it belongs together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from divlearn.cli.output import Output
     from divlearn.datasets import Dataset
 
-__all__ = ["FILES", "read_data", "read_groups", "read_names", "require_labels"]
+__all__ = [
+    "KEEP", "groups_file", "keep_together", "offer_groups", "read_data", "require_labels",
+    "stated_names",
+]  # fmt: skip
 
-FILES = "files"  # array of the names of files that matrices were made from
+KEEP = "keep its groups together"  # in the same fold
 
 
-def read_data(path: Path, matrices: str | None, labels: str | None, repair: str) -> Dataset:
-    """Read matrices and labels from a file; messages name the options of the program."""
-    from divlearn.datasets import load_spd
+def groups_file(groups: str | None) -> Path | None:
+    """Return the file that --groups names, or None where it names an array of DATA."""
+    from divlearn.datasets.files.columns import COLUMN_FILES
 
+    is_file = groups is not None and groups.lower().endswith(COLUMN_FILES)
+    return Path(groups) if groups is not None and is_file else None
+
+
+def read_data(
+    path: Path, matrices: str | None, labels: str | None, repair: str, out: Output,
+    groups: str | None = None, purpose: str | None = None,
+) -> Dataset:  # fmt: skip
+    """Read matrices, labels and groups; messages name the options of the program.
+
+    Parameters
+    ----------
+    path : Path
+    matrices, labels : str or None
+        Names of arrays; the usual ones are found.
+    repair : str
+        What to do with matrices that are not definite.
+    out : Output
+        Says which arrays look like groups, where none are given.
+    groups : str or None
+        Name of an array, or of a file with one entry for each matrix.
+    purpose : str or None
+        What the command would do with groups; None if nothing.
+    """
+    from divlearn.datasets.dataset import NOT_STATED
+    from divlearn.datasets.files import read_spd
+    from divlearn.datasets.files.columns import read_column_file
+    from divlearn.datasets.files.names import GROUP_NAMES
+    from divlearn.datasets.stored import from_file
+
+    file = groups_file(groups)
     try:
-        return load_spd(path, matrices=matrices, labels=labels, regularize=repair)
+        found = read_spd(
+            path, matrices=matrices, labels=labels, groups=None if file else groups,
+            regularize=repair,
+        )  # fmt: skip
     except ValueError as error:
-        text = str(error)
-        for keyword, option in (
-            ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --repair shrink"),
-            ("matrices=", "--matrices "), ("labels=", "--labels "), ("regularize=", "--repair "),
-        ):  # fmt: skip
-            text = text.replace(keyword, option)
-        raise ValueError(text) from error
+        raise ValueError(_with_options(str(error))) from error
+    dataset = from_file(found, name=path.stem, citation=NOT_STATED)
+    if file is not None:
+        given = read_column_file(file, len(found.matrices), "groups", GROUP_NAMES)
+        return replace(dataset, groups=given)
+    if purpose is not None:
+        offer_groups(path, found.group_names, purpose, out)
+    return dataset
 
 
-def read_names(path: Path, matrices: str | None, n_matrices: int) -> list[str]:
-    """Names of matrices: of the files they were made from, where that is known, or numbers."""
-    from divlearn.datasets.files.stacks import read_stacks
-
-    try:
-        names = read_stacks(path, matrices, FILES).labels
-    except ValueError:  # there is no such array
-        names = None
-    return [str(i) for i in range(n_matrices)] if names is None else [str(one) for one in names]
+def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
+    """Say which arrays of a file look like groups, and how to use them."""
+    for name in names:
+        out.say(f"{path.name} has an array `{name}`; pass --groups {name} to {purpose}.")
 
 
-def read_groups(
-    path: Path, matrices: str | None, labels: NDArray[Any], out: Output
-) -> NDArray[np.intp] | None:
-    """Images that matrices are of, as numbers, where they must be kept together; says so."""
+def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[Any] | None:
+    """Return what must come into the same fold, and say so: groups, or matrices of one image.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With labels.
+    groups : str or None
+        The option --groups.
+    out : Output
+    """
     import numpy as np
 
-    from divlearn.labelled import count_groups
+    if dataset.groups is None:
+        return _group_by_image(dataset, out)
+    out.say(f"Folds keep the {len(np.unique(dataset.groups))} groups of {groups} together.")
+    return dataset.groups
 
-    images, groups = np.unique(read_names(path, matrices, len(labels)), return_inverse=True)
-    if len(images) == len(labels):
+
+def stated_names(dataset: Dataset, n_matrices: int) -> list[str]:
+    """Names of matrices: of the files they were made from, where that is known, or numbers."""
+    return [str(one) for one in (range(n_matrices) if dataset.files is None else dataset.files)]
+
+
+def require_labels(dataset: Dataset, path: Path) -> Dataset:
+    """Refuse data without labels."""
+    if dataset.labels is None:
+        raise ValueError(
+            f"{path.name} has no labels, must have them here; name their array with --labels NAME"
+        )
+    return dataset
+
+
+def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
+    import numpy as np
+
+    from divlearn.folds import count_groups
+
+    if dataset.files is None:
         return None
-    classes, codes = np.unique(labels, return_inverse=True)
+    images, groups = np.unique(dataset.files, return_inverse=True)
+    if len(images) == len(groups):
+        return None
+    classes, codes = np.unique(dataset.labels, return_inverse=True)
     n_images = count_groups(codes, groups)
     if n_images.min() < 2:  # held out together, they would leave nothing to learn the class from
         out.say(
@@ -67,10 +133,11 @@ def read_groups(
     return groups
 
 
-def require_labels(dataset: Dataset, path: Path) -> Dataset:
-    """Refuse data without labels."""
-    if dataset.labels is None:
-        raise ValueError(
-            f"{path.name} has no labels, must have them here; name their array with --labels NAME"
-        )
-    return dataset
+def _with_options(text: str) -> str:
+    for keyword, option in (
+        ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --repair shrink"),
+        ("matrices=", "--matrices "), ("labels=", "--labels "), ("groups=", "--groups "),
+        ("regularize=", "--repair "),
+    ):  # fmt: skip
+        text = text.replace(keyword, option)
+    return text

@@ -28,9 +28,11 @@ def demo(
     Example: divlearn demo
     """
     from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.demo import run_demo
 
     out = Output(as_json=False)
+    check_paths([], [("--output", output), ("--report", report)])
 
     @contextmanager
     def working(text: str) -> Iterator[None]:

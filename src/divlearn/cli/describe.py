@@ -30,16 +30,18 @@ def describe(
     import numpy as np
 
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import FILES
-    from divlearn.cli.output import Output, prepare_output
+    from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths, shell_name
     from divlearn.datasets import load_image_folder
     from divlearn.datasets.files import ImageFiles
+    from divlearn.datasets.files.names import FILES
     from divlearn.descriptors import RegionCovariance
 
     out = Output(as_json)
-    prepare_output(output)
+    check_paths([], [("--output", output)])
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
     assert isinstance(data.images, ImageFiles)
+    check_paths([("the image", path) for path in data.images.paths], [("--output", output)])
     with out.working(f"Describing {len(data.images)} images"):
         made = data.descriptor.fit_transform(data.images)
     n_images, d = len(made), made.shape[-1]
@@ -54,7 +56,8 @@ def describe(
     out.say(
         f"{len(matrices)} matrices of size {d} from {n_images} images of "
         f"{len(np.unique(data.labels))} classes, in {output}.\n"
-        f"Next: divlearn fit {output} --report report.html, or divlearn predict MODEL {output}"
+        f"Next: divlearn fit {shell_name(output)} --report report.html, or divlearn predict MODEL "
+        f"{shell_name(output)}"
     )
     out.finish(
         output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,

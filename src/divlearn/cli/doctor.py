@@ -20,6 +20,7 @@ def doctor(
     """
     import numpy as np
 
+    from divlearn.cli.data import KEEP, offer_groups
     from divlearn.cli.output import Output
     from divlearn.datasets.files.stacks import read_stacks
     from divlearn.doctor import examine
@@ -30,11 +31,12 @@ def doctor(
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:
         out.say(f"\n{finding.kind}: {finding.text}.\n    What to do: {finding.advice}.")
+    offer_groups(data, found.group_names, KEEP, out)
     if diagnosis.classes:
         out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])
     out.finish(
         healthy=diagnosis.healthy, n_matrices=diagnosis.n_matrices, size=diagnosis.size,
-        classes=diagnosis.classes,
+        classes=diagnosis.classes, group_arrays=found.group_names,
         condition=np.nanquantile(diagnosis.condition, [0, 0.5, 1]) if diagnosis.healthy else None,
         findings=[vars(finding) for finding in diagnosis.findings],
     )  # fmt: skip

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divlearn.cli.options import AsJson, Data, LabelsKey, MatricesKey, Repair, ReportFile, Seed
+from divlearn.cli.options import (
+    AsJson,
+    Data,
+    Groups,
+    LabelsKey,
+    MatricesKey,
+    Repair,
+    ReportFile,
+    Seed,
+)
 
 if TYPE_CHECKING:
     from divlearn.evaluation import Row
@@ -23,6 +32,7 @@ def evaluate(
     ] = None,
     matrices: MatricesKey = None,
     labels: LabelsKey = None,
+    groups: Groups = None,
     repair: Repair = "raise",
     seed: Seed = 0,
     report: ReportFile = None,
@@ -34,14 +44,16 @@ def evaluate(
 
     Example: divlearn evaluate matrices.npz --folds 5 --report evaluation.html
     """
-    from divlearn.cli.data import read_data, read_groups, require_labels
+    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
     from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.evaluation import default_classifiers
     from divlearn.evaluation import evaluate as cross_validate
     from divlearn.report.results import result_page
     from divlearn.report.words import as_sentence
 
     out = Output(as_json, report)
+    check_paths([("DATA", data), ("--groups", groups_file(groups))], [("--report", report)])
     known = default_classifiers(seed)
     chosen = {
         name: one
@@ -50,11 +62,11 @@ def evaluate(
     }
     if not chosen:
         raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
-    dataset = require_labels(read_data(data, matrices, labels, repair), data)
-    groups = read_groups(data, matrices, dataset.labels, out)
+    dataset = read_data(data, matrices, labels, repair, out, groups, KEEP)
+    together = keep_together(require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):
         found = cross_validate(
-            dataset.matrices, dataset.labels, chosen, n_folds=folds, groups=groups,
+            dataset.matrices, dataset.labels, chosen, cv=folds, groups=together,
             random_state=seed,
         )  # fmt: skip
     rows = found.table()
@@ -68,10 +80,11 @@ def evaluate(
     )  # fmt: skip
     out.say(found.summary())
     out.say(as_sentence(found.message))
-    out.write_page(lambda: result_page(found), dataset.digest(), found.seconds)
+    digest = dataset.digest()
+    out.write_page(lambda: result_page(found), digest, found.seconds)
     out.finish(
-        summary=found.summary(), message=found.message, data=dataset.digest(),
-        images_kept_together=groups is not None,
+        summary=found.summary(), message=found.message, data=digest,
+        kept_together=together is not None,
         classifiers=[
             {"name": row.name, "accuracy": row.accuracy, "standard_error": row.standard_error,
              "seconds": row.seconds, "versus_best": vars(row.versus_best)}

@@ -12,6 +12,7 @@ from divlearn.cli.options import (
     AsJson,
     Data,
     EngineName,
+    Groups,
     LabelsKey,
     MatricesKey,
     Repair,
@@ -33,6 +34,7 @@ def fit(
     ] = "spd",
     matrices: MatricesKey = None,
     labels: LabelsKey = None,
+    groups: Groups = None,
     repair: Repair = "raise",
     seed: Seed = 0,
     engine: EngineName = "auto",
@@ -57,24 +59,30 @@ def fit(
     from sklearn.utils.validation import has_fit_parameter
 
     from divlearn.checkpoint import checkpointed, stage
-    from divlearn.cli.data import read_data, read_groups, require_labels
+    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
     from divlearn.cli.models import make_classifier
-    from divlearn.cli.output import Output, prepare_output
+    from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths, shell_name
     from divlearn.cli.tales import tell_of
     from divlearn.models import save
     from divlearn.report.fitted import classifier_page
 
     out = Output(as_json, report)
+    output = Path(f"{data.stem}.divlearn") if output is None else output
+    check_paths(
+        [("DATA", data), ("--groups", groups_file(groups))],
+        [("--output", output), ("--checkpoint", checkpoint), ("--report", report)],
+    )
     _check_checkpoint(checkpoint, resume)
-    output = Path(data.name).with_suffix(".divlearn") if output is None else output
-    prepare_output(output)
     classifier = make_classifier(model, seed, engine)
-    dataset = require_labels(read_data(data, matrices, labels, repair), data)
-    given = {"X": dataset.matrices, "y": dataset.labels}
-    groups = None
-    if has_fit_parameter(classifier, "groups"):  # the others hold nothing out
-        groups = read_groups(data, matrices, dataset.labels, out)
-    kept = {} if groups is None else {"groups": groups}
+    holds_out = has_fit_parameter(classifier, "groups")
+    judges = holds_out or report is not None
+    dataset = read_data(data, matrices, labels, repair, out, groups, KEEP if judges else None)
+    given = {"X": require_labels(dataset, data).matrices, "y": dataset.labels}
+    together = keep_together(dataset, groups, out) if judges else None
+    if groups is not None and not judges:
+        out.say(f"{type(classifier).__name__} holds nothing out: --groups changes nothing.")
+    kept = {"groups": together} if holds_out and together is not None else {}
     started = time.perf_counter()
     with checkpointed(checkpoint, classifier, **given, **kept):
         with out.working(f"Learning from {len(dataset.labels)} matrices"):
@@ -89,15 +97,19 @@ def fit(
     out.say(f"{type(classifier).__name__} {tale.text}")
     if tale.members:
         out.table(["member", "weight", "right, held out"], tale.members)
-    out.say(f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {output} NEW.npz")
+    out.say(
+        f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {shell_name(output)} "
+        "NEW.npz"
+    )
+    digest = dataset.digest()
     out.write_page(
-        lambda: classifier_page(classifier, **given, groups=groups),
-        dataset.digest(), {"learning": seconds},
+        lambda: classifier_page(classifier, **given, groups=together), digest,
+        {"learning": seconds},
     )  # fmt: skip
     out.finish(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
         held_out_accuracy=tale.held_out_accuracy, summary=tale.text,
-        images_kept_together=groups is not None, data=dataset.digest(),
+        kept_together=together is not None, data=digest,
     )  # fmt: skip
 
 

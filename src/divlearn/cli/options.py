@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "AsJson", "Data", "EngineName", "LabelsKey", "MatricesKey", "Repair", "ReportFile", "Seed",
+    "AsJson", "Data", "EngineName", "Groups", "LabelsKey", "MatricesKey", "Repair", "ReportFile",
+    "Seed",
 ]  # fmt: skip
 
 Data = Annotated[
@@ -21,6 +22,14 @@ MatricesKey = Annotated[
 LabelsKey = Annotated[
     str | None, typer.Option("--labels", metavar="NAME", help="Array of labels; found by itself.")
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups", metavar="NAME|FILE",
+        help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
+        "with one entry for each matrix.",
+    ),
+]  # fmt: skip
 Repair = Annotated[
     str,
     typer.Option(

@@ -8,23 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from divlearn.cli.bars import Bars
+from divlearn.cli.terminal import as_markup
 from divlearn.interrupts import Interrupts
 from divlearn.progress import listen
 
 if TYPE_CHECKING:
     from divlearn.report import Page
 
-__all__ = ["KEPT", "Output", "prepare_output"]
+__all__ = ["KEPT", "Output"]
 
 KEPT = 3  # exit code: interrupted, and the best so far was kept
 
@@ -57,7 +56,7 @@ class Output:
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.as_json:
-            self._console.print(escape(text))
+            self._console.print(as_markup(text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table; the first column is text, the others are numbers."""
@@ -65,9 +64,13 @@ class Output:
             return
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column, heading in enumerate(headings):
-            table.add_column(heading, justify="right" if column else "left")
+            table.add_column(as_markup(heading, keep=""), justify="right" if column else "left")
         for row in rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*(as_markup(cell, keep="") for cell in row))
+        # Nothing is cut: where lines are too long, the terminal wraps them.
+        unlimited = self._console.options.update(max_width=sys.maxsize)
+        needed = self._console.measure(table, options=unlimited).maximum
+        self._console.width = max(self._console.width, needed)
         self._console.print(table)
 
     @contextmanager
@@ -115,22 +118,6 @@ class Output:
             raise typer.Exit(KEPT)
 
 
-def prepare_output(path: Path, option: str = "--output") -> None:
-    """Make the folder of a file, and refuse what could not be written once the work is done."""
-    if path.is_dir():
-        raise ValueError(f"{option} {path} is a folder, must be a file; add the name of a file")
-    try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"{option} {path} cannot be written: {path.parent}: {error.strerror}; choose another "
-            "folder"
-        ) from error
-
-
 def _check_report(path: Path) -> None:
     """Refuse a page that could not be written once the work is done."""
     if not path.suffix:
@@ -138,4 +125,3 @@ def _check_report(path: Path) -> None:
     for name in ("jinja2", "plotly"):
         if find_spec(name) is None:
             raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
-    prepare_output(path, "--report")

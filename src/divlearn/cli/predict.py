@@ -34,19 +34,19 @@ def predict(
     If the data has labels, the share of right predictions is told too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import read_data, read_names
-    from divlearn.cli.output import Output, prepare_output
+    from divlearn.cli.data import read_data, stated_names
+    from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.models import load
 
     out = Output(as_json)
-    if output is not None:
-        prepare_output(output)
+    check_paths([("MODEL", model), ("DATA", data)], [("--output", output)])
     classifier = load(model)
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which predicts nothing")
-    dataset = read_data(data, matrices, labels, repair)
+    dataset = read_data(data, matrices, labels, repair, out)
     predicted = classifier.predict(dataset.matrices)
-    names = read_names(data, matrices, len(predicted))
+    names = stated_names(dataset, len(predicted))
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
     proba = _probabilities(classifier, dataset.matrices)
@@ -66,7 +66,7 @@ def predict(
         text = io.StringIO()
         csv.writer(text).writerows([headings, *rows])
         with open_atomic(output) as file:
-            file.write(text.getvalue().encode())
+            file.write(text.getvalue().encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from divlearn.cli.options import AsJson, EngineName
+from divlearn.cli.terminal import harmless
 
 if TYPE_CHECKING:
     from divlearn.cli.output import Output
@@ -79,6 +80,7 @@ def reproduce(
     Example: divlearn reproduce all --data data --quick -o reproduced
     """  # noqa: D301
     from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.engines import get_engine, prefer_engine
     from divlearn.experiments import EXPERIMENTS, FULL, QUICK, Cache, Shelf, run
     from divlearn.experiments.cache import default_folder
@@ -91,6 +93,7 @@ def reproduce(
     if name != "all" and name not in EXPERIMENTS:
         raise ValueError(f"NAME {name} must be all or one of {', '.join(EXPERIMENTS)}")
     get_engine(engine)  # what cannot run is told before anything is computed
+    check_paths(_inputs(data), _outputs(output, docs))
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
     protocol = FULL if full else QUICK
     kept = Cache(cache or default_folder())
@@ -122,6 +125,21 @@ def reproduce(
         raise typer.Exit(1)
 
 
+def _inputs(data: Path | None) -> list[tuple[str, Path | None]]:
+    from divlearn.experiments.shelf import SOURCES
+
+    folders = [] if data is None else [data / source.folder for source in SOURCES.values()]
+    return [("--data", folder) for folder in folders if folder.exists()]
+
+
+def _outputs(output: Path, docs: Path | None) -> list[tuple[str, Path | None]]:
+    if docs is None:
+        return [("--output", output / "results.md"), ("--output", output / "results.html")]
+    if not docs.suffix:  # its pictures lie in a folder of its name without the ending
+        raise ValueError(f"--docs {docs} must name a text; add an ending: .md")
+    return [("--docs", docs)]
+
+
 def _log(step: Step) -> None:
     """Tell of a cell in a line, where there are no bars that show it."""
     _tell(f"{step.experiment.name}: {step.index + 1} of {step.n_cells}, {step.cell}")
@@ -133,7 +151,7 @@ def _log_done(cell: Cell) -> None:
 
 def _tell(text: str) -> None:
     if not sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
 
 
 def _say_how_to_go_on(out: Output, left: Mapping[str, tuple[int, int]], folder: Path) -> None:
@@ -143,7 +161,7 @@ def _say_how_to_go_on(out: Output, left: Mapping[str, tuple[int, int]], folder: 
     out.interrupted = True
     print(
         f"divlearn: interrupted; {n_cells - to_do} of {n_cells} parts are done and kept in "
-        f"{folder}; the same command goes on from there",
+        f"{harmless(str(folder))}; the same command goes on from there",
         file=sys.stderr,
     )
 

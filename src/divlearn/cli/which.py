@@ -11,6 +11,7 @@ from divlearn.cli.options import (
     AsJson,
     Data,
     EngineName,
+    Groups,
     LabelsKey,
     MatricesKey,
     Repair,
@@ -25,6 +26,7 @@ def which(
     data: Data,
     matrices: MatricesKey = None,
     labels: LabelsKey = None,
+    groups: Groups = None,
     without_labels: Annotated[
         bool, typer.Option("--without-labels", help="Choose by likelihood, though there are some.")
     ] = False,
@@ -42,20 +44,25 @@ def which(
 
     Example: divlearn which matrices.npz --report which.html
     """
-    from divlearn.cli.data import read_data, read_groups
+    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data
     from divlearn.cli.output import Output
+    from divlearn.cli.paths import check_paths
     from divlearn.report.results import result_page
     from divlearn.report.words import as_sentence
     from divlearn.which import which_divergence
 
     out = Output(as_json, report)
-    dataset = read_data(data, matrices, labels, repair)
+    check_paths([("DATA", data), ("--groups", groups_file(groups))], [("--report", report)])
+    purpose = None if without_labels else KEEP
+    dataset = read_data(data, matrices, labels, repair, out, groups, purpose)
     y = None if without_labels else dataset.labels
-    groups = None if y is None else read_groups(data, matrices, y, out)
+    if y is None and groups is not None:
+        raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
+    together = None if y is None else keep_together(dataset, groups, out)
     started = time.perf_counter()
     with out.working("Comparing divergences"):
         answer = which_divergence(
-            dataset.matrices, y, groups=groups, cv=folds, engine=engine, random_state=seed
+            dataset.matrices, y, groups=together, cv=folds, engine=engine, random_state=seed
         )
     seconds = time.perf_counter() - started
     out.say(answer.summary())
@@ -67,9 +74,10 @@ def which(
         for row in answer.table()
     ]
     out.table(["divergence", "alpha", "beta", score], rows)
-    out.write_page(lambda: result_page(answer), dataset.digest(), {"comparing": seconds})
+    digest = dataset.digest()
+    out.write_page(lambda: result_page(answer), digest, {"comparing": seconds})
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
         summary=answer.summary(), message=answer.message, table=answer.table(),
-        images_kept_together=groups is not None, data=dataset.digest(),
+        kept_together=together is not None, data=digest,
     )  # fmt: skip

@@ -15,6 +15,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from divlearn.checks import check_sortable
+
 __all__ = ["PairCounts", "count_pairs", "matched_f1_score", "pairwise_f1_score"]
 
 
@@ -164,6 +166,8 @@ def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Any:
     """Count samples of each class (rows) in each cluster (columns), sparse."""
     classes, clusters = column_or_1d(labels_true), column_or_1d(labels_pred)
     check_consistent_length(classes, clusters)
+    check_sortable(classes, "labels_true")
+    check_sortable(clusters, "labels_pred")
     if not len(classes):
         raise ValueError("labels_true is empty, must hold >= 1 label; pass one label per sample")
     return contingency_matrix(classes, clusters, sparse=True, dtype=np.int64)

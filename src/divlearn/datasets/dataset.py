@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_sortable
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
@@ -66,6 +67,8 @@ class Dataset(Shown):
         What one should know before trusting results on this data.
     stored : ndarray, shape (n_matrices, d, d), optional
         The matrices, where they come without raw samples.
+    files : ndarray, shape (n_matrices,), optional
+        Names of the files that the matrices were made from.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Dataset(Shown):
     groups: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
     stored: RealArray | None = None
+    files: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None:
@@ -101,6 +105,7 @@ class Dataset(Shown):
                     f"{self.name}: labels have shape {self.labels.shape}, must be (n_matrices,) "
                     "with at least one matrix"
                 )
+            check_sortable(self.labels, f"{self.name}: labels")
         if self.groups is not None:
             self.groups = np.asarray(self.groups)
             self._check_groups(self.groups.shape)
@@ -109,7 +114,8 @@ class Dataset(Shown):
         """Compute a SHA-256 of matrices and labels, which tells whether data is the same."""
         content = sha256(np.ascontiguousarray(self.matrices).tobytes())
         if self.labels is not None:
-            content.update("\n".join(map(str, self.labels.tolist())).encode())
+            names = "\n".join(map(str, self.labels.tolist()))
+            content.update(names.encode(errors="surrogatepass"))  # names come from files
         return content.hexdigest()
 
     def _check_groups(self, shape: tuple[int, ...]) -> None:
@@ -243,6 +249,7 @@ class Dataset(Shown):
             notes=self.notes, stored=self.matrices[indices],
             labels=None if self.labels is None else self.labels[indices],
             groups=None if self.groups is None else self.groups[indices],
+            files=None if self.files is None else self.files[indices],
         )  # fmt: skip
 
     def summary(self) -> str:

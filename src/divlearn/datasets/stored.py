@@ -13,8 +13,7 @@ from divlearn.datasets.dataset import NOT_STATED, Dataset
 from divlearn.datasets.files import SPDFile, read_spd
 from divlearn.datasets.files.numpy_files import open_npz
 from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.stacks import explaining
-from divlearn.datasets.files.variables import Refusal, Variable
+from divlearn.datasets.files.variables import Refusal, Variable, explaining
 from divlearn.datasets.folders import PathLike, Source, natural_key
 
 __all__ = ["find_matrices", "from_file", "load_spd", "read_arrays"]
@@ -25,6 +24,7 @@ def load_spd(
     *,
     matrices: str | None = None,
     labels: str | None = None,
+    groups: str | None = None,
     limit: int = 2**32,
     regularize: str = "raise",
 ) -> Dataset:
@@ -35,6 +35,9 @@ def load_spd(
     path : str or path-like
     matrices, labels : str, optional
         Names of the arrays in the file; the usual names are found by themselves.
+    groups : str, optional
+        Name of the array of groups in the file. None are loaded by default; ``notes`` name the
+        arrays that look like groups.
     limit : int, default=2**32
         Largest number of bytes that what is loaded may take in memory.
     regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
@@ -43,7 +46,8 @@ def load_spd(
     Returns
     -------
     Dataset
-        Named as the file, with ``labels`` None where it has none. If the file has a training and a
+        Named as the file, with ``labels`` None where it has none. ``files`` are those that
+        ``divlearn describe`` made the matrices from. If the file has a training and a
         test part, such as X_train and X_test, that is the one official split.
 
     See Also
@@ -61,8 +65,14 @@ def load_spd(
     <Dataset two_classes: 2 matrices, 2 classes, 5 random splits>
     """
     path = Path(path)
-    found = read_spd(path, matrices=matrices, labels=labels, limit=limit, regularize=regularize)
-    return from_file(found, name=path.stem, citation=NOT_STATED)
+    found = read_spd(
+        path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
+    )
+    notes = tuple(
+        f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
+        for name in found.group_names
+    )
+    return from_file(found, name=path.stem, citation=NOT_STATED, notes=notes)
 
 
 def from_file(found: SPDFile, *, name: str, citation: str, notes: tuple[str, ...] = ()) -> Dataset:
@@ -81,8 +91,10 @@ def from_file(found: SPDFile, *, name: str, citation: str, notes: tuple[str, ...
         citation=citation,
         terms=NOT_STATED,
         official_splits=() if found.splits is None else (found.splits,),
+        groups=found.groups,
         notes=notes,
         stored=found.matrices,
+        files=found.files,
     )
 
 

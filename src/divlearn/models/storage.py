@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from divlearn.atomic import open_atomic
-from divlearn.datasets.files.numpy_files import ZIP_MAGICS, open_npz
+from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.stacks import explaining
-from divlearn.datasets.files.variables import Refusal
+from divlearn.datasets.files.stacks import MODEL_MEMBERS
+from divlearn.datasets.files.variables import Refusal, explaining
 from divlearn.models.tree import Unknown, flatten, restore
 
 __all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]
 
 MODEL = "model"
 VERSION = 1  # of the format: of files, not of the library
-_PAGE, _CHECKSUM = "model.json", "checksum"
+_PAGE, _CHECKSUM = MODEL_MEMBERS
 _LONGEST_PAGE = 2**26
 _LIBRARIES = ("divlearn", "numpy", "scikit-learn")
 
@@ -132,8 +132,9 @@ def read_object(
     with open_regular(path, str(path)) as file:
         size = os.fstat(file.fileno()).st_size
         with explaining(str(path), limit):
-            if not file.read(4).startswith(ZIP_MAGICS):
-                raise Refusal(_foreign(kind))
+            start = file.read(8)
+            if not start.startswith(ZIP_MAGICS):
+                raise Refusal(_foreign(kind, holds_arrays=start.startswith(NPY_MAGIC)))
             file.seek(0)
             page = _read_page(file, kind)
             arrays = _read_arrays(file, size, page["arrays"], limit)
@@ -181,9 +182,10 @@ def _digest(array: NDArray[Any]) -> str:
     return found.hexdigest()
 
 
-def _foreign(kind: str) -> str:
+def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
     source = "save() has" if kind == MODEL else "a fit with checkpoint= has"
-    return f"it is not a {kind} of divlearn; pass a file that {source} written"
+    what = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
+    return f"{what} a {kind} of divlearn; pass a file that {source} written"
 
 
 def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
@@ -193,7 +195,8 @@ def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
         if len(members) < len(archive.infolist()):
             raise Refusal("it has two members of one name; it is damaged, write it again")
         if _PAGE not in members or _CHECKSUM not in members:
-            raise Refusal(_foreign(kind))
+            arrays = any(name.endswith(".npy") for name in members)
+            raise Refusal(_foreign(kind, holds_arrays=arrays))
         text, checksum = (_read_member(archive, members[name]) for name in (_PAGE, _CHECKSUM))
     if hashlib.sha256(text).hexdigest().encode() != checksum:
         raise Refusal("its checksum is wrong: it was damaged or changed; write it again")

@@ -20,6 +20,11 @@ __all__ = ["render"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # what the plotting library draws
+# Names from files may hold characters that HTML forbids.
+_CONTROLS = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))
+    if chr(code) not in "\t\n\r"
+}  # fmt: skip
 
 
 def render(page: Page) -> str:
@@ -46,7 +51,7 @@ def render(page: Page) -> str:
     ]  # fmt: skip
     script = _join("script", "js")
     library = _library() if any(one["kind"] in _PLOTTED for one in sections) else None
-    return environment.get_template("page.html").render(
+    document = environment.get_template("page.html").render(
         page=page,
         sections=sections,
         style=_join("style", "css"),
@@ -54,6 +59,7 @@ def render(page: Page) -> str:
         library=library and library[0],
         allowed=[_digest(script), *(library or ())[1:]],
     )
+    return document.translate(_CONTROLS)
 
 
 @cache

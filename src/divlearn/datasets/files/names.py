@@ -1,13 +1,13 @@
-"""Which arrays of a file are the matrices and which the labels."""
+"""Which arrays of a file are the matrices, the labels and the groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from divlearn.datasets.files.variables import Refusal, Variable, quote
 
-__all__ = ["LABEL_NAMES", "MATRIX_NAMES", "Choice", "choose"]
+__all__ = ["FILES", "GROUP_NAMES", "LABEL_NAMES", "MATRIX_NAMES", "Choice", "choose"]
 
 MATRIX_NAMES = (
     "matrices", "X", "x", "data", "covariances", "covs", "cov", "spd", "SPD", "spds", "features",
@@ -15,6 +15,8 @@ MATRIX_NAMES = (
 LABEL_NAMES = (
     "labels", "y", "Y", "label", "target", "targets", "classes", "gnd",
 )  # fmt: skip
+GROUP_NAMES = ("groups", "group", "subjects", "subject", "sessions", "session")
+FILES = "files"  # names of the files that matrices were made from
 _PARTS = ("train", "test")
 _SHOWN = 10
 
@@ -22,17 +24,28 @@ _SHOWN = 10
 class Choice(NamedTuple):
     """The arrays to read, train before test where the file is split.
 
+    Attributes
+    ----------
+    matrices, labels, groups : tuple of Variable
+    beside : mapping of str to tuple of Variable
+        What else has a usual name: ``files``, and arrays that look like groups.
+
     Examples
     --------
-    >>> Choice((), ()).labels
+    >>> Choice((), (), (), {}).labels
     ()
     """
 
     matrices: tuple[Variable, ...]
     labels: tuple[Variable, ...]
+    groups: tuple[Variable, ...]
+    beside: Mapping[str, tuple[Variable, ...]]
 
 
-def choose(variables: Sequence[Variable], matrices: str | None, labels: str | None) -> Choice:
+def choose(
+    variables: Sequence[Variable], matrices: str | None, labels: str | None,
+    groups: str | None = None,
+) -> Choice:  # fmt: skip
     """Choose by the given names or, without them, by the rules that `read_spd` documents.
 
     Examples
@@ -51,7 +64,26 @@ def choose(variables: Sequence[Variable], matrices: str | None, labels: str | No
             )
         by_name[variable.name] = variable
     parts = _choose_matrices(by_name, matrices)
-    return Choice(parts, _choose_labels(by_name, labels, parts))
+    chosen = _choose_labels(by_name, labels, parts)
+    together: tuple[Variable, ...] = ()
+    if groups is not None:
+        together = _find_column(by_name, groups, parts) or (_get(by_name, groups, "groups"),)
+    taken = (*parts, *chosen, *together)
+    beside = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
+    beside = {name: one for name, one in beside.items() if one and not set(one) & set(taken)}
+    return Choice(parts, chosen, together, beside)
+
+
+def _find_column(
+    by_name: dict[str, Variable], name: str, parts: tuple[Variable, ...]
+) -> tuple[Variable, ...]:
+    """Find the array of a name, or those of the parts of a split; empty if there is none."""
+    if name in by_name:
+        return (by_name[name],)
+    if len(parts) == 2:
+        return _find_split(by_name, (name,)) or ()
+    joined = _joined(name, _part_of(parts[0].name))
+    return tuple(by_name[one] for one in joined if one in by_name)[:1]
 
 
 def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> tuple[Variable, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,15 +16,18 @@ from numpy.typing import NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.datasets.files.columns import check_column, fits, read_column
 from divlearn.datasets.files.hdf5_files import find_hdf5, open_hdf5
 from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
-from divlearn.datasets.files.names import Choice, choose
+from divlearn.datasets.files.names import FILES, Choice, choose
 from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.variables import Refusal, Variable, quote, text_array
+from divlearn.datasets.files.variables import Refusal, Variable, explaining, quote
 from divlearn.spd import check_spd
 
-__all__ = ["SPDFile", "Stacks", "explaining", "read_spd", "read_stacks"]
+__all__ = ["MODEL_MEMBERS", "SPDFile", "Stacks", "read_spd", "read_stacks"]
+
+MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.save` writes
 
 _Opener = Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]
 
@@ -37,6 +41,9 @@ class SPDFile:
     matrices : ndarray of float32 or float64, shape (n_matrices, d, d)
     labels : ndarray of int, float, bool or str, shape (n_matrices,), or None
     splits : the indices of the training and of the test matrices, or None
+    groups : ndarray of int, float, bool or str, shape (n_matrices,), or None
+    files : ndarray, shape (n_matrices,), files that the matrices were made from, or None
+    group_names : names of arrays that look like groups, where ``groups`` is None
 
     Examples
     --------
@@ -47,6 +54,9 @@ class SPDFile:
     matrices: RealArray
     labels: NDArray[Any] | None
     splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None
+    groups: NDArray[Any] | None = None
+    files: NDArray[Any] | None = None
+    group_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +66,16 @@ class Stacks:
     Attributes
     ----------
     parts : dict of ndarray, shape (n_matrices, d, d), by name: one, or a training and a test part.
-    labels : ndarray, shape (n_matrices,), of all parts together, or None
+    labels, groups, files : ndarray, shape (n_matrices,), of all parts together, or None
+    group_names : tuple of str
+        Names of arrays that look like groups, where ``groups`` is None.
     """
 
     parts: dict[str, NDArray[Any]]
     labels: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    files: NDArray[Any] | None
+    group_names: tuple[str, ...]
 
 
 def read_spd(
@@ -68,6 +83,7 @@ def read_spd(
     *,
     matrices: str | None = None,
     labels: str | None = None,
+    groups: str | None = None,
     limit: int = 2**32,
     regularize: str = "raise",
 ) -> SPDFile:
@@ -88,6 +104,11 @@ def read_spd(
         Name of the array of labels. By default it is the one with a usual name (labels, y, Y,
         label, target, targets, classes or gnd), or for joined matrices train_labels and
         test_labels, or y_train and y_test, and so on. Where there is none, there are no labels.
+    groups : str, optional
+        Name of the array of groups. For joined matrices "subject" also means subject_train and
+        subject_test, or train_subject and test_subject. None are read by default; arrays with a
+        usual name (groups, group, subjects, subject, sessions or session) are then listed in
+        ``group_names``.
     limit : int, default=2**32
         Largest number of bytes that what is loaded may take in memory. It is compared with the
         headers before anything of that size is allocated. Checking and joining the matrices takes
@@ -131,26 +152,28 @@ def read_spd(
     >>> data.matrices.shape, data.labels
     ((2, 3, 3), array([1, 2]))
     """
-    found, file_name = read_stacks(path, matrices, labels, limit), Path(path).name
+    found, file_name = read_stacks(path, matrices, labels, groups, limit), Path(path).name
     checked = [
         check_spd(stack, regularize=regularize, ndim=3, name=f"{file_name}: {quote(name)}")
         for name, stack in found.parts.items()
     ]
+    beside = (found.groups, found.files, found.group_names)
     if len(checked) == 1:
-        return SPDFile(checked[0], found.labels, None)
+        return SPDFile(checked[0], found.labels, None, *beside)
     sizes = [len(stack) for stack in checked]
     train, test = np.split(np.arange(sum(sizes)), sizes[:1])
-    return SPDFile(np.concatenate(checked), found.labels, (train, test))
+    return SPDFile(np.concatenate(checked), found.labels, (train, test), *beside)
 
 
 def read_stacks(
-    path: str | os.PathLike[str], matrices: str | None, labels: str | None, limit: int = 2**32
-) -> Stacks:
+    path: str | os.PathLike[str], matrices: str | None, labels: str | None,
+    groups: str | None = None, limit: int = 2**32,
+) -> Stacks:  # fmt: skip
     """Read what `read_spd` reads, but for the check whether the matrices are SPD.
 
     Parameters
     ----------
-    path, matrices, labels, limit : as in `read_spd`
+    path, matrices, labels, groups, limit : as in `read_spd`
 
     Returns
     -------
@@ -165,33 +188,15 @@ def read_stacks(
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
-            choice = choose(variables, matrices, labels)
-            _check_choice(choice, limit)
+            choice = choose(variables, matrices, labels, groups)
+            sizes = _check_choice(choice)
+            beside = {name: one for name, one in choice.beside.items() if fits(one, sizes)}
+            columns = [choice.labels, choice.groups, beside.pop(FILES, ())]
+            _check_size([*choice.matrices, *chain(*columns)], limit)
             parts = {variable.name: _read_stack(variable, limit) for variable in choice.matrices}
-            taken = sum(stack.nbytes for stack in parts.values())
-            return Stacks(parts, _read_labels(choice.labels, limit - taken))
-
-
-@contextmanager
-def explaining(name: str, limit: int) -> Iterator[None]:
-    """Turn whatever a parser raises over a damaged file into a ValueError that names the file."""
-    try:
-        yield
-    except Refusal as refusal:
-        raise ValueError(f"{name}: {refusal}") from refusal
-    except ImportError:
-        raise
-    except MemoryError as error:
-        raise ValueError(
-            f"{name}: there is not enough memory for it; if it is no larger than it should be, "
-            f"free some, else lower limit={limit}"
-        ) from error
-    # Parsers meet bytes nobody thought of: there is no list of what they raise.
-    except Exception as error:
-        raise ValueError(
-            f"{name}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or write "
-            "it again"
-        ) from error
+            left = limit - sum(stack.nbytes for stack in parts.values())
+            y, together, files = (read_column(column, left) for column in columns)
+            return Stacks(parts, y, together, files, () if choice.groups else tuple(beside))
 
 
 def _opener(file: BinaryIO, size: int) -> _Opener:
@@ -201,6 +206,7 @@ def _opener(file: BinaryIO, size: int) -> _Opener:
     if start.startswith(NPY_MAGIC):
         return open_npy
     if start.startswith(ZIP_MAGICS):
+        _refuse_models(file)
         return open_npz
     if is_matlab(start):
         return open_matlab
@@ -212,18 +218,19 @@ def _opener(file: BinaryIO, size: int) -> _Opener:
     )
 
 
-def _check_choice(choice: Choice, limit: int) -> None:
-    """Refuse what need not be read to be refused."""
-    chosen = (*choice.matrices, *choice.labels)
-    for variable in chosen:
+def _refuse_models(file: BinaryIO) -> None:
+    """Refuse what `divlearn.save` has written: its arrays may look like matrices."""
+    with zipfile.ZipFile(file) as archive:
+        if set(MODEL_MEMBERS) <= set(archive.namelist()):
+            raise Refusal("it is a model or a checkpoint of divlearn, must be data; pass matrices")
+    file.seek(0)
+
+
+def _check_choice(choice: Choice) -> list[int]:
+    """Refuse what need not be read to be refused; the number of matrices of each part."""
+    for variable in (*choice.matrices, *choice.labels, *choice.groups):
         if variable.refusal:
             raise Refusal(f"{quote(variable.name)} {variable.refusal}")
-    n_bytes = sum(variable.n_bytes for variable in chosen)
-    if n_bytes > limit:
-        raise Refusal(
-            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, more than limit={limit};"
-            " raise limit= if you trust the file"
-        )
     layouts = [_layout(variable) for variable in choice.matrices]
     sizes = [size for size, _ in layouts]
     if len({side for _, side in layouts}) > 1:
@@ -231,10 +238,18 @@ def _check_choice(choice: Choice, limit: int) -> None:
             f"{' and '.join(map(str, choice.matrices))} differ in the size of their matrices; "
             "choose one with matrices="
         )
-    if choice.labels:
-        expected = sizes if len(choice.labels) == len(sizes) else [sum(sizes)]
-        for variable, n_matrices in zip(choice.labels, expected, strict=True):
-            _check_labels(variable, n_matrices)
+    check_column(choice.labels, sizes, "labels")
+    check_column(choice.groups, sizes, "groups")
+    return sizes
+
+
+def _check_size(chosen: Sequence[Variable], limit: int) -> None:
+    n_bytes = sum(variable.n_bytes for variable in chosen)
+    if n_bytes > limit:
+        raise Refusal(
+            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, more than limit={limit};"
+            " raise limit= if you trust the file"
+        )
 
 
 def _layout(variable: Variable) -> tuple[int, int]:
@@ -250,18 +265,6 @@ def _layout(variable: Variable) -> tuple[int, int]:
         f"{variable} is no stack of square matrices: it must have three axes of which the last or "
         "the first two are equal; save it with shape (n_matrices, d, d), also if there is but one"
     )
-
-
-def _check_labels(variable: Variable, n_matrices: int) -> None:
-    if variable.dtype.kind not in "biufSU":
-        raise Refusal(f"{variable} must hold numbers or text; save labels of these kinds")
-    shape = variable.shape
-    n_labels = math.prod(shape)
-    if n_labels != max(shape, default=1) or n_labels != n_matrices:
-        raise Refusal(
-            f"{variable} must have one label for each of {n_matrices} matrices; save labels of "
-            f"shape ({n_matrices},) or choose others with labels="
-        )
 
 
 def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
@@ -290,35 +293,3 @@ def _is_symmetric(stack: NDArray[Any]) -> bool:
         if (np.abs(finite - finite.T) > relative * np.abs(finite).max()).any():
             return False
     return True
-
-
-def _read_labels(variables: tuple[Variable, ...], limit: int) -> NDArray[Any] | None:
-    if not variables:
-        return None
-    parts = [variable.read(limit).ravel() for variable in variables]
-    is_text = [part.dtype.kind in "SU" for part in parts]
-    if not any(is_text):
-        return _as_numbers(np.concatenate(parts), variables[0])
-    if not all(is_text):
-        raise Refusal(
-            f"of {' and '.join(map(str, variables))} one is text and one is not; save both alike"
-        )
-    # As a list first: many short strings and one long one make a large array.
-    strings = [text for part in parts for text in part.tolist()]
-    decoded = [text.decode("utf8") if isinstance(text, bytes) else text for text in strings]
-    return text_array(decoded, limit)
-
-
-def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
-    """Whole numbers as integers, other numbers as float64."""
-    if values.dtype.kind == "b":
-        # Bytes other than 0 and 1 are no booleans until they have been compared.
-        return np.not_equal(values.view(np.uint8), 0)
-    if not np.isfinite(values).all():
-        i = np.flatnonzero(~np.isfinite(values))[0]
-        raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
-    fits = bool((np.abs(values) < 2.0**63).all())
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64) if fits else values
-    whole = fits and bool((values == np.rint(values)).all())
-    return values.astype(np.int64 if whole else np.float64)

@@ -7,14 +7,15 @@ only; the claims in them are checked before anything of that size is allocated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEFLATE_RATIO", "Refusal", "Variable", "quote", "text_array"]
+__all__ = ["DEFLATE_RATIO", "Refusal", "Variable", "explaining", "quote", "text_array"]
 
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
@@ -30,6 +31,28 @@ class Refusal(Exception):
     >>> print(Refusal("it is empty; write it again"))
     it is empty; write it again
     """
+
+
+@contextmanager
+def explaining(name: str, limit: int) -> Iterator[None]:
+    """Turn whatever a parser raises over a damaged file into a ValueError that names the file."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise ValueError(f"{name}: {refusal}") from refusal
+    except ImportError:
+        raise
+    except MemoryError as error:
+        raise ValueError(
+            f"{name}: there is not enough memory for it; if it is no larger than it should be, "
+            f"free some, else lower limit={limit}"
+        ) from error
+    # Parsers meet bytes nobody thought of: there is no list of what they raise.
+    except Exception as error:
+        raise ValueError(
+            f"{name}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or write "
+            "it again"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

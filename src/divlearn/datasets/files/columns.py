@@ -1,0 +1,185 @@
+"""Arrays with one entry for each matrix: labels, groups, names of files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.datasets.files.numpy_files import open_npy, open_npz
+from divlearn.datasets.files.regular import open_regular
+from divlearn.datasets.files.variables import (
+    Refusal,
+    Variable,
+    explaining,
+    quote,
+    text_array,
+)
+
+__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_column_file"]
+
+COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_file` knows
+_LARGEST_FILE = 2**28
+
+
+def fits(variables: Sequence[Variable], sizes: Sequence[int]) -> bool:
+    """Whether arrays can be read and have one entry for each matrix.
+
+    Parameters
+    ----------
+    variables : sequence of Variable
+        One for each part of the matrices, or one for all of them.
+    sizes : sequence of int
+        Number of matrices of each part.
+    """
+    return all(
+        not variable.refusal and _has_length(variable, n_matrices)
+        for variable, n_matrices in _expected(variables, sizes)
+    )
+
+
+def check_column(variables: Sequence[Variable], sizes: Sequence[int], what: str) -> None:
+    """Refuse arrays that do not have one entry for each matrix, or of another kind.
+
+    Parameters
+    ----------
+    variables, sizes : as in `fits`
+    what : str
+        The argument that chooses them: labels or groups.
+    """
+    for variable, n_matrices in _expected(variables, sizes):
+        if variable.dtype.kind not in "biufSU":
+            raise Refusal(f"{variable} must hold numbers or text; save {what} of these kinds")
+        if not _has_length(variable, n_matrices):
+            raise Refusal(
+                f"{variable} must have one {what.removesuffix('s')} for each of {n_matrices} "
+                f"matrices; save {what} of shape ({n_matrices},) or choose others with {what}="
+            )
+
+
+def read_column(variables: Sequence[Variable], limit: int) -> NDArray[Any] | None:
+    """Read arrays and join them; text is decoded, and whole numbers become integers."""
+    if not variables:
+        return None
+    parts = [variable.read(limit).ravel() for variable in variables]
+    is_text = [part.dtype.kind in "SU" for part in parts]
+    if not any(is_text):
+        return _as_numbers(np.concatenate(parts), variables[0])
+    if not all(is_text):
+        raise Refusal(
+            f"of {' and '.join(map(str, variables))} one is text and one is not; save both alike"
+        )
+    # As a list first: many short strings and one long one make a large array.
+    strings = [text for part in parts for text in part.tolist()]
+    decoded = [text.decode("utf8") if isinstance(text, bytes) else text for text in strings]
+    return text_array(decoded, limit)
+
+
+def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str]) -> NDArray[Any]:
+    r"""Read a file with one entry for each matrix.
+
+    Parameters
+    ----------
+    path : Path
+        A .npy file, a .npz file of one array or of one with a usual name, or text with one entry
+        in a line. A .csv file may have a heading.
+    n_matrices : int
+    what : str
+        What the entries are, in the plural: groups.
+    names : sequence of str
+        Usual names of the array in a .npz file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "subjects.csv"
+    ...     _ = path.write_text("subject\nanna\nanna\nben\n")
+    ...     print(read_column_file(path, 3, "groups", ()))
+    ['anna' 'anna' 'ben']
+    """
+    with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGEST_FILE:
+            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold {what}")
+        match path.suffix.lower():
+            case ".npy" | ".npz" as ending:
+                return _read_array(file, size, ending, n_matrices, what, names)
+            case ".csv" | ".txt" as ending:
+                return _read_lines(file, ending, n_matrices, what)
+        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
+
+
+def _expected(
+    variables: Sequence[Variable], sizes: Sequence[int]
+) -> Iterable[tuple[Variable, int]]:
+    """Arrays with the numbers of entries they must have."""
+    return zip(variables, sizes if len(variables) == len(sizes) else [sum(sizes)], strict=False)
+
+
+def _has_length(variable: Variable, n_matrices: int) -> bool:
+    n_entries = math.prod(variable.shape)
+    return n_entries == max(variable.shape, default=1) == n_matrices
+
+
+def _read_array(
+    file: BinaryIO, size: int, ending: str, n_matrices: int, what: str, names: Sequence[str]
+) -> NDArray[Any]:
+    opened: AbstractContextManager[list[Variable]]
+    opened = open_npy(file, size) if ending == ".npy" else open_npz(file, size)
+    with opened as variables:
+        chosen = [one for one in variables if len(variables) == 1 or one.name in names]
+        if len(chosen) != 1:
+            found = ", ".join(map(str, variables)) or "no arrays"
+            raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
+        if chosen[0].refusal:
+            raise Refusal(f"{quote(chosen[0].name)} {chosen[0].refusal}")
+        check_column(chosen, [n_matrices], what)
+        if chosen[0].n_bytes > _LARGEST_FILE:
+            raise Refusal(f"{chosen[0]} takes more than {_LARGEST_FILE} bytes; shorten its text")
+        column = read_column(chosen, _LARGEST_FILE)
+    assert column is not None
+    return column
+
+
+def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> NDArray[Any]:
+    text = file.read().decode("utf-8-sig")
+    if ending == ".csv":
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+        if any(len(row) > 1 for row in rows):
+            widest = max(map(len, rows))
+            raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
+        entries = [row[0].strip() for row in rows]
+        entries = entries[len(entries) == n_matrices + 1 :]  # without its heading
+    else:
+        entries = [line.strip() for line in text.splitlines()]
+    if len(entries) != n_matrices or not all(entries):
+        n_entries = sum(map(bool, entries))
+        raise Refusal(
+            f"it has {n_entries} entries in {len(entries)} lines, must have one for each of "
+            f"{n_matrices} matrices, in their order"
+        )
+    return text_array(entries, _LARGEST_FILE)
+
+
+def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
+    """Whole numbers as integers, other numbers as float64."""
+    if values.dtype.kind == "b":
+        # Bytes other than 0 and 1 are no booleans until they have been compared.
+        return np.not_equal(values.view(np.uint8), 0)
+    if not np.isfinite(values).all():
+        i = np.flatnonzero(~np.isfinite(values))[0]
+        raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
+    fits = bool((np.abs(values) < 2.0**63).all())
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64) if fits else values
+    whole = fits and bool((values == np.rint(values)).all())
+    return values.astype(np.int64 if whole else np.float64)

@@ -1,0 +1,209 @@
+"""Groups of matrices: named on the command line, offered where a file has them, read once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from divlearn import load
+from divlearn.baselines import DivergenceKNN
+from divlearn.cli import main
+from divlearn.datasets import load_spd, make_wishart_clusters
+from divlearn.datasets.files import stacks
+from divlearn.evaluation import evaluate, held_out_predictions
+from divlearn.which import which_divergence
+
+SUBJECTS = np.repeat(np.arange(16), 4)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Near copies of 16 matrices, of which the class is chance: only leaks can tell it."""
+    (X, _), rng = make_wishart_clusters(1, 16, 3, random_state=0), np.random.default_rng(0)
+    return X[SUBJECTS] * np.exp(0.01 * rng.standard_normal((64, 1, 1))), SUBJECTS % 2
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, data):
+    monkeypatch.chdir(tmp_path)
+    X, y = data
+    np.savez("named.npz", X=X, y=y, subject=SUBJECTS)
+    np.savez("plain.npz", X=X, y=y)
+    names = [f"s{number:02}" for number in SUBJECTS]
+    np.save("subjects.npy", SUBJECTS)
+    np.savez("subjects.npz", SUBJECTS)
+    np.savez("several.npz", subject=names, age=np.arange(64))
+    Path("subjects.txt").write_text("\n".join(names) + "\n")
+    Path("subjects.csv").write_text("subject\n" + "\n".join(names) + "\n")
+    Path("bare.csv").write_text("\ufeff" + "\n".join(names) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return printed.out
+
+
+GROUPS = [
+    ("named.npz", "subject"), ("plain.npz", "subjects.npy"), ("plain.npz", "subjects.npz"),
+    ("plain.npz", "several.npz"), ("plain.npz", "subjects.txt"), ("plain.npz", "subjects.csv"),
+    ("plain.npz", "bare.csv"), ("named.npz", "./subjects.txt"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "groups"), GROUPS)
+def test_every_way_to_name_them_gives_the_same(capsys, folder, data, file, groups):
+    found = json.loads(run(capsys, "which", file, "--groups", groups, "--folds", "4", "--json"))
+    expected = which_divergence(*data, groups=SUBJECTS, cv=4, random_state=0)
+    assert found["kept_together"]
+    scores = {row["name"]: row["score"] for row in found["table"]}
+    assert scores == pytest.approx({row["name"]: row["score"] for row in expected.table()})
+    assert found["score"] < 0.8 < which_divergence(*data, cv=4, random_state=0).score
+
+
+def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
+    options = ["named.npz", "--groups", "subject"]
+    printed = run(capsys, "fit", *options, "--model", "kernel", "-o", "m")
+    assert printed.startswith("Folds keep the 16 groups of subject together.")
+    assert held_out_predictions(load("m"), data[1]).accuracy < 0.8
+    said = run(capsys, "evaluate", *options, "--only", "1-NN, AIRM", "--folds", "4", "--json")
+    [row] = json.loads(said)["classifiers"]
+    chosen = {"1-NN": DivergenceKNN(1, "airm")}
+    expected = evaluate(*data, chosen, n_folds=4, groups=SUBJECTS).table()[0].accuracy
+    assert row["accuracy"] == pytest.approx(expected, abs=1e-12)
+    assert row["accuracy"] < 0.8
+
+
+def test_a_model_that_holds_nothing_out_says_so(capsys, folder):
+    printed = run(capsys, "fit", "named.npz", "--groups", "subject", "--model", "knn", "-o", "m")
+    assert printed.startswith("DivergenceKNN holds nothing out: --groups changes nothing.")
+
+
+def test_clusters_are_compared_with_groups(capsys, folder):
+    cluster = ["cluster", "named.npz", "-k", "16", "--method", "log-euclidean"]
+    found = json.loads(run(capsys, *cluster, "--groups", "subject", "--json"))
+    assert found["agreement_with_groups"]["ARI"] > 0.8 > 0.5 > found["agreement"]["ARI"]
+    assert "Agreement with the groups: " in run(capsys, *cluster, "--groups", "subject")
+    assert run(capsys, *cluster).startswith(
+        "named.npz has an array `subject`; pass --groups subject to compare clusters with it."
+    )
+
+
+OFFER = "named.npz has an array `subject`; pass --groups subject to keep its groups together.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["which", "--folds", "2"], ["fit", "--model", "iddl", "-o", "m"], ["doctor"],
+        ["evaluate", "--only", "1-NN, AIRM", "--folds", "2"],
+    ],
+)  # fmt: skip
+def test_groups_in_the_file_are_offered(capsys, folder, arguments):
+    assert OFFER in run(capsys, *arguments, "named.npz")
+    assert "--groups" not in run(capsys, *arguments, "plain.npz")
+
+
+def test_groups_that_are_used_are_not_offered(capsys, folder):
+    printed = run(capsys, "which", "named.npz", "--folds", "2", "--groups", "subject")
+    assert "has an array" not in printed
+
+
+def test_what_has_another_use_is_not_offered(capsys, folder, data):
+    X, y = data
+    np.savez("other.npz", X=X, group=y, session=np.arange(63), subjects=y, sessions=[[1, 2]])
+    printed = run(capsys, "doctor", "other.npz", "--labels", "group")
+    assert "`subjects`" in printed
+    assert printed.count("has an array") == 1
+    assert "--groups" not in run(capsys, "predict", _fitted(capsys), "named.npz")
+
+
+def _fitted(capsys):
+    run(capsys, "fit", "plain.npz", "--model", "knn", "-o", "knn")
+    return "knn"
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("nobody", "named.npz: --groups 'nobody' is not in it; it holds X"),
+        ("X", "must have one group for each of 64 matrices; save groups of shape (64,)"),
+        ("no.npy", "no.npy: No such file"),
+        ("short.npy", "matrices (3,) int64 must have one group for each of 64 matrices"),
+        ("short.txt", "it has 2 entries in 3 lines, must have one for each of 64 matrices"),
+        ("wide.csv", "wide.csv: it has 2 columns, must have one; save the groups alone"),
+        ("two.npz", "it holds a (64,) int64, b (64,) int64, must hold one array"),
+        ("latin.txt", "latin.txt: the file is damaged (UnicodeDecodeError"),
+        ("objects.npy", "objects are never unpickled"),
+        ("model.npz", "must hold one array"),
+    ],
+)
+def test_groups_that_cannot_be_used(capsys, folder, groups, message):
+    np.save("short.npy", np.arange(3))
+    Path("short.txt").write_text("a\n\nb\n")
+    Path("wide.csv").write_text("a,b\n" * 64)
+    np.savez("two.npz", a=np.arange(64), b=np.arange(64))
+    Path("latin.txt").write_bytes(b"\xfc\n" * 64)
+    np.save("objects.npy", np.array([None] * 64), allow_pickle=True)
+    np.savez("model.npz")
+    assert main(["which", "named.npz", "--groups", groups]) == 1
+    complaint = capsys.readouterr().err
+    assert message in complaint
+    assert len(complaint.splitlines()) == 1
+
+
+def test_groups_need_labels(capsys, folder):
+    assert main(["which", "named.npz", "--without-labels", "--groups", "subject"]) == 1
+    assert "--groups needs labels" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ the reader
+
+
+def test_parts_of_a_split_have_groups_of_their_own(folder, data):
+    X, y = data
+    train, test = slice(0, 40), slice(40, None)
+    arrays = {"X": X, "y": y, "subject": SUBJECTS, "files": SUBJECTS.astype(str)}
+    np.savez(
+        "split.npz",
+        **{f"{name}_train": array[train] for name, array in arrays.items()},
+        **{f"test_{name}" if name == "y" else f"{name}_test": array[test]
+           for name, array in arrays.items() if name != "y"},
+        y_test=y[test],
+    )  # fmt: skip
+    whole = load_spd("split.npz", groups="subject")
+    np.testing.assert_array_equal(whole.groups, SUBJECTS)
+    np.testing.assert_array_equal(whole.files, SUBJECTS.astype(str))
+    assert not whole.notes
+    one = load_spd("split.npz", matrices="X_test", groups="subject")
+    np.testing.assert_array_equal(one.groups, SUBJECTS[test])
+    np.testing.assert_array_equal(one.subset(np.arange(5)).files, SUBJECTS[test][:5].astype(str))
+    assert load_spd("split.npz").groups is None
+    assert load_spd("split.npz").notes == (
+        'split.npz has an array `subject`; pass groups="subject" to keep its groups together',
+    )
+
+
+def test_a_command_reads_its_data_once(capsys, folder, data, monkeypatch):
+    X, y = data
+    np.savez("all.npz", X=X, y=y, subject=SUBJECTS, files=SUBJECTS.astype(str))
+    opened, open_regular = [], stacks.open_regular
+
+    def watched(path, name):
+        opened.append(name)
+        return open_regular(path, name)
+
+    monkeypatch.setattr(stacks, "open_regular", watched)
+    for arguments in (
+        ["fit", "all.npz", "--model", "knn", "-o", "m"], ["predict", "m", "all.npz"],
+        ["evaluate", "all.npz", "--only", "1-NN, AIRM", "--groups", "subject"],
+        ["which", "all.npz"], ["doctor", "all.npz"],
+    ):  # fmt: skip
+        opened.clear()
+        run(capsys, *arguments)
+        assert opened == ["all.npz"]
