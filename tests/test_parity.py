@@ -233,7 +233,7 @@ def test_many_classes_are_warned_of(make):
 
 def test_strings_and_numbers_in_different_shards_are_refused():
     parts = [(X[:30], NAMES[:30]), (X[30:], Y[30:])]
-    with pytest.raises(ValueError, match="y is text for some samples only|y mixes labels"):
+    with pytest.raises(ValueError, match=r"y is text for some samples only|y mixes labels"):
         classifier().fit(open_shards(lambda: iter(parts)), None)
 
 
