@@ -1,0 +1,169 @@
+"""Figures beside the paper's: means with errors, and sentences that follow rules."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+Done = Sequence[dict[str, Any]]  # records of cells; see `paper.cache.record`
+Estimate = tuple[float, float | None]  # a mean, and its standard error where there is one
+
+
+def where(done: Done, **wanted: Any) -> list[dict[str, Any]]:
+    """Select records by their entries; None is an entry that is absent.
+
+    Examples
+    --------
+    >>> where([{"data": "Virus", "atoms": 5}, {"data": "Virus"}], data="Virus", atoms=None)
+    [{'data': 'Virus'}]
+    """
+    return [one for one in done if all(one.get(name) == value for name, value in wanted.items())]
+
+
+def distinct(done: Done, name: str) -> list[Any]:
+    """List the distinct values of an entry, in the order of the cells."""
+    return list(dict.fromkeys(one[name] for one in done))
+
+
+class Row(NamedTuple):
+    """One figure: where it stands in the table, ours, its standard error, and the paper's."""
+
+    row: str
+    column: str
+    value: float | None  # None where it is still to be computed
+    error: float | None = None
+    paper: float | None = None
+    decimals: int = 1
+
+    @classmethod
+    def of(
+        cls, row: str, column: str, found: Estimate | None, paper: float | None = None,
+        decimals: int = 1,
+    ) -> Self:  # fmt: skip
+        return cls(row, column, *(found or (None, None)), paper, decimals)
+
+    @property
+    def differs(self) -> bool:
+        """Whether ours is further from the paper's than two standard errors."""
+        if self.value is None or self.paper is None or self.error is None:
+            return False
+        return abs(self.value - self.paper) > 2 * self.error
+
+    def __str__(self) -> str:
+        text = "-" if self.value is None else f"{self.value:.{self.decimals}f}"
+        if self.error is not None:
+            text += f" +- {self.error:.{self.decimals}f}"
+        return text if self.paper is None else f"{text} ({self.paper:g})"
+
+
+def names_of(rows: Iterable[Row]) -> list[str]:
+    """List the names of the rows of the table."""
+    return list(dict.fromkeys(row.row for row in rows))
+
+
+def figures_of(rows: Iterable[Row], name: str) -> dict[str, float]:
+    """Return the figures of a row of the table that are there, by column."""
+    return {row.column: row.value for row in rows if row.row == name and row.value is not None}
+
+
+def mean_of(values: Sequence[float]) -> Estimate | None:
+    """Mean over runs, and its standard error; None where there are none.
+
+    Examples
+    --------
+    >>> mean_of([0.0, 1.0]), mean_of([2.0]), mean_of([])
+    ((0.5, 0.5), (2.0, None), None)
+    """
+    if not values:
+        return None
+    error = None if len(values) == 1 else float(np.std(values, ddof=1) / len(values) ** 0.5)
+    return float(np.mean(values)), error
+
+
+def share_error(share: float, count: int) -> float:
+    """Binomial standard error of a share of `count` matrices."""
+    return float((share * (1 - share) / count) ** 0.5)
+
+
+def accuracy_of(done: Done) -> Estimate | None:
+    """Mean accuracy in percent, and its standard error; None where there is none.
+
+    The error is that over test sets. Where all runs share one test set it is the binomial error of
+    a share of its matrices: another test set would have given another accuracy, however many fits
+    are averaged.
+    """
+    if not done:
+        return None
+    mean, error = mean_of([one["accuracy"] for one in done])
+    sizes = {one["test"]: one["n_test"] for one in done}
+    if len(sizes) == 1:
+        error = share_error(mean, next(iter(sizes.values())))
+    return 100 * mean, 100 * error
+
+
+def join(names: Iterable[str]) -> str:
+    """Join names.
+
+    Examples
+    --------
+    >>> join(["Virus"]), join(["Virus", "Brodatz", "HMDB"])
+    ('Virus', 'Virus, Brodatz and HMDB')
+    """
+    known = list(names)
+    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
+
+
+def clauses(*parts: str) -> str:
+    """Put those clauses together that are not empty."""
+    return "; ".join(filter(None, parts))
+
+
+def differences(rows: Sequence[Row], reasons: Mapping[str, str]) -> list[str]:
+    """Say where figures differ from the paper's by more than two standard errors, and why.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    reasons : mapping of str to str
+        A clause for rows and columns of the table that have one, by their names.
+
+    Examples
+    --------
+    >>> rows = [Row("Virus", "LE", 70.0, 1.0, 66.67), Row("Virus", "AIRM", 67.0, 1.0, 67.89)]
+    >>> differences(rows, {"Virus": "the splits are other ones"})
+    ["Virus: LE +3.3 differs from the paper's by more than two standard errors: the splits are
+    other ones."]
+    """
+    told = []
+    for name in names_of(rows):
+        known = [row for row in rows if row.row == name and row.paper is not None]
+        off = [row for row in known if row.differs]
+        if off:
+            parts = [f"{row.column} {row.value - row.paper:+.{row.decimals}f}" for row in off]
+            found = [reasons[key] for key in (name, *(row.column for row in off)) if key in reasons]
+            why = f": {'; '.join(dict.fromkeys(found))}" if found else ", for no reason we know"
+            verb = "differ" if len(parts) > 1 else "differs"
+            told.append(
+                f"{name}: {join(parts)} {verb} from the paper's by more than two standard errors"
+                f"{why}."
+            )
+        elif known and all(row.value is not None and row.error is not None for row in known):
+            told.append(f"{name}: within two standard errors of the paper.")
+    return told
+
+
+def judge(claim: str, holds: Mapping[str, bool]) -> list[str]:
+    """Say where a claim of the paper holds, by data set; nothing where none is done.
+
+    Examples
+    --------
+    >>> judge("IDDL is best", {"Virus": True, "Brodatz": False})
+    ['The paper: IDDL is best. Here that holds on Virus, but not on Brodatz.']
+    """
+    if not holds:
+        return []
+    yes, no = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
+    if not yes:
+        return [f"The paper: {claim}. Here that does not hold on {join(no)}."]
+    exception = f", but not on {join(no)}" if no else ""
+    return [f"The paper: {claim}. Here that holds on {join(yes)}{exception}."]
