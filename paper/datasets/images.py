@@ -55,10 +55,10 @@ def load_brodatz(
     numbers = np.arange(1, n_textures + 1)
     paths = [folder / f"D{number}.gif" for number in numbers]
     images = ImageFiles(need(paths, folder, "D1.gif, D2.gif and so on up to D112.gif"))
-    sizes = np.array([images.size_of(index) for index in range(len(paths))])
+    height, width = images.size_of(0)
     return Dataset(
         name="Brodatz",
-        labels=np.repeat(numbers, (sizes // side).prod(axis=1)),
+        labels=np.repeat(numbers, (height // side) * (width // side)),
         citation=(
             'P. Brodatz, "Textures: a photographic album for artists and designers", Dover, 1966; '
             'as a benchmark T. Ojala, M. Pietikäinen and D. Harwood, "A comparative study of '
