@@ -3,24 +3,21 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+Done = Sequence[dict[str, Any]]  # records of cells; see `record`
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
     """One thing to compute, such as the accuracy of a method on a split.
 
-    The key does not name the experiment, so that experiments share cells.
-
-    Examples
-    --------
-    >>> add = {"task": ("sum", 1), "digest": "2", "method": "add", "seed": 0, "settings": {}}
-    >>> Cell(data="two", compute=dict, **add).key == Cell(data="zwei", compute=dict, **add).key
-    True
+    Neither the name of the experiment nor that of the data is part of the key, so that experiments
+    share cells.
     """
 
     task: tuple[str, int]  # name and revision; raise the latter when outcomes change
@@ -78,3 +75,19 @@ def record(folder: Path, cell: Cell) -> dict[str, Any] | None:
         return None
     about = {"data": cell.data, "method": cell.method, "seed": cell.seed, **cell.settings}
     return about | content["outcome"] | {"took": content["seconds"]}
+
+
+def where(done: Done, **wanted: Any) -> list[dict[str, Any]]:
+    """Select records by their entries; None is an entry that is absent.
+
+    Examples
+    --------
+    >>> where([{"data": "Virus", "atoms": 5}, {"data": "Virus"}], data="Virus", atoms=None)
+    [{'data': 'Virus'}]
+    """
+    return [one for one in done if all(one.get(name) == value for name, value in wanted.items())]
+
+
+def distinct(done: Done, name: str) -> list[Any]:
+    """List the distinct values of an entry, in the order of the cells."""
+    return list(dict.fromkeys(one[name] for one in done))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from divlearn.datasets import Dataset, Split
-from paper.cache import Cell
-from paper.comparison import Done, Row, accuracy_of, clauses, distinct, figures_of, where
+from paper.cache import Cell, Done, distinct, where
+from paper.comparison import Row, accuracy_of, clauses, figures_of
 from paper.data import Data, paper_name
 from paper.experiment import Experiment, data_cell, say_limits
 from paper.methods import OURS, SOLVER, WHY, make_classifier, settings_of

@@ -1,28 +1,13 @@
 """Figures beside the paper's: means with errors, and sentences that follow rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
-Done = Sequence[dict[str, Any]]  # records of cells; see `paper.cache.record`
+from paper.cache import Done
+
 Estimate = tuple[float, float | None]  # a mean, and its standard error where there is one
-
-
-def where(done: Done, **wanted: Any) -> list[dict[str, Any]]:
-    """Select records by their entries; None is an entry that is absent.
-
-    Examples
-    --------
-    >>> where([{"data": "Virus", "atoms": 5}, {"data": "Virus"}], data="Virus", atoms=None)
-    [{'data': 'Virus'}]
-    """
-    return [one for one in done if all(one.get(name) == value for name, value in wanted.items())]
-
-
-def distinct(done: Done, name: str) -> list[Any]:
-    """List the distinct values of an entry, in the order of the cells."""
-    return list(dict.fromkeys(one[name] for one in done))
 
 
 class Row(NamedTuple):
@@ -121,18 +106,7 @@ def clauses(*parts: str) -> str:
 def differences(rows: Sequence[Row], reasons: Mapping[str, str]) -> list[str]:
     """Say where figures differ from the paper's by more than two standard errors, and why.
 
-    Parameters
-    ----------
-    rows : sequence of Row
-    reasons : mapping of str to str
-        A clause for rows and columns of the table that have one, by their names.
-
-    Examples
-    --------
-    >>> rows = [Row("Virus", "LE", 70.0, 1.0, 66.67), Row("Virus", "AIRM", 67.0, 1.0, 67.89)]
-    >>> differences(rows, {"Virus": "the splits are other ones"})
-    ["Virus: LE +3.3 differs from the paper's by more than two standard errors: the splits are
-    other ones."]
+    `reasons` has a clause for rows and columns of the table, by their names.
     """
     told = []
     for name in names_of(rows):
@@ -153,13 +127,7 @@ def differences(rows: Sequence[Row], reasons: Mapping[str, str]) -> list[str]:
 
 
 def judge(claim: str, holds: Mapping[str, bool]) -> list[str]:
-    """Say where a claim of the paper holds, by data set; nothing where none is done.
-
-    Examples
-    --------
-    >>> judge("IDDL is best", {"Virus": True, "Brodatz": False})
-    ['The paper: IDDL is best. Here that holds on Virus, but not on Brodatz.']
-    """
+    """Say where a claim of the paper holds, by data set; nothing where none is done."""
     if not holds:
         return []
     yes, no = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))

@@ -111,14 +111,7 @@ def _load(load: Callable[[Path], Dataset], path: Path) -> Dataset:
 
 
 def missing(data: Data, keys: Iterable[str]) -> list[str]:
-    """Name the paper's data sets of which there is nothing, and nothing that stands in.
-
-    Examples
-    --------
-    >>> from divlearn.datasets import load_textures
-    >>> missing({"kth": load_textures(64)}, ["kth-images", "kth", "virus"])
-    ['VIRUS']
-    """
+    """Name the paper's data sets of which there is nothing, and nothing that stands in."""
     wanted = dict.fromkeys(SOURCES[key].paper for key in keys)
     there = {SOURCES[key].paper for key in data}
     return [name for name in wanted if name not in there]

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from divlearn.datasets import Dataset
-from paper.cache import Cell
-from paper.comparison import Done, Estimate, Row
+from paper.cache import Cell, Done
+from paper.comparison import Estimate, Row
 from paper.data import SOURCES, Data
 from paper.protocol import Limits, Protocol
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from paper.comparison import Done, Row, differences, join
+from paper.cache import Done
+from paper.comparison import Row, differences, join, names_of
 from paper.data import SOURCES, Data, missing
 from paper.experiment import Experiment
 from paper.protocol import Protocol
@@ -25,7 +26,7 @@ def table(rows: Sequence[Row], corner: str) -> list[str]:
     columns = dict.fromkeys(row.column for row in rows)
     figures = {(row.row, row.column): str(row) for row in rows}
     lines = [[corner, *columns]]
-    for name in dict.fromkeys(row.row for row in rows):
+    for name in names_of(rows):
         lines.append([name, *(figures.get((name, column), "") for column in columns)])
     head, *body = (f"| {' | '.join(line)} |" for line in lines)
     return [head, "|---|" + "---:|" * len(columns), *body]

@@ -2,9 +2,9 @@
 
 from matplotlib.figure import Figure
 
-from paper.cache import Cell
+from paper.cache import Cell, Done, distinct, where
 from paper.classification import accuracy_cells
-from paper.comparison import Done, Row, accuracy_of, clauses, distinct, figures_of, names_of, where
+from paper.comparison import Row, accuracy_of, clauses, figures_of, names_of
 from paper.data import Data
 from paper.experiment import Experiment, plot_means, say_limits
 from paper.methods import RIDGE, SOLVER

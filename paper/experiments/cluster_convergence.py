@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from paper.cache import Cell
+from paper.cache import Cell, Done
 from paper.clustering import cluster_cell, synthetic_cell
-from paper.comparison import Done, Row, clauses, judge
+from paper.comparison import Row, clauses, judge
 from paper.data import Data
 from paper.experiment import Experiment
 from paper.experiments.convergence import block_shares, plot_blocks

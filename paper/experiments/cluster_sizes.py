@@ -5,19 +5,9 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from paper.cache import Cell
+from paper.cache import Cell, Done, distinct, where
 from paper.clustering import synthetic_cell
-from paper.comparison import (
-    Done,
-    Estimate,
-    Row,
-    distinct,
-    figures_of,
-    judge,
-    mean_of,
-    names_of,
-    where,
-)
+from paper.comparison import Estimate, Row, figures_of, judge, mean_of, names_of
 from paper.data import Data
 from paper.experiment import Experiment, plot_means
 from paper.protocol import Protocol

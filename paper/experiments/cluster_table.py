@@ -1,9 +1,9 @@
 """Agreement of clusters with classes: log-Euclidean, Karcher and alpha-beta k-means."""
 
 from paper import published
-from paper.cache import Cell
+from paper.cache import Cell, Done, distinct, where
 from paper.clustering import cluster_cell
-from paper.comparison import Done, Row, distinct, figures_of, judge, mean_of, where
+from paper.comparison import Row, figures_of, judge, mean_of
 from paper.data import SOURCES, Data, paper_name
 from paper.experiment import Experiment
 from paper.methods import CLUSTERINGS

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from divlearn.datasets import Dataset
-from paper.cache import Cell
+from paper.cache import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Done, Row, clauses, judge
+from paper.comparison import Row, clauses, judge
 from paper.data import Data
 from paper.experiment import Experiment, data_cell, say_limits
 from paper.methods import make_classifier

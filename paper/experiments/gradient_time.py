@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from divlearn import available_engines, get_engine
 from divlearn.datasets import make_wishart_clusters
-from paper.cache import Cell
-from paper.comparison import Done, Row, where
+from paper.cache import Cell, Done, where
+from paper.comparison import Row
 from paper.data import Data
 from paper.experiment import Experiment
 from paper.protocol import Protocol

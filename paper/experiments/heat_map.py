@@ -9,9 +9,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from divlearn import LogEuclideanKMeans, divergence_plane
 from divlearn.datasets import Dataset
-from paper.cache import Cell
+from paper.cache import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Done, Row, clauses, judge, share_error
+from paper.comparison import Row, clauses, judge, share_error
 from paper.data import SOURCES, Data
 from paper.experiment import Experiment, data_cell, say_limits
 from paper.protocol import Limits, Protocol
@@ -68,11 +68,8 @@ def _rows(done: Done) -> list[Row]:
     rows = []
     for one in done:
         accuracy, grid = np.array(one["accuracy"]), np.array(one["grid"])
-        diagonal, places = (
-            accuracy.diagonal(),
-            {name: np.abs(grid - at).argmin() for name, at in _NAMED.items()},
-        )
-        figures = {name: diagonal[place] for name, place in places.items()}
+        diagonal = accuracy.diagonal()
+        figures = {name: diagonal[np.abs(grid - at).argmin()] for name, at in _NAMED.items()}
         figures |= {"highest": accuracy.max(), "lowest": accuracy.min()}
         rows += [
             Row(one["data"], name, 100 * value, 100 * share_error(value, one["n_test"]))

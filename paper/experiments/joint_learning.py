@@ -3,19 +3,9 @@
 from typing import Any
 
 from paper import published
-from paper.cache import Cell
+from paper.cache import Cell, Done, distinct, where
 from paper.classification import accuracy_cells
-from paper.comparison import (
-    Done,
-    Row,
-    accuracy_of,
-    clauses,
-    distinct,
-    figures_of,
-    judge,
-    names_of,
-    where,
-)
+from paper.comparison import Row, accuracy_of, clauses, figures_of, judge, names_of
 from paper.data import SOURCES, Data
 from paper.experiment import Experiment, say_limits
 from paper.methods import SOLVER, WHY

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from paper import published
+from paper.cache import Done, distinct
 from paper.classification import accuracy_table
-from paper.comparison import Done, Row, distinct, figures_of, join, judge
+from paper.comparison import Row, figures_of, join, judge
 from paper.data import SOURCES, paper_name
 from paper.methods import STRUCTURED
 from paper.protocol import Protocol

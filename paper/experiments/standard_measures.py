@@ -1,9 +1,9 @@
 """Accuracy beside 1-NN in the usual metrics and a linear SVM."""
 
 from paper import published
-from paper.cache import Cell
+from paper.cache import Cell, Done, distinct, where
 from paper.classification import TABLE_SOURCES, accuracy_cells, accuracy_rows, accuracy_table
-from paper.comparison import Done, Row, accuracy_of, distinct, figures_of, judge, where
+from paper.comparison import Row, accuracy_of, figures_of, judge
 from paper.data import SOURCES, Data, paper_name
 from paper.methods import NEIGHBOURS, OURS, RIDGE
 from paper.protocol import Protocol

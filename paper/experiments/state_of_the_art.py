@@ -1,8 +1,9 @@
 """Accuracy beside metric learning, sparse coding and dictionary learning."""
 
 from paper import published
+from paper.cache import Done, distinct
 from paper.classification import accuracy_table
-from paper.comparison import Done, Row, distinct, figures_of, judge
+from paper.comparison import Row, figures_of, judge
 from paper.methods import CODED, RIDGE
 
 _RIVALS = ("LEML", *CODED)

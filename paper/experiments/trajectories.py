@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from divlearn import IDDLClassifier, LogEuclideanKMeans
 from divlearn.datasets import Dataset
-from paper.cache import Cell
+from paper.cache import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Done, Row, clauses
+from paper.comparison import Row, clauses
 from paper.data import Data
 from paper.experiment import Experiment, data_cell, say_limits
 from paper.protocol import Limits, Protocol
