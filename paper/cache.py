@@ -73,8 +73,8 @@ def record(folder: Path, cell: Cell) -> dict[str, Any] | None:
     content = read(folder, cell)
     if content is None:
         return None
-    about = {"data": cell.data, "method": cell.method, "seed": cell.seed, **cell.settings}
-    return about | content["outcome"] | {"took": content["seconds"]}
+    about = {"data": cell.data, "method": cell.method, "seed": cell.seed}
+    return {**about, **cell.settings, **content["outcome"], "took": content["seconds"]}
 
 
 def where(done: Done, **wanted: Any) -> list[dict[str, Any]]:

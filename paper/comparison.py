@@ -25,14 +25,20 @@ class Row(NamedTuple):
         cls, row: str, column: str, found: Estimate | None, paper: float | None = None,
         decimals: int = 1,
     ) -> Self:  # fmt: skip
-        return cls(row, column, *(found or (None, None)), paper, decimals)
+        value, error = found or (None, None)
+        return cls(row, column, value, error, paper, decimals)
+
+    @property
+    def gap(self) -> float | None:
+        """How far ours is from the paper's."""
+        return None if self.value is None or self.paper is None else self.value - self.paper
 
     @property
     def differs(self) -> bool:
-        """Whether ours is further from the paper's than two standard errors."""
-        if self.value is None or self.paper is None or self.error is None:
+        """Whether that is more than two standard errors."""
+        if self.gap is None or self.error is None:
             return False
-        return abs(self.value - self.paper) > 2 * self.error
+        return abs(self.gap) > 2 * self.error
 
     def __str__(self) -> str:
         text = "-" if self.value is None else f"{self.value:.{self.decimals}f}"
@@ -77,11 +83,12 @@ def accuracy_of(done: Done) -> Estimate | None:
     a share of its matrices: another test set would have given another accuracy, however many fits
     are averaged.
     """
-    if not done:
+    found = mean_of([one["accuracy"] for one in done])
+    if found is None:
         return None
-    mean, error = mean_of([one["accuracy"] for one in done])
+    mean, error = found
     sizes = {one["test"]: one["n_test"] for one in done}
-    if len(sizes) == 1:
+    if error is None or len(sizes) == 1:
         error = share_error(mean, next(iter(sizes.values())))
     return 100 * mean, 100 * error
 
@@ -113,7 +120,7 @@ def differences(rows: Sequence[Row], reasons: Mapping[str, str]) -> list[str]:
         known = [row for row in rows if row.row == name and row.paper is not None]
         off = [row for row in known if row.differs]
         if off:
-            parts = [f"{row.column} {row.value - row.paper:+.{row.decimals}f}" for row in off]
+            parts = [f"{row.column} {row.gap:+.{row.decimals}f}" for row in off]
             found = [reasons[key] for key in (name, *(row.column for row in off)) if key in reasons]
             why = f": {'; '.join(dict.fromkeys(found))}" if found else ", for no reason we know"
             verb = "differ" if len(parts) > 1 else "differs"

@@ -49,7 +49,7 @@ def section(
         lines += [f"![{experiment.title}]({picture})", ""]
     sentences = experiment.claims(rows, done)
     if protocol.name == "full":  # small parts of the data obviously differ from all of it
-        why = {source.title: source.why for source in SOURCES.values()} | experiment.reasons
+        why = {one.title: one.why for one in SOURCES.values()} | dict(experiment.reasons)
         sentences = differences(rows, why) + sentences
     here = [key for key in experiment.sources if key in data]
     if here:

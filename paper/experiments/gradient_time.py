@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from divlearn import available_engines, get_engine
@@ -23,7 +22,7 @@ _GAMMA = 1e-3
 _AXES = {"dimension": "d", "atoms": "atoms"}  # and the settings along them
 
 
-def ridge_slopes(V: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+def ridge_slopes(V: np.ndarray, targets: np.ndarray) -> np.ndarray:
     r"""Fit a ridge head with bias to divergences; returns the gradient of the objective in them.
 
     The objective is :math:`\frac{1}{2n} \sum_i \|h_i - W v_i - b\|^2 + \gamma \|W\|^2` at the best
@@ -33,7 +32,8 @@ def ridge_slopes(V: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArra
     centred, wanted = V - V.mean(axis=0), targets - targets.mean(axis=0)
     gram = centred.T @ centred / n + 2 * _GAMMA * np.eye(V.shape[1])
     W = np.linalg.solve(gram, centred.T @ wanted / n)
-    return -(wanted - centred @ W) @ W.T / n
+    slopes: np.ndarray = -(wanted - centred @ W) @ W.T / n
+    return slopes
 
 
 def measure_gradient(d: int, n_atoms: int, rounds: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def measure_gradient(d: int, n_atoms: int, rounds: int) -> dict[str, Any]:
     data, targets, ones = engine.prepare(X), np.eye(_CLASSES)[y], np.ones(n_atoms)
     atoms = X[np.random.default_rng(0).choice(len(X), n_atoms, replace=n_atoms > len(X))]
 
-    def objective() -> NDArray[np.float64]:
+    def objective() -> np.ndarray:
         return ridge_slopes(engine.encode(data, atoms, ones, ones), targets)
 
     seconds = []
