@@ -15,8 +15,8 @@ test: $(VENV)/.installed
 venv: $(VENV)/.installed
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs paper
+	$(BIN)/ruff format --check src tests benchmarks docs paper
 	$(BIN)/mypy
 
 # Every example of the gallery is run; a warning is an error.

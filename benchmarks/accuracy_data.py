@@ -13,18 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from paper_data import load_brodatz, load_jhmdb_joints, load_kth_tips2_authors, load_virus
 from sklearn.datasets import load_digits
 
-from divlearn.datasets import (
-    Dataset,
-    load_brodatz,
-    load_japanese_vowels,
-    load_jhmdb_joints,
-    load_kth_tips2_authors,
-    load_spd,
-    load_virus,
-)
-from divlearn.datasets.dataset import Split
+from divlearn.datasets import Dataset, Split, load_japanese_vowels, load_spd
 from divlearn.descriptors import RegionCovariance
 from divlearn.spd import SPDRepairWarning
 

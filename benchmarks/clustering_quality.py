@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from clustering_speed import GOALS, TOLERANCE
+from paper_data import (
+    CLUSTERS,
+    load_brodatz,
+    load_jhmdb_joints,
+    load_kth_tips2_authors,
+    load_virus,
+    make_clustering,
+)
 from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from divlearn.cluster import ABKMeans, MiniBatchABKMeans, matched_f1_score, pairwise_f1_score
 from divlearn.datasets import (
-    load_brodatz,
-    load_jhmdb_joints,
-    load_kth_tips2_authors,
-    load_virus,
     make_inverse_wishart_clusters,
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
 )
-from divlearn.experiments.clustering import CLUSTER_METHODS
-from divlearn.experiments.paper import CLUSTERS
 
 # F1 scores of the paper: log-Euclidean, Karcher, alpha = beta, alpha != beta.
 PAPER = {
@@ -71,15 +74,15 @@ REAL: dict[str, Callable[[], Data]] = {
 }
 
 METHODS: dict[str, Callable[[int, int], Any]] = {
-    "log-Euclidean": CLUSTER_METHODS["LE"],
-    "Karcher": CLUSTER_METHODS["Karcher"],
-    "paper, E": CLUSTER_METHODS["E"],
-    "paper, NE": CLUSTER_METHODS["NE"],
+    "log-Euclidean": partial(make_clustering, "LE"),
+    "Karcher": partial(make_clustering, "Karcher"),
+    "paper, E": partial(make_clustering, "E"),
+    "paper, NE": partial(make_clustering, "NE"),
     "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
-    "ABKMeans": CLUSTER_METHODS["ABKMeans"],
+    "ABKMeans": partial(make_clustering, "ABKMeans"),
     "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
     "mini-batches": lambda k, seed: MiniBatchABKMeans(k, random_state=seed),
-    "mixture": CLUSTER_METHODS["ABMixture"],
+    "mixture": partial(make_clustering, "ABMixture"),
 }
 PEERS: dict[str, Callable[[int, int], Any]] = {
     f"pyRiemann {metric}": lambda k, seed, metric=metric: Kmeans(

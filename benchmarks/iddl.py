@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paper_data import load_kth_tips2_authors, load_virus
 from rich.console import Console
 from tables import machine, machine_line, plain_table
 
-from divlearn.datasets import load_kth_tips2_authors, load_virus
 from divlearn.iddl import IDDLClassifier
 
 BCD_ITERATIONS, JOINT_ITERATIONS = 6, 30

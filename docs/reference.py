@@ -16,7 +16,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spectral", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
-    "Comparing": ("baselines", "experiments"),
+    "Comparing": ("baselines",),
     "Keeping and showing": ("models", "report", "progress"),
     "Underneath": ("engines", "optim", "geometry", "tolerances"),
 }

@@ -17,7 +17,6 @@ from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
 from divlearn.cli.predict import predict
-from divlearn.cli.reproduce import reproduce
 from divlearn.cli.terminal import escape_unknown, harmless
 from divlearn.cli.which import which
 
@@ -37,7 +36,7 @@ DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, and the
 are any. Exit codes: 0 done, 1 something is wrong and one sentence says what, 2 wrong options, 3
 interrupted and the best so far is kept, 130 interrupted before there was anything to keep.
 """
-_COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster, reproduce)
+_COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _INTERRUPTED = 130
 
 

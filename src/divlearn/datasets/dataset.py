@@ -20,9 +20,7 @@ from divlearn.checks import check_sortable
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
-__all__ = [
-    "NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "find_copies", "note_difference",
-]  # fmt: skip
+__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "find_copies"]
 
 NOT_STATED = "not stated by the source"
 
@@ -300,17 +298,6 @@ def class_sizes(labels: NDArray[Any]) -> str:
     counts = np.unique(labels, return_counts=True)[1]
     most = "" if counts.min() == counts.max() else f" to {counts.max()}"
     return f"{len(counts)} class{'es' * (len(counts) > 1)} of {counts.min()}{most}"
-
-
-def note_difference(published: str, found: str) -> tuple[str, ...]:
-    """Note for users whose files are not all the published ones; none if they are.
-
-    Examples
-    --------
-    >>> note_difference("15 classes of 100", "2 classes of 10")
-    ('Published are 15 classes of 100; here are 2 classes of 10.',)
-    """
-    return () if published == found else (f"Published are {published}; here are {found}.",)
 
 
 def _check_number(n: Any) -> int:

@@ -1,22 +1,14 @@
-"""Data that is kept as arrays in files: SPD matrices with labels, and named arrays of archives."""
+"""SPD matrices with labels that are kept in files."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from divlearn.datasets.dataset import NOT_STATED, Dataset
 from divlearn.datasets.files import SPDFile, read_spd
-from divlearn.datasets.files.numpy_files import open_npz
-from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.variables import Refusal, Variable, explaining
-from divlearn.datasets.folders import PathLike, Source, natural_key
+from divlearn.datasets.folders import PathLike
 
-__all__ = ["find_matrices", "from_file", "load_spd", "read_arrays"]
+__all__ = ["from_file", "load_spd"]
 
 
 def load_spd(
@@ -96,69 +88,3 @@ def from_file(found: SPDFile, *, name: str, citation: str, notes: tuple[str, ...
         stored=found.matrices,
         files=found.files,
     )
-
-
-def find_matrices(source: Source, path: PathLike | None) -> Path | None:
-    """Find the file of matrices: the path itself, or the file matrices.* in that folder, if any.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> leaves = Source("Leaves", "leaves", "matrices.npz", "the authors")
-    >>> with TemporaryDirectory() as folder:
-    ...     print(find_matrices(leaves, folder))
-    None
-    """
-    found = source.find(path)
-    if not found.is_dir():
-        return found
-    files = sorted((file for file in found.glob("matrices.*") if file.is_file()), key=natural_key)
-    if len(files) > 1:
-        raise ValueError(
-            f"{source.name}: {found} holds {', '.join(file.name for file in files)}, must hold one "
-            "of them; pass the path of the one that is meant"
-        )
-    return files[0] if files else None
-
-
-def read_arrays(path: Path, names: Sequence[str], limit: int) -> list[NDArray[Any]]:
-    """Read named arrays of a .npz archive, with nothing unpickled and claims checked first.
-
-    Parameters
-    ----------
-    path : Path
-    names : sequence of str
-    limit : int
-        Largest number of bytes that they may take in memory together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "one.npz"
-    ...     np.savez(path, rgb=np.arange(3))
-    ...     print(read_arrays(path, ["rgb"], 2**10))
-    [array([0, 1, 2])]
-    """
-    with open_regular(path, str(path)) as file:
-        size = os.fstat(file.fileno()).st_size
-        with explaining(str(path), limit), open_npz(file, size) as variables:
-            return [variable.read(limit) for variable in _choose(variables, names, limit)]
-
-
-def _choose(variables: list[Variable], names: Sequence[str], limit: int) -> list[Variable]:
-    by_name = {variable.name: variable for variable in variables}
-    if missing := [name for name in names if name not in by_name]:
-        raise Refusal(f"it lacks the arrays {', '.join(missing)}; write it again with them")
-    chosen = [by_name[name] for name in names]
-    for variable in chosen:
-        if variable.refusal:
-            raise Refusal(f"{variable.name} {variable.refusal}")
-    n_bytes = sum(variable.n_bytes for variable in chosen)
-    if n_bytes > limit:
-        raise Refusal(
-            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, must be <= {limit}; "
-            "write a shorter file"
-        )
-    return chosen

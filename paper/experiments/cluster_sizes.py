@@ -1,0 +1,93 @@
+"""F1 and time of clustering against the dimension, and against the number of clusters."""
+
+from collections.abc import Callable
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from paper.cache import Cell, Done, distinct, where
+from paper.clustering import synthetic_cell
+from paper.comparison import Estimate, Row, figures_of, judge, mean_of, names_of
+from paper.data import Data
+from paper.experiment import Experiment, plot_means
+from paper.protocol import Protocol
+
+_METHODS = ("LE", "E", "NE", "ABKMeans", "ABMixture")
+_BLOCKS = ("parameters", "centroids")
+Sizes = Callable[[Protocol], list[tuple[int, int, int]]]  # clusters, matrices in each, dimension
+
+
+def _cells(data: Data, protocol: Protocol, sizes: Sizes) -> list[Cell]:
+    return [
+        synthetic_cell(k, size, d, method, seed)
+        for k, size, d in sizes(protocol)
+        for method in _METHODS
+        for seed in range(protocol.runs)
+        if method != "ABMixture" or d <= protocol.mixture_dimension
+    ]
+
+
+def _f1(done: Done, method: str) -> Estimate | None:
+    return mean_of([one["f1"] for one in where(done, method=method)])
+
+
+def _seconds(done: Done, block: str) -> Estimate | None:
+    return mean_of([one["block_seconds"][block] for one in where(done, method="E")])
+
+
+def _rows(done: Done, axis: str) -> list[Row]:
+    rows = []
+    for size in distinct(done, axis):
+        here, name = where(done, **{axis: size}), f"{axis} = {size}"
+        rows += [Row.of(name, method, _f1(here, method), decimals=3) for method in _METHODS]
+        rows += [Row.of(name, f"s, {one}", _seconds(here, one), decimals=4) for one in _BLOCKS]
+    return rows
+
+
+def _claims(rows: list[Row], done: Done) -> list[str]:
+    holds = {}
+    for name in names_of(rows):
+        found = figures_of(rows, name)
+        if {"LE", "E", "NE"} <= set(found):
+            holds[name] = min(found["E"], found["NE"]) > found["LE"]
+    return judge("both variants are better than log-Euclidean k-means at every size", holds)
+
+
+def _effort(protocol: Protocol, sizes: Sizes) -> str:
+    return (
+        "Synthetic Wishart clusters, separated by 3 p^(1/4) standard deviations with p = d (d + 1) "
+        f"/ 2; {sizes(protocol)[0][1]} matrices in each; mean of {protocol.runs} draws. ABMixture "
+        f"only up to d = {protocol.mixture_dimension}, for time"
+    )
+
+
+def _draw(figure: Figure, done: Done, axis: str) -> None:
+    left, right = figure.subplots(1, 2)
+    by_size = {size: where(done, **{axis: size}) for size in sorted(distinct(done, axis))}
+    for method in _METHODS:
+        plot_means(left, {size: _f1(here, method) for size, here in by_size.items()}, method)
+    for block in _BLOCKS:
+        plot_means(right, {size: _seconds(here, block) for size, here in by_size.items()}, block)
+    left.set(xlabel=axis, ylabel="pairwise F1", ylim=(0, 1.02))
+    right.set(xlabel=axis, ylabel="seconds of one update", xscale="log", yscale="log")
+    right.set_xticks(list(by_size), [str(size) for size in by_size])
+    right.minorticks_off()
+
+
+def _experiment(name: str, title: str, panels: str, axis: str, sizes: Sizes) -> Experiment:
+    return Experiment(
+        name=name, title=title, where=f'Figure "Sensitivity of alpha-beta k-means", {panels}',
+        unit="pairwise F1; seconds of one update in alpha-beta k-means with alpha = beta",
+        cells=partial(_cells, sizes=sizes), rows=partial(_rows, axis=axis), claims=_claims,
+        effort=partial(_effort, sizes=sizes), draw=partial(_draw, axis=axis), timed=True,
+    )  # fmt: skip
+
+
+CLUSTER_DIMENSION = _experiment(
+    "cluster-dimension", "Clustering against the dimension", "(a) and (b)", "d",
+    lambda protocol: [(15, protocol.n_per_dimension, d) for d in protocol.dimensions],
+)  # fmt: skip
+CLUSTER_NUMBER = _experiment(
+    "cluster-number", "Clustering against the number of clusters", "(c) and (d)", "clusters",
+    lambda protocol: [(k, protocol.n_per_number, 10) for k in protocol.numbers],
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""Data and sizes on which all experiments together take seconds."""
+
+from dataclasses import replace
+
+from divlearn.datasets import Dataset, SplitRule, make_wishart_clusters
+from paper.methods import RIDGE, STRUCTURED
+from paper.protocol import QUICK, Limits
+
+TINY = replace(
+    QUICK,
+    limits={"": Limits(3, 14, 4)}, cluster_limits={"": Limits(3, 8)}, atoms_per_class=1,
+    sweep=(1,), joint_atoms=(15,), iterations=1, plane_step=1.0, convergence_iterations=1,
+    trajectory_iterations=1, gradient_dimensions=(2, 3), gradient_atoms=(2, 4), rounds=1, runs=1,
+    dimensions=(2, 3), n_per_dimension=3, numbers=(2, 3), n_per_number=3, mixture_dimension=1,
+    parameters={
+        "RSPDL": {"max_iter": 1, "penalty": 0.1},
+        "LEML": {"eta": 1.0},
+        "kLLC": {"bandwidth": 1.0, "n_neighbors": 2},
+        **{name: {"bandwidth": 1.0, "penalty": 0.1} for name in ("kSP_LE", "kSP_JBLD")},
+        **{
+            name: {"pairs": [[1.0, 1.0]], "gamma": 0.1, "iterations": 1}
+            for name in (*RIDGE, *STRUCTURED)
+        },
+        "SPDClassifier": {"members": ["start softmax", "tangent lda"], "cv": 2},
+        "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "ensemble": 2},
+        "DivergenceKernelClassifier": {"alphas": [1.0], "betas": [1.0], "Cs": [1.0], "cv": 2},
+    },
+)  # fmt: skip
+
+
+def make_data(seed: int, n_splits: int = 2) -> Dataset:
+    X, y = make_wishart_clusters(3, 24, 3, separation=4, random_state=seed)
+    return Dataset("tiny", y, "nobody", "none", stored=X, rule=SplitRule(n_splits, 0.6))
+
+
+DATA = {"virus": make_data(0), "kth": make_data(1, 1)}  # one of every kind
