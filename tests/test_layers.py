@@ -23,10 +23,10 @@ OPTIONAL = {
 LAYERS = [
     {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing", "threads",
      "vector_kmeans"},
-    {"tolerances"},
+    {"tolerances", "weights"},
     {"geometry", "spectral"},
     {"spd"},
-    {"targets"},
+    {"folds", "targets"},
     {"engines", "labelled"},
     {"pairs"},
     {"divergence", "log_vectors", "optim"},

@@ -53,7 +53,7 @@ divlearn.datasets.make_wishart_clusters
 """
     loaded, others = run_python(code).splitlines()
     ground = {"arrays", "divergence", "engines", "geometry", "means", "optim", "pairs", "showing",
-              "spd", "spectral", "threads", "tolerances"}  # fmt: skip
+              "spd", "spectral", "threads", "tolerances", "weights"}  # fmt: skip
     assert set(loaded.split()) <= ground
     assert others == "[]"
 

@@ -16,7 +16,7 @@ from divlearn.optim.lbfgs import Memory
 from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
-from divlearn.targets import as_weights, check_total_weight
+from divlearn.weights import as_weights, check_total_weight
 
 __all__ = ["MeanResult", "MeanSearch", "mean_abld", "search_mean"]
 

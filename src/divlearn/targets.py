@@ -1,4 +1,4 @@
-"""Labels, numbers and weights that come with matrices: one check each, wherever the matrices are.
+"""Labels and numbers that come with matrices: one check each, wherever the matrices are.
 
 Data in memory is checked as a whole, data in shards block by block, by the same functions.
 """
@@ -16,13 +16,12 @@ from sklearn.utils import assert_all_finite, check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
 
 __all__ = [
-    "as_weights", "check_labels", "check_numbers", "check_rows", "check_total_weight",
-    "check_weights", "class_factors", "find_classes", "join_classes", "keep_classes",
-    "locate_errors", "require_targets",
+    "check_labels", "check_numbers", "check_rows", "class_factors", "find_classes",
+    "join_classes", "keep_classes", "locate_errors", "require_targets",
 ]  # fmt: skip
 
 _FEW = 20  # matrices, among which any number of classes is plausible
@@ -121,68 +120,6 @@ def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     return find_classes(np.concatenate([first, second]))
 
 
-def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of all matrices: finite and >= 0, with a sum > 0.
-
-    Examples
-    --------
-    >>> check_weights([1, -2], 2)
-    Traceback (most recent call last):
-    ValueError: sample_weight[1] = -2.0 must be >= 0
-    """
-    weights = as_weights(sample_weight, n_matrices)
-    check_total_weight(weights)
-    return weights
-
-
-def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of a block of matrices, all of which may be zero.
-
-    Examples
-    --------
-    >>> as_weights(2, 3)
-    array([2., 2., 2.])
-    """
-    name = "sample_weight"
-    weights = as_real(1 if sample_weight is None else sample_weight, name)
-    if weights.ndim == 0:
-        weights = np.full(n_matrices, weights)
-    if weights.shape != (n_matrices,):
-        raise ValueError(
-            f"{name} has shape {weights.shape}, but must have ({n_matrices},): one weight per "
-            "matrix"
-        )
-    negative = np.flatnonzero(weights < 0)
-    if len(negative):
-        raise ValueError(f"{name}[{negative[0]}] = {weights[negative[0]]} must be >= 0")
-    return weights
-
-
-def check_total_weight(weights: ArrayLike) -> None:
-    """Raise unless the sum of all weights is finite and > 0.
-
-    Parameters
-    ----------
-    weights : array-like
-        Weights, or sums of some of them.
-
-    Examples
-    --------
-    >>> check_total_weight([0.0, 0.0])
-    Traceback (most recent call last):
-    ValueError: sample_weight is zero everywhere, must hold at least one non-zero number
-    """
-    with np.errstate(over="ignore"):
-        total = np.sum(weights)
-    if total == 0:
-        raise ValueError("sample_weight is zero everywhere, must hold at least one non-zero number")
-    if not np.isfinite(total):
-        raise ValueError(
-            f"weights have the sum {total}, which must be finite; divide sample_weight and "
-            "class_weight by their largest"
-        )
-
-
 def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]) -> RealArray:
     """Return what the weights of the matrices of every class are multiplied by.
 
@@ -246,9 +183,9 @@ def locate_errors(where: str) -> Iterator[None]:
     Examples
     --------
     >>> with locate_errors("shard 2"):
-    ...     as_weights([-1.0], 1)
+    ...     check_labels(["a"], 2)
     Traceback (most recent call last):
-    ValueError: shard 2: sample_weight[0] = -1.0 must be >= 0
+    ValueError: shard 2: y has 1 rows, but X has 2 matrices ...
     """
     try:
         yield

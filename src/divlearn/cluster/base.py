@@ -21,7 +21,7 @@ from divlearn.labelled import MatricesMixin
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.scoring import gather_weights
 from divlearn.sharded.shards import Shards
-from divlearn.targets import check_weights
+from divlearn.weights import check_weights
 
 __all__ = ["CentroidModel", "ClusterBase"]
 

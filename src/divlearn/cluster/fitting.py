@@ -30,8 +30,8 @@ from divlearn.labelled import all_or_nothing
 from divlearn.progress import tell
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
-from divlearn.targets import check_weights
 from divlearn.threads import limit_blas
+from divlearn.weights import check_weights
 
 __all__ = ["LloydModel"]
 

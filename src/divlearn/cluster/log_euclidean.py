@@ -17,8 +17,8 @@ from divlearn.cluster.starts import check_centers
 from divlearn.labelled import all_or_nothing
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.spd import check_spd
-from divlearn.targets import check_weights
 from divlearn.vector_kmeans import fit_vectors
+from divlearn.weights import check_weights
 
 __all__ = ["LogEuclideanKMeans"]
 

@@ -16,7 +16,8 @@ from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded
 from divlearn.sharded.scoring import ScoreMixin
-from divlearn.targets import check_numbers, check_weights
+from divlearn.targets import check_numbers
+from divlearn.weights import check_weights
 
 __all__ = ["IDDLRegressor"]
 

@@ -16,14 +16,9 @@ from divlearn.iddl.learning import Learned
 from divlearn.iddl.online import Lesson, Online
 from divlearn.iddl.training import Task
 from divlearn.labelled import Labelled
-from divlearn.targets import (
-    check_labels,
-    check_weights,
-    class_factors,
-    find_classes,
-    join_classes,
-)
+from divlearn.targets import check_labels, class_factors, find_classes, join_classes
 from divlearn.threads import limit_blas
+from divlearn.weights import check_weights
 
 __all__ = ["StreamingBase"]
 

@@ -14,7 +14,8 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
-from divlearn.targets import as_weights, check_rows, locate_errors, require_targets
+from divlearn.targets import check_rows, locate_errors, require_targets
+from divlearn.weights import as_weights
 
 __all__ = [
     "Block", "BlockSource", "EngineChoice", "bytes_of", "locate_block", "make_block",

@@ -22,7 +22,8 @@ from divlearn.sharded.pieces import (
     split,
 )
 from divlearn.sharded.shards import LocalShards, Shards
-from divlearn.targets import as_weights, check_rows, check_total_weight
+from divlearn.targets import check_rows
+from divlearn.weights import as_weights, check_total_weight
 
 __all__ = ["is_sharded", "open_shards"]
 

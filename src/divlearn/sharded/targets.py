@@ -16,12 +16,12 @@ from divlearn.sharded.statistics import Moments, merge_moments
 from divlearn.targets import (
     check_labels,
     check_numbers,
-    check_total_weight,
     class_factors,
     find_classes,
     join_classes,
     keep_classes,
 )
+from divlearn.weights import check_total_weight
 
 __all__ = ["class_targets", "codes_block", "number_targets"]
 

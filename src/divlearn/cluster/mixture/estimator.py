@@ -30,7 +30,7 @@ from divlearn.labelled import all_or_nothing
 from divlearn.likelihood.members import get_members
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.spd import check_spd
-from divlearn.targets import check_weights
+from divlearn.weights import check_weights
 
 __all__ = ["ABMixture"]
 
