@@ -22,7 +22,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "folds", "interrupts", "judging",
+    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "folds",
+    "interrupts", "judging",
     "labelled", "log_vectors", "pairs", "showing", "targets", "threads", "vector_kmeans", "weights",
 }  # fmt: skip
 
