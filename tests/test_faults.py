@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import wishart
 from engine_calls import EngineCalls
+from interrupting import press_ctrl_c
 from sklearn.base import clone
 from test_models import assert_same
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -155,10 +156,6 @@ def test_ctrl_c_is_answered_within_a_second(engine, what):
     with suppress(KeyboardInterrupt):  # a fit that has something to keep ends as if by itself
         work()
     assert time.perf_counter() - pressed[0] < 10  # a second, but for a busy machine
-
-
-def press_ctrl_c():
-    signal.raise_signal(signal.SIGINT)
 
 
 SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
