@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -143,6 +142,8 @@ STOPPED = FITS | {
         for solver in ("joint", "bcd", "stochastic")
     },
 }  # fmt: skip
+# The others still fit the heads of all their models to the best atoms so far.
+PROMPT = ("k-means", "minibatches", "mixture", "joint", "bcd", "stochastic")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -152,8 +153,8 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     X, y = data
     engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
-    n_calls, kept, last = engine.count, [], []
-    for call in range(1, n_calls, max(1, n_calls // 30)):
+    n_calls, kept = engine.count, []
+    for call in range(1, n_calls, max(1, n_calls // 12)):
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:
@@ -164,8 +165,8 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
         else:
             assert np.isin(model.predict(X), [*y, 0, 1, 2]).all()
             kept.append(True)
-        last.append(engine.count - call)
-    print(name, n_calls, last)
+        if name in PROMPT:
+            assert engine.count - call <= 4, "work went on"
     assert kept[-1]
 
 
