@@ -6,12 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from pyriemann.geometry.distance import pairwise_distance
 from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.tangent import TangentClassifier, TangentVectors
@@ -20,7 +18,6 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl.goals import make_folds
 
 QUICK = ("start softmax", "kernel", "tangent lda")
-CHANCE = "folds are drawn, and repetitions of a matrix come into different ones"
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +29,6 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     return SPDClassifier(random_state=0).fit(*data[:2])
-
-
-@parametrize_with_checks(
-    [lifted(SPDClassifier(("tangent lda", "tangent logistic"), cv=2, random_state=0), lift_spd)],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_all_members(data, fitted):

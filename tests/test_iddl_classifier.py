@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
@@ -15,7 +14,6 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier
@@ -27,30 +25,6 @@ FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
 def data():
     X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
     return X[::2], y[::2], X[1::2], y[1::2]
-
-
-CHANCE = (
-    "k-means and folds draw other numbers where samples are repeated than where they have weights"
-)
-
-
-@parametrize_with_checks(
-    [
-        lifted(
-            IDDLClassifier("1 per class", max_iter=2, ensemble=2, loss="ridge", random_state=0),
-            lift_spd,
-        ),
-        lifted(
-            IDDLClassifier.paper().set_params(
-                n_atoms="1 per class", solver="joint", random_state=0
-            ),
-            lift_spd,
-        ),
-    ],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_it_learns(data):
