@@ -3,13 +3,15 @@
 What bounds the errors of the library must not come from it. These are the closed forms in
 s = (alpha + beta) t, with E = e^-|s| so that nothing overflows but what is infinite itself:
 
-    f_t = t psi(-|s|)/D,    f_tt = E/D^2,    f_talpha = -t^2 chi(s) f_tt,    f_tbeta = t^2 chi(-s) f_tt
+    f_t = t psi(-|s|)/D,  f_tt = E/D^2,  f_talpha = -t^2 chi(s) f_tt,  f_tbeta = t^2 chi(-s) f_tt
 
 where psi(x) = (e^x - 1)/x, chi(x) = (e^x - 1 - x)/x^2, and D = (alpha e^s + beta)/(alpha + beta),
 times E where s > 0. f and its derivatives by the parameters are integrals of them from 0 to t.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,5 +65,5 @@ def value(name: str, t, alpha, beta) -> np.ndarray:
     low, high = np.minimum(t, 0), np.maximum(t, 0)
     bend = np.clip(bend, low, high)
     ends = [low, *(np.clip(bend + k * width, low, high) for k in (-1, 0, 1)), high]
-    pieces = [change(name, *two, alpha, beta) for two in zip(ends[:-1], ends[1:], strict=True)]
+    pieces = [change(name, *two, alpha, beta) for two in pairwise(ends)]
     return np.sign(t) * np.sum(pieces, axis=0)
