@@ -29,17 +29,27 @@ settings.load_profile("repeatable")
 EPS = float(np.finfo(np.float64).eps)
 
 
+def native_names() -> list[str]:
+    """The native engine once for every instruction set it has here, the fastest first."""
+    if "native" not in available_engines():
+        return ["native"]
+    from divlearn.engines.native import instruction_sets
+
+    return [f"native-{name}" for name in instruction_sets()]
+
+
 def engine_names() -> list[str]:
-    """The reference engine, the native one once for every instruction set it has here, and CUDA.
+    """The reference engine, the native one with its fastest instruction set, and CUDA.
 
     The latter where there is a GPU; elsewhere tests/test_cuda.py says once that it was left out.
     """
-    cuda = ["cuda"] if cuda_problem() is None else []
-    if "native" not in available_engines():
-        return ["reference", "native", *cuda]
-    from divlearn.engines.native import instruction_sets
+    return ["reference", native_names()[0], *(["cuda"] if cuda_problem() is None else [])]
 
-    return ["reference", *(f"native-{name}" for name in instruction_sets()), *cuda]
+
+# For tests of the kernels themselves: the same source, compiled for lanes of other widths.
+every_instruction_set = pytest.mark.parametrize(
+    "engine_name", [*engine_names(), *native_names()[1:]]
+)
 
 
 def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):

@@ -275,7 +275,7 @@ def test_condition_of_1e12():
 
 
 def test_many_classes():
-    X, y = make_wishart_clusters(300, 4, 3, separation=20, random_state=0)
+    X, y = make_wishart_clusters(100, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
         loss="ridge", max_iter=1, ensemble=2, tangent=False, gamma=1e-3, random_state=0
     )
