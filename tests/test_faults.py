@@ -23,7 +23,7 @@ from divlearn.engines.pencil import decompose
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
 
-PATIENCE = 120  # seconds, on a busy machine
+HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
@@ -113,7 +113,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.parametrize("engine", available_engines())
 def test_a_fork_works_on(engine, used):
     code = FORK.format(engine=engine, used=used)
-    done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=False)
+    done = subprocess.run([sys.executable, "-c", code], timeout=HANGS, check=False)
     assert done.returncode == 0
 
 
@@ -206,8 +206,7 @@ def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
     pytest.importorskip("resource", reason="there are no such limits here")
     path = tmp_path / "model"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=PATIENCE,
-        check=True,
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "refused: File too large\n"
     assert divlearn.load(path).n_clusters == 3
