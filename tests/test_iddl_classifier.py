@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -38,9 +39,11 @@ def test_it_learns(data):
     assert classifier.recipe_.loss.name in ("softmax", "ridge")
 
 
-@pytest.mark.parametrize("loss", ["ridge", "hinge", "softmax"])
-@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
-@pytest.mark.parametrize("ensemble", [None, 3])
+@pytest.mark.parametrize(
+    ("loss", "solver", "ensemble"),
+    [*product(("ridge", "hinge", "softmax"), ("joint", "bcd", "stochastic"), [None]),
+     ("ridge", "joint", 3), ("softmax", "bcd", 3), ("softmax", "stochastic", 3)],
+)  # fmt: skip
 def test_losses_and_solvers(data, loss, solver, ensemble):
     X, y, X_test, y_test = data
     classifier = IDDLClassifier(loss=loss, solver=solver, ensemble=ensemble, **FAST).fit(X, y)
