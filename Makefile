@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/divlearn demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 venv: $(VENV)/.installed
 

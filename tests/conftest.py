@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import settings
+from scalar_slopes import change, slope, value
 from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
-from divlearn.spectral import abld_scalar
 
 # What a shell starts in the background ignores Ctrl-C, and with it the tests of how it is answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,17 +29,27 @@ settings.load_profile("repeatable")
 EPS = float(np.finfo(np.float64).eps)
 
 
+def native_names() -> list[str]:
+    """The native engine once for every instruction set it has here, the fastest first."""
+    if "native" not in available_engines():
+        return ["native"]
+    from divlearn.engines.native import instruction_sets
+
+    return [f"native-{name}" for name in instruction_sets()]
+
+
 def engine_names() -> list[str]:
-    """The reference engine, the native one once for every instruction set it has here, and CUDA.
+    """The reference engine, the native one with its fastest instruction set, and CUDA.
 
     The latter where there is a GPU; elsewhere tests/test_cuda.py says once that it was left out.
     """
-    cuda = ["cuda"] if cuda_problem() is None else []
-    if "native" not in available_engines():
-        return ["reference", "native", *cuda]
-    from divlearn.engines.native import instruction_sets
+    return ["reference", native_names()[0], *(["cuda"] if cuda_problem() is None else [])]
 
-    return ["reference", *(f"native-{name}" for name in instruction_sets()), *cuda]
+
+# For tests of the kernels themselves: the same source, compiled for lanes of other widths.
+every_instruction_set = pytest.mark.parametrize(
+    "engine_name", [*engine_names(), *native_names()[1:]]
+)
 
 
 def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
@@ -133,16 +143,11 @@ def propagated(
     What the error of t does to g, and the rounding of g itself, which `spectral` bounds by
     8 eps (1 + |alpha t| + |beta t|) relatively.
     """
-    names = () if name == "f" else (name,)
-
-    def g(at):
-        return getattr(abld_scalar(at, alpha, beta, derivatives=names), name)
-
-    value = g(t)
+    sides = [np.abs(change(name, t, t + sign * t_error, alpha, beta)) for sign in (-1, 1)]
+    size = np.abs(value(name, t, alpha, beta))
     with np.errstate(invalid="ignore"):
-        moved = np.maximum(np.abs(g(t + t_error) - value), np.abs(g(t - t_error) - value))
-        rounding = constant * EPS * (1 + np.abs(alpha * t) + np.abs(beta * t)) * np.abs(value)
-    return (moved + rounding).sum(axis=-1)
+        rounding = constant * EPS * (1 + np.abs(alpha * t) + np.abs(beta * t)) * size
+    return (np.maximum(*sides) + rounding).sum(axis=-1)
 
 
 def gradient_error(t: np.ndarray, alpha, beta, t_error: np.ndarray) -> np.ndarray:
@@ -153,9 +158,8 @@ def gradient_error(t: np.ndarray, alpha, beta, t_error: np.ndarray) -> np.ndarra
     distant eigenvectors, and rounding adds the error relative to f_t.
     """
     grid = np.linspace(t[..., 0], t[..., -1], 30, axis=-1)
-    slopes = abld_scalar(grid, alpha, beta, derivatives=("f_t", "f_tt"))
-    spread = 1 + t[..., -1] - t[..., 0]
-    size = spread * slopes.f_tt.max(axis=-1) + np.abs(slopes.f_t).max(axis=-1)
+    first, second = (np.abs(slope(name, grid, alpha, beta)).max(axis=-1) for name in ("f", "f_t"))
+    size = (1 + t[..., -1] - t[..., 0]) * second + first
     return np.sqrt(t.shape[-1]) * t_error[..., 0] * size
 
 

@@ -2,11 +2,7 @@
 
 scikit-learn skips all but one check of an estimator whose tags say ``two_d_array=False``. So its
 checks are run on a stand-in, an estimator of rows that lifts them, one to one, to what the
-estimator takes (SPD matrices, series, images) and hands everything on::
-
-    @parametrize_with_checks([lifted(GaussianEmbedding(), lift_series)])
-    def test_checks(estimator, check):
-        check(estimator)
+estimator takes (SPD matrices, series, images) and hands everything on; see test_scikit_learn.py.
 
 Rows are validated here, since what is wrong with them cannot be lifted; targets, weights and
 parameters are left to the estimator. It should have a fixed ``random_state`` if it takes one, and
@@ -45,11 +41,33 @@ ANSWERS = (
 
 def lift_spd(rows):
     """Well-conditioned SPD matrices, shape (n, k, k), smooth in the rows (n, k)."""
-    z = 1.5 * np.tanh(rows / 4)
+    return _as_spd(1.5 * np.tanh(rows / 4))
+
+
+def lift_far(rows):
+    """SPD matrices that differ wherever rows do, also for those around 100 of some checks."""
+    return _as_spd(np.arcsinh(rows) / 4)
+
+
+def _as_spd(z):
     matrices = np.einsum("ni,nj->nij", z, z) / z.shape[1]
     diagonal = np.arange(z.shape[1])
     matrices[:, diagonal, diagonal] += np.exp(z)
     return matrices
+
+
+def lift_streams(rows):
+    """Two streams of SPD matrices, shape (n, 2, k, k)."""
+    return np.stack([lift_spd(rows), lift_spd(-rows)], axis=1)
+
+
+def lift_image(rows):
+    """Images in which every number of a row scales a wave of its own."""
+    z = 1.5 * np.tanh(rows / 4)
+    y, x = np.mgrid[:12, :16]
+    waves = [np.sin((k + 1) * x / 5 + (k % 3) * y / 3 + k) for k in range(rows.shape[1])]
+    ground = np.cos(x * y / 7) + np.sin(x**2 / 9 + y)
+    return (ground + np.einsum("nk,kyx->nyx", z, np.array(waves))).astype(rows.dtype)
 
 
 def lift_series(rows):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -191,9 +193,14 @@ def test_errors_before_the_first_write_leave_nothing(X, path):
     assert not path.exists()
 
 
-def test_short_fits_write_nothing(X, path, monkeypatch):
-    monkeypatch.setattr(checkpoint._Journal, "_write", lambda journal: pytest.fail("written"))
+@pytest.mark.parametrize("seconds", [0, 6])
+def test_short_fits_write_nothing(X, path, monkeypatch, seconds):
+    """By a clock that stands still, and by one that is seconds on whenever it is looked at."""
+    clock, written = count(step=seconds), []
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(checkpoint._Journal, "_write", lambda _: written.append(True))
     clone(MODEL).set_params(checkpoint=path).fit(X)
+    assert bool(written) == bool(seconds)
 
 
 def test_what_kills_left_is_removed(X, killed):

@@ -6,64 +6,56 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from resuming import Killed, comparable, writes
+from sklearn.base import clone
 from test_models import assert_same
 
-from divlearn import load
+from divlearn import IDDLClassifier, load
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
-PATIENCE = 120  # seconds, on a busy machine
-# Many writes, so that some are hit in the middle.
-FIT = """
-import sys
-from divlearn import IDDLClassifier, checkpoint, save
-from divlearn.datasets import make_wishart_clusters
+# Dies without a chance to clean up when files are brought to the disk for the nth time: a file in
+# the middle of being written at odd times, the folder it has got its name in at even ones.
+KILLED = """
+import os, signal, sys
+from divlearn import checkpoint
+from test_checkpoint_kill import MODEL, SAMPLES
 checkpoint.EVERY, checkpoint._SHARE = 0.0, 1e9
-X, y = make_wishart_clusters(3, 40, 3, separation=2, random_state=0)
-path = sys.argv[2] if len(sys.argv) > 2 else None
-model = IDDLClassifier(n_atoms=6, loss="softmax", random_state=0, checkpoint=path)
-print("ready", flush=True)
-save(model.fit(X, y).set_params(checkpoint=None), sys.argv[1])
+fsync, left = os.fsync, int(sys.argv[2])
+def last_fsync(handle):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(handle)
+os.fsync = last_fsync
+MODEL.set_params(checkpoint=sys.argv[1]).fit(*SAMPLES)
 """
-
-
-def start(*arguments) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", FIT, *map(str, arguments)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def finish(process: subprocess.Popen) -> None:
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+MODEL = IDDLClassifier(n_atoms=6, max_iter=4, loss="softmax", random_state=0)
+SAMPLES = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no kill -9 here")
-def test_kill_9(tmp_path):
-    path, work = tmp_path / "model", tmp_path / "fit"
-    finish(start(tmp_path / "whole"))
-    kills = 0
-    for _ in range(3):
-        process = start(path, work)
-        before = work.stat().st_mtime_ns if work.exists() else 0
-        deadline = time.monotonic() + PATIENCE
-        while process.poll() is None and time.monotonic() < deadline:
-            if work.exists() and work.stat().st_mtime_ns > before:
-                time.sleep(0.05)
-                process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    assert kills
-    finish(start(path, work))
-    assert_same(comparable(load(path)), comparable(load(tmp_path / "whole")))
-    assert sorted(os.listdir(tmp_path)) == ["model", "whole"]
+def test_kill_9(tmp_path, monkeypatch):
+    work = tmp_path / "fit"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for n_syncs, left in ((6, 0), (7, 1)):
+        command = [sys.executable, "-c", KILLED, str(work), str(n_syncs)]
+        killed = subprocess.run(command, env=environment, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert work.exists()
+        assert len(list(tmp_path.glob(".fit.*.part"))) == left
+    whole = clone(MODEL).fit(*SAMPLES)
+    with writes(monkeypatch) as all_writes:
+        clone(MODEL).set_params(checkpoint=tmp_path / "other").fit(*SAMPLES)
+    with writes(monkeypatch) as writes_left:
+        resumed = clone(MODEL).set_params(checkpoint=work).fit(*SAMPLES)
+    assert_same(comparable(resumed), comparable(whole))
+    assert len(writes_left) == len(all_writes) - 3 - 3, "work was done twice, or not kept"
+    assert not os.listdir(tmp_path)
 
 
 # ---------------------------------------------------------------------- the program
@@ -77,8 +69,8 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*options: str) -> int:
-    return main(["fit", "data.npz", "--model", "iddl", "-o", "model", *options])
+def run(*options: str, model: str = "iddl") -> int:
+    return main(["fit", "data.npz", "--model", model, "-o", "model", *options])
 
 
 def test_the_program_goes_on(data, monkeypatch, capsys):
@@ -108,11 +100,12 @@ def test_a_kill_between_fit_and_save_loses_nothing(data, monkeypatch):
     def killed(*arguments):
         raise Killed
 
+    options = ("--checkpoint", "progress")
     with writes(monkeypatch), monkeypatch.context() as patch:
         patch.setattr("divlearn.models.save", killed)
         with pytest.raises(Killed):
-            run("--checkpoint", "progress")
+            run(*options, model="mdm")
     with monkeypatch.context() as patch:
-        patch.setattr("divlearn.iddl.IDDLClassifier.fit", killed)
-        assert run("--checkpoint", "progress", "--resume") == 0
-    assert len(load("model").predict_proba(np.stack([np.eye(2)]))[0]) == 3
+        patch.setattr("divlearn.baselines.DivergenceMDM.fit", killed)
+        assert run(*options, "--resume", model="mdm") == 0
+    assert load("model").predict_proba(np.eye(2)[None]).shape == (1, 3)

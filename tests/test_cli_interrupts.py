@@ -1,131 +1,139 @@
-"""Ctrl-C on a real terminal: bars are shown, what is through is kept, and exit codes tell."""
+"""Ctrl-C in the program: what is through is kept, exit codes tell, and bars are for terminals."""
 
 from __future__ import annotations
 
+import io
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
+from interrupting import stop_at
 
 from divlearn import load
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
+from divlearn.progress import listen
 
-pty = pytest.importorskip("pty", reason="there are no terminals of this kind here")
-PATIENCE = 120  # seconds, on a busy machine
 KEPT = 3
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    X, y = make_wishart_clusters(3, 700, 6, separation=2, random_state=0)
-    np.savez(folder / "many.npz", X=X, y=y)
-    np.savez(folder / "some.npz", X=X[::3], y=y[::3])
-    np.savez(folder / "few.npz", X=X[::14], y=y[::14])
-    return folder
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    X, y = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    monkeypatch.chdir(tmp_path)
 
 
-def interrupt(folder, *arguments: str, when: str) -> tuple[int, str, str]:
-    """Press Ctrl-C once a bar shows some text; returns exit code, output and complaints."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "divlearn", *arguments], cwd=folder, stdout=subprocess.PIPE,
-        stderr=theirs, text=True, env={**os.environ, "TERM": "xterm", "COLUMNS": "150"},
-    )  # fmt: skip
-    os.close(theirs)
-    shown, started, pressed = "", time.monotonic(), False
-    while time.monotonic() - started < PATIENCE:
-        try:
-            more = os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not more:
-            break
-        shown += more.decode(errors="replace")
-        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-        if not pressed and when in plain:
-            process.send_signal(signal.SIGINT)
-            pressed = True
-    os.close(ours)
-    printed, _ = process.communicate(timeout=PATIENCE)
-    assert pressed, f"{when!r} was never shown: {plain}"
-    return process.returncode, printed, plain
+@pytest.fixture
+def interrupt(capsys):
+    """Run a command, stopped when some work has come so far; returns exit code and both outputs."""
+
+    def run(what: str, done: int, command: str, *options: str):
+        with listen(stop_at(what, done)):
+            code = main([command, "data.npz", *options])
+        return code, *capsys.readouterr()
+
+    return run
 
 
-def test_fit_keeps_the_members_so_far(folder):
-    code, printed, _ = interrupt(
-        folder, "fit", "few.npz", "-o", "m", when="1 of 6 kinds of classifiers"
-    )
+def test_fit_keeps_the_members_so_far(interrupt):
+    code, printed, _ = interrupt("kinds of classifiers", 2, "fit", "-o", "m")
     assert code == KEPT
-    assert re.search(
-        r"Interrupted, and the best so far is kept: \d of 9 members were fitted", printed
-    )
+    assert "Interrupted, and the best so far is kept: 2 of 9 members were fitted" in printed
     assert "Model: m" in printed
-    found = load(folder / "m")
-    assert 1 <= len(found.members_) < 9
+    assert len(load("m").members_) == 2
 
 
-def test_fit_of_iddl_keeps_the_best_dictionary(folder):
-    code, printed, _ = interrupt(
-        folder, "fit", "some.npz", "-o", "m", "--model", "iddl", when="2 of 30 iterations"
-    )
+def test_fit_of_iddl_keeps_the_best_dictionary(interrupt):
+    code, printed, _ = interrupt("iterations", 2, "fit", "-o", "m", "--model", "iddl")
     assert code == KEPT
     assert "interrupted by the user" in printed
-    assert load(folder / "m").n_iter_ <= 8
+    assert load("m").n_iter_ <= 2
 
 
-def test_evaluate_reports_the_folds_that_are_through(folder):
-    code, printed, _ = interrupt(
-        folder, "evaluate", "few.npz", "--folds", "20", "--only", "1-NN", "--only", "kernel",
-        when="fold 3",
-    )  # fmt: skip
+def test_evaluate_reports_the_folds_that_are_through(interrupt):
+    """Three classifiers: the seventh fit is the first of the third fold."""
+    code, printed, _ = interrupt("fits", 6, "evaluate", "--folds", "4", "--only", "1-NN")
     assert code == KEPT
-    assert re.search(r"Interrupted by the user: \d+ of 20 folds are through", printed)
+    assert "Interrupted by the user: 2 of 4 folds are through" in printed
+    assert "of 18 matrices" in printed
     assert "1-NN, Stein" in printed
 
 
-def test_cluster_keeps_the_best_start(folder):
-    code, printed, _ = interrupt(
-        folder, "cluster", "many.npz", "-k", "60", "-o", "c", when="1 of 4 starts"
-    )
+def test_cluster_keeps_the_best_start(interrupt):
+    code, printed, _ = interrupt("starts", 1, "cluster", "-k", "5", "-o", "c")
     assert code == KEPT
-    assert "interrupted by the user" in printed
-    assert load(folder / "c").cluster_centers_.shape == (60, 6, 6)
+    assert "interrupted by the user in start 2" in printed
+    assert load("c").cluster_centers_.shape == (5, 3, 3)
 
 
-def test_which_answers_from_what_was_judged(folder):
-    code, printed, _ = interrupt(folder, "which", "some.npz", when="1 of 2 blocks")
+def test_which_answers_from_what_was_judged(interrupt, monkeypatch):
+    monkeypatch.setattr("divlearn.judging._MOST_ROWS", 10)
+    code, printed, _ = interrupt("blocks", 3, "which", "--folds", "2")
     assert code == KEPT
-    assert re.search(r"Interrupted by the user: [\d,]+ of 700 matrices were judged", printed)
+    assert "Interrupted by the user: 30 of 36 matrices were judged" in printed
 
 
-def test_nothing_to_keep(folder):
-    code, printed, shown = interrupt(folder, "which", "some.npz", when="0 of 2 blocks")
+def test_nothing_to_keep(interrupt):
+    code, printed, complaint = interrupt("blocks", 0, "which")
     assert code == 130
     assert not printed
-    assert shown.rstrip().endswith("divlearn: interrupted; nothing is kept")
+    assert complaint == "divlearn: interrupted; nothing is kept\n"
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_no_bars_where_nobody_looks(folder, options, capfd):
-    """Standard error is a file here; with --json it stays silent on a terminal too."""
-    assert main(["which", str(folder / "few.npz"), "--folds", "2", *options]) == 0
-    assert capfd.readouterr().err == ""
+# ------------------------------------------------------------------ bars
+
+# Ctrl-C is pressed by the bars themselves, as soon as they know of the first block.
+ON_A_TERMINAL = """
+import signal, sys
+from divlearn.cli import bars, main
+show = bars.Bars.__call__
+def show_and_press(*told):
+    show(*told)
+    signal.raise_signal(signal.SIGINT)
+bars.Bars.__call__ = show_and_press
+sys.exit(main(["which", "data.npz"]))
+"""
 
 
-def test_no_bars_beside_json_on_a_terminal(folder):
+def test_bars_on_a_terminal():
+    pty = pytest.importorskip("pty", reason="there are no terminals of this kind here")
     ours, theirs = pty.openpty()
-    subprocess.run(
-        [sys.executable, "-m", "divlearn", "which", "few.npz", "--json"], cwd=folder,
-        stdout=subprocess.PIPE, stderr=theirs, check=True,
-    )  # fmt: skip
-    os.close(theirs)
-    with pytest.raises(OSError, match="Input/output"):
-        os.read(ours, 1)
-    os.close(ours)
+    with subprocess.Popen(
+        [sys.executable, "-c", ON_A_TERMINAL], stdout=subprocess.PIPE, stderr=theirs, text=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "150"},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = read_all(ours)
+        assert process.stdout.read() == ""
+    assert process.returncode == 130
+    assert "0 of 1 blocks" in shown
+    assert shown.endswith("divlearn: interrupted; nothing is kept\r\n")
+
+
+def read_all(terminal: int) -> str:
+    with open(terminal, "rb", buffering=0) as stream:
+        pieces = []
+        try:
+            while piece := stream.read(4096):
+                pieces.append(piece)
+        except OSError:  # how Linux says that the other end is closed
+            pass
+    return b"".join(pieces).decode()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("errors", "options"), [(io.StringIO, []), (io.StringIO, ["--json"]), (Terminal, ["--json"])]
+)
+def test_no_bars_where_nobody_looks(errors, options, monkeypatch):
+    """That is in a file, and beside JSON on a terminal too."""
+    monkeypatch.setattr(sys, "stderr", errors())
+    assert main(["which", "data.npz", "--folds", "2", *options]) == 0
+    assert sys.stderr.getvalue() == ""

@@ -8,14 +8,14 @@ from divlearn.engines import cuda_problem, get_engine
 from divlearn.engines.cuda.kernels import LARGEST_DIMENSION, Kernels, source
 
 
-@pytest.mark.parametrize("d", range(1, LARGEST_DIMENSION + 1))
-def test_layouts_hold_every_dimension(d):
-    kernels = Kernels(d)
-    assert kernels.shared() <= 227 << 10  # of a Hopper multiprocessor
-    for layout in kernels.layouts.values():
-        assert layout.team * layout.columns >= d
-        assert layout.team & (layout.team - 1) == 0 or layout.team % 32 == 0
-        assert layout.threads % 32 == 0
+def test_layouts_hold_every_dimension():
+    for d in range(1, LARGEST_DIMENSION + 1):
+        kernels = Kernels(d)
+        assert kernels.shared() <= 227 << 10, d  # of a Hopper multiprocessor
+        for layout in kernels.layouts.values():
+            assert layout.team * layout.columns >= d
+            assert layout.team & (layout.team - 1) == 0 or layout.team % 32 == 0, d
+            assert layout.threads % 32 == 0, d
 
 
 def test_sources_are_whole():

@@ -20,7 +20,7 @@ SMALL = ("--patch", "64")
 def test_as_a_command_with_its_defaults(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "divlearn", "demo", *SMALL],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):

@@ -417,7 +417,7 @@ def test_bad_matrices(function, side, kind):
 
 
 @pytest.mark.parametrize("kind", [k for k in BAD if k != "wrong dimension"])
-def test_bad_matrices_in_tables(engine, kind):
+def test_bad_matrices_in_tables(kind):
     bad, error, message = BAD[kind]
     if kind in ("a vector", "a number"):
         message = r"expected \(n_matrices, d, d\)"
@@ -427,11 +427,11 @@ def test_bad_matrices_in_tables(engine, kind):
         bad = [bad]
     good = np.stack([GOOD, GOOD])
     with pytest.raises(error, match=f"X.*{message}"):
-        pairwise_abld(bad, good, alpha=0.5, beta=0.5, engine=engine)
+        pairwise_abld(bad, good, alpha=0.5, beta=0.5)
     with pytest.raises(error, match=message):
-        pairwise_abld(good, bad, alpha=0.5, beta=0.5, engine=engine)
+        pairwise_abld(good, bad, alpha=0.5, beta=0.5)
     with pytest.raises(error, match=f"Y.*{message}"):
-        divergence_plane(good, bad, [0.5], [0.5], engine=engine)
+        divergence_plane(good, bad, [0.5], [0.5])
 
 
 @pytest.mark.parametrize("function", [abld, abld_grad])

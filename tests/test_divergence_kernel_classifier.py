@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from conftest import wishart
-from lifted import lifted
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss
@@ -22,8 +21,6 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_divergence_kernel import lift_far
 
 from divlearn.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
@@ -31,22 +28,6 @@ from divlearn.kernels import selection as selection_module
 from divlearn.kernels.coupling import Coupling, fit_coupling
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "Cs": [1, 10]}
-
-
-@parametrize_with_checks(
-    [
-        lifted(DivergenceKernelClassifier(cv=2, random_state=0, **SMALL), lift_far),
-        lifted(DivergenceKernelClassifier([0], [0, 1], [1], [1], cv=2, random_state=0), lift_far),
-    ],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": (
-            "folds are drawn, and repetitions of a matrix come into different ones; "
-            "test_weights_are_repetitions gives the folds, as the check does where it can"
-        )
-    },
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def classes(seed: int, n: int = 60, d: int = 3, n_classes: int = 3, dof: int = 15):

@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from pyriemann.classification import KNearestNeighbor
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
@@ -15,23 +14,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn import abld, get_divergence
 from divlearn.baselines import DivergenceKNN, neighbors
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
-
-
-@parametrize_with_checks(
-    [
-        lifted(DivergenceKNN(), lift_spd),
-        lifted(DivergenceKNN(3, "jeffreys", "distance"), lift_spd),
-        lifted(DivergenceKNN(1, "log-euclidean"), lift_spd),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def classes(seed: int, n: int = 60, d: int = 4, separation: float = 2.0):

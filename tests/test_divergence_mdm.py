@@ -6,14 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from pyriemann.classification import MDM
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn import abld, get_divergence
 from divlearn.baselines import DivergenceMDM
@@ -22,17 +20,6 @@ from divlearn.geometry import expm, logm
 
 KULLBACK = {"mean": "euclid", "distance": "kullback"}  # whose mean is the arithmetic one
 REVERSE = {"mean": "harmonic", "distance": "kullback_right"}
-
-
-@parametrize_with_checks(
-    [
-        lifted(DivergenceMDM(), lift_spd),
-        lifted(DivergenceMDM("jeffreys"), lift_spd),
-        lifted(DivergenceMDM("log-euclidean"), lift_spd),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def classes(seed: int, n: int = 90, d: int = 4, separation: float = 2.0):

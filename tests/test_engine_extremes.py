@@ -9,6 +9,7 @@ import pytest
 from conftest import (
     EPS,
     assert_within,
+    every_instruction_set,
     frobenius,
     gradient_error,
     in_frame_of,
@@ -49,6 +50,7 @@ def degenerate(kind: str, d: int):
     return 0.5 * (X + X.mT), B, np.sort(np.log(values))
 
 
+@every_instruction_set
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 18, 33])
 @pytest.mark.parametrize("kind", ["equal", "multiple", "diagonal", "repeated", "cluster"])
 def test_degenerate_spectra(engine, kind, d):
@@ -74,6 +76,7 @@ def test_degenerate_spectra(engine, kind, d):
             assert abs(getattr(back, name)[0] - getattr(right, f"f_{name}").sum()) <= allowed
 
 
+@every_instruction_set
 @pytest.mark.parametrize("x_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
 @pytest.mark.parametrize("b_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
 def test_scales_only_shift_the_spectrum(engine, x_scale, b_scale):

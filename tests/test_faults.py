@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from conftest import wishart
 from engine_calls import EngineCalls
+from interrupting import press_ctrl_c
 from sklearn.base import clone
 from test_models import assert_same
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -22,11 +18,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
+from divlearn.engines.pencil import decompose
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
 from divlearn.threads import limit_blas
 
-PATIENCE = 120  # seconds, on a busy machine
+HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
@@ -116,49 +113,22 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.parametrize("engine", available_engines())
 def test_a_fork_works_on(engine, used):
     code = FORK.format(engine=engine, used=used)
-    done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=False)
+    done = subprocess.run([sys.executable, "-c", code], timeout=HANGS, check=False)
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("engine", available_engines())
-@pytest.mark.parametrize("what", ["table", "k-means", "IDDL"])
-def test_ctrl_c_is_answered_within_a_second(engine, what):
-    """Nothing takes long between two looks at the keyboard, in compiled code neither."""
-    X = wishart(np.random.default_rng(0), 3000, 16)
-    chosen = get_engine(engine, 1)
-    work = {
-        "table": lambda: chosen.encode(X, X, 0.7, 1.2),
-        "k-means": lambda: divlearn.ABKMeans(
-            20, (0.7, 1.2), tol=0, n_init=99, init="random", engine=chosen, random_state=0
-        ).fit(X),
-        "IDDL": lambda: divlearn.IDDLClassifier(
-            60,
-            loss="ridge",
-            gamma=1e-3,
-            ensemble=None,
-            max_iter=10**6,
-            tol=0,
-            tangent=False,
-            init="samples",
-            engine=chosen,
-            random_state=0,
-        ).fit(X, np.arange(len(X)) % 20),
-    }[what]
-    pressed = []
+def test_the_reference_engine_works_in_small_parts(monkeypatch):
+    """Python looks at the keyboard between any two of them, so none may take long."""
+    sizes = []
 
-    def press() -> None:
-        pressed.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
+    def noted(whitened, *given):
+        sizes.append(whitened.size)
+        return decompose(whitened, *given)
 
-    timer = threading.Timer(1.5, press)
-    timer.start()
-    with suppress(KeyboardInterrupt):  # a fit that has something to keep ends as if by itself
-        work()
-    assert time.perf_counter() - pressed[0] < 10  # a second, but for a busy machine
-
-
-def press_ctrl_c():
-    signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr("divlearn.engines.reference.decompose", noted)
+    X = np.broadcast_to(np.eye(32), (3000, 32, 32))
+    get_engine("reference", 1).encode(X, X[:3], 0.7, 1.2)
+    assert max(sizes) <= 2**20 < X.size
 
 
 SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
@@ -172,6 +142,8 @@ STOPPED = FITS | {
         for solver in ("joint", "bcd", "stochastic")
     },
 }  # fmt: skip
+# The others still fit the heads of all their models to the best atoms so far.
+PROMPT = ("k-means", "minibatches", "mixture", "joint", "bcd", "stochastic")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -182,7 +154,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in range(1, n_calls, max(1, n_calls // 30)):
+    for call in range(1, n_calls, max(1, n_calls // 12)):
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:
@@ -193,6 +165,8 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
         else:
             assert np.isin(model.predict(X), [*y, 0, 1, 2]).all()
             kept.append(True)
+        if name in PROMPT:
+            assert engine.count - call <= 4, "work went on"
     assert kept[-1]
 
 
@@ -232,8 +206,7 @@ def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
     pytest.importorskip("resource", reason="there are no such limits here")
     path = tmp_path / "model"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=PATIENCE,
-        check=True,
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "refused: File too large\n"
     assert divlearn.load(path).n_clusters == 3

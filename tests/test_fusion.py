@@ -9,7 +9,6 @@ import pytest
 from conftest import wishart
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifted import lift_series, lift_spd, lifted
 from pyriemann.estimation import Covariances
 from pyriemann.tangentspace import TangentSpace
 from scipy.linalg import block_diag
@@ -18,32 +17,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.descriptors.fusion import BlockDiagonal, block_diagonal
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import RBFKernelDescriptor
 from divlearn.divergence import abld
 from divlearn.spd import SPDRepairWarning, check_spd
-
-
-def lift_streams(rows):
-    return np.stack([lift_spd(rows), lift_spd(-rows)], axis=1)
-
-
-def lift_series_streams(rows):
-    """Samples of two series, the second without its first channel."""
-    return list(zip(lift_series(rows), lift_series(-rows)[:, 1:], strict=True))
-
-
-@parametrize_with_checks(
-    [
-        lifted(BlockDiagonal(), lift_streams),
-        lifted(BlockDiagonal(GaussianEmbedding()), lift_series_streams),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def streams(seed: int = 0, n: int = 4, sizes=(3, 1, 2)) -> list[np.ndarray]:

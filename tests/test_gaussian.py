@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifted import lift_series, lifted
 from pyriemann.estimation import Covariances, Shrinkage
 from pyriemann.geometry.covariance import covariances as pyriemann_covariances
 from pyriemann.tangentspace import TangentSpace
@@ -19,7 +18,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import RBFKernelDescriptor
@@ -28,16 +26,6 @@ from divlearn.spd import SPDRepairWarning, check_spd
 seeds = st.integers(0, 2**32 - 1)
 TRANSFORMERS = [GaussianEmbedding(), RBFKernelDescriptor()]
 each_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=["gaussian", "kernel"])
-
-
-@parametrize_with_checks(
-    [
-        lifted(GaussianEmbedding(), lift_series),
-        lifted(GaussianEmbedding("lwf", normalize=True), lift_series),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def random_series(seed: int, n: int = 5, d: int = 3, n_times: int = 20) -> np.ndarray:

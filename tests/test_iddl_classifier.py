@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
@@ -15,7 +15,6 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier
@@ -29,30 +28,6 @@ def data():
     return X[::2], y[::2], X[1::2], y[1::2]
 
 
-CHANCE = (
-    "k-means and folds draw other numbers where samples are repeated than where they have weights"
-)
-
-
-@parametrize_with_checks(
-    [
-        lifted(
-            IDDLClassifier("1 per class", max_iter=2, ensemble=2, loss="ridge", random_state=0),
-            lift_spd,
-        ),
-        lifted(
-            IDDLClassifier.paper().set_params(
-                n_atoms="1 per class", solver="joint", random_state=0
-            ),
-            lift_spd,
-        ),
-    ],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
 def test_it_learns(data):
     X, y, X_test, y_test = data
     classifier = IDDLClassifier(random_state=0).fit(X, y)
@@ -64,9 +39,11 @@ def test_it_learns(data):
     assert classifier.recipe_.loss.name in ("softmax", "ridge")
 
 
-@pytest.mark.parametrize("loss", ["ridge", "hinge", "softmax"])
-@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
-@pytest.mark.parametrize("ensemble", [None, 3])
+@pytest.mark.parametrize(
+    ("loss", "solver", "ensemble"),
+    [*product(("ridge", "hinge", "softmax"), ("joint", "bcd", "stochastic"), [None]),
+     ("ridge", "joint", 3), ("softmax", "bcd", 3), ("softmax", "stochastic", 3)],
+)  # fmt: skip
 def test_losses_and_solvers(data, loss, solver, ensemble):
     X, y, X_test, y_test = data
     classifier = IDDLClassifier(loss=loss, solver=solver, ensemble=ensemble, **FAST).fit(X, y)
@@ -281,9 +258,9 @@ def test_small_and_odd_data():
     factors = rng.standard_normal((12, 8, 20))
     few = factors @ factors.mT  # fewer matrices than entries
     fast = IDDLClassifier(loss="ridge", **FAST)
-    assert fast.fit(few, np.arange(12) % 2).predict(few).shape == (12,)
-    each = IDDLClassifier(loss="ridge", n_atoms="1 per class", max_iter=2)
-    assert each.fit(few, np.arange(12)).score(few, np.arange(12)) >= 0  # one matrix per class
+    assert fast.fit(few, np.arange(12) % 2).score(few, np.arange(12) % 2) > 0.5
+    each = IDDLClassifier(loss="ridge", n_atoms="1 per class", max_iter=2, random_state=0)
+    assert each.fit(few, np.arange(12)).score(few, np.arange(12)) == 1  # one matrix per class
     scalars = np.exp(rng.standard_normal((30, 1, 1)))  # d = 1
     large = (scalars[:, 0, 0] > 1).astype(int)
     assert fast.fit(scalars, large).score(scalars, large) > 0.9
@@ -301,7 +278,7 @@ def test_condition_of_1e12():
 
 
 def test_many_classes():
-    X, y = make_wishart_clusters(300, 4, 3, separation=20, random_state=0)
+    X, y = make_wishart_clusters(100, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
         loss="ridge", max_iter=1, ensemble=2, tangent=False, gamma=1e-3, random_state=0
     )

@@ -6,39 +6,23 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn import abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLRegressor, IDDLTransformer
 
 FAST = {"n_atoms": 3, "max_iter": 3, "random_state": 0}
-CHANCE = (
-    "k-means and folds draw other numbers where samples are repeated than where they have weights"
-)
 
 
 @pytest.fixture(scope="module")
 def data():
     X, labels = make_wishart_clusters(3, 50, 4, separation=4, random_state=1)
     return X, labels, np.linalg.slogdet(X)[1]
-
-
-@parametrize_with_checks(
-    [
-        lifted(IDDLRegressor(n_atoms=1, max_iter=2, ensemble=2, random_state=0), lift_spd),
-        lifted(IDDLTransformer(n_atoms=1, max_iter=1, ensemble=2, random_state=0), lift_spd),
-    ],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_it_predicts_a_divergence_to_a_hidden_matrix(data):

@@ -8,30 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifted import lift_series, lifted
 from pyriemann.tangentspace import TangentSpace
 from scipy.spatial.distance import pdist, squareform
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn import tolerances
 from divlearn.descriptors.kernel import RBFKernelDescriptor
 from divlearn.spd import SPDRepairWarning, check_spd
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-@parametrize_with_checks(
-    [
-        lifted(RBFKernelDescriptor(), lift_series),
-        lifted(RBFKernelDescriptor(0.1, per_frame=False), lift_series),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def sequences(seed: int, lengths=(30, 12, 30, 41), d: int = 4) -> list[np.ndarray]:

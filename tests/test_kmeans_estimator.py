@@ -7,59 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lifted import lifted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.cluster import (
     ABKMeans,
     KarcherKMeans,
-    LogEuclideanKMeans,
-    MiniBatchABKMeans,
     fitting,
     samples,
 )
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
 
-CHANCE = "starts draw other numbers where matrices are repeated than where they have weights"
-
 
 @pytest.fixture(scope="module")
 def data():
     return make_wishart_clusters(3, 40, 4, separation=6, random_state=1)
-
-
-def lift_distinct(rows):
-    """SPD matrices that differ wherever rows do, also far from zero."""
-    z = np.arcsinh(rows) / 2
-    matrices = np.einsum("ni,nj->nij", z, z) / z.shape[1]
-    diagonal = np.arange(z.shape[1])
-    matrices[:, diagonal, diagonal] += np.exp(z)
-    return matrices
-
-
-@parametrize_with_checks(
-    [
-        lifted(model, lift_distinct)
-        for model in (
-            ABKMeans(2, n_init=1, random_state=0),
-            ABKMeans(2, "learn", tied=True, n_init=1, max_iter=5, random_state=0),
-            ABKMeans(2, "likelihood", n_init=1, max_iter=2, random_state=0),
-            KarcherKMeans(2, n_init=1, random_state=0),
-            LogEuclideanKMeans(2, n_init=1, random_state=0),
-            MiniBatchABKMeans(2, n_init=1, batch_size=50, max_iter=5, random_state=0),
-        )
-    ],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_in_other_tools(data):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lifted import lift_spd, lifted
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
@@ -17,23 +16,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.baselines import LEML
 from divlearn.baselines.leml_pairs import distance_percentiles, near_pairs
 from divlearn.baselines.leml_projections import Constraints, project, solve_logdet
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import logm
-
-
-@parametrize_with_checks(
-    [
-        lifted(LEML(max_iter=2, random_state=0), lift_spd),
-        lifted(LEML(20, 0.3, max_iter=2, random_state=0), lift_spd),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):

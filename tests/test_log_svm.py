@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from scipy.linalg import logm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -14,22 +13,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.baselines import LogEuclideanSVM
 from divlearn.baselines.tuning import GAMMAS, PENALTIES
 from divlearn.datasets import make_wishart_clusters
-
-
-@parametrize_with_checks(
-    [
-        lifted(LogEuclideanSVM(random_state=0), lift_spd),
-        lifted(LogEuclideanSVM("rbf", gamma=1.0, random_state=0), lift_spd),
-        lifted(LogEuclideanSVM("rbf", 1.0, 1.0), lift_spd),
-    ]
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):

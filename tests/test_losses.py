@@ -87,10 +87,9 @@ def hinge_by_scipy(features, targets, weights, gamma, bias):
     return value, unpack
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("gamma", [0.1, 1e-3])
+@pytest.mark.parametrize(("bias", "gamma"), [(True, 1e-3), (False, 0.1)])
 def test_hinge_is_close_to_the_sharp_one(bias, gamma):
-    features, targets, weights, _ = problem(n=40)
+    features, targets, weights, _ = problem(n=15)
     solved = HingeLoss(bias).solve(features, targets, weights, gamma)
     value, _ = hinge_by_scipy(features, targets, weights, gamma, bias)
     ours = value(np.concatenate([solved.head.weights.ravel(), solved.head.bias]))

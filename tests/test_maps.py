@@ -33,7 +33,7 @@ def plain_loop() -> np.ndarray:
         for column, beta in enumerate(BETAS):
             for query in range(len(X)):
                 others = [j for j in range(len(X)) if j != query]
-                divergences = [float(abld(X[query], X[j], alpha, beta)) for j in others]
+                divergences = abld(X[query], X[others], alpha, beta)
                 correct[row, column, query] = y[others[np.argmin(divergences)]] == y[query]
     return correct
 

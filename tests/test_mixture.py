@@ -6,13 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
-from lifted import lift_spd, lifted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.cluster import ABMixture
 from divlearn.cluster.mixture import em, moves
@@ -24,18 +22,6 @@ X, y = make_wishart_clusters(3, 20, 3, separation=8, random_state=0)
 
 def quick(n_components=3, divergence="wishart", **options):
     return ABMixture(n_components, divergence, random_state=0, **options)
-
-
-@parametrize_with_checks(
-    [lifted(quick(2), lift_spd)],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": (
-            "starts are drawn at random, differently from weighted and from repeated matrices"
-        )
-    },
-)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 def test_probabilities():

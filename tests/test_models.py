@@ -62,7 +62,7 @@ FITTED = {
     "committee": divlearn.SPDClassifier(random_state=0),
     "k-means": divlearn.ABKMeans(3, "likelihood", random_state=0),
     "mini-batches": divlearn.MiniBatchABKMeans(3, batch_size=10, random_state=0),
-    "mixture": divlearn.ABMixture([2, 3], share="none", random_state=0),
+    "mixture": divlearn.ABMixture([1, 2], "wishart", share="none", random_state=0),
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
     "k-NN": DivergenceKNN(3, "jeffreys"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import _thread
+import operator
 import signal
-import threading
 import time
+from collections import defaultdict
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,33 +27,66 @@ ISA = _native.instruction_sets()[0]
 
 
 @pytest.mark.parametrize("verb", ["encode", "pullback", "spectra"])
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_an_interrupt_is_answered_long_before_the_work_is_done(verb, n_threads):
-    # Jobs that a shell starts in the background ignore interrupts, and so would this one.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def test_kernels_look_at_the_keyboard_between_any_two_tasks(verb):
+    """Ctrl-C at the third look ends a kernel in the middle of its work."""
+    ended = interrupted(*kernel_calls(n_threads=1)[verb], look=3)
+    assert not ended
+    assert np.isfinite(NativeEngine(1).encode(np.eye(3)[None], np.eye(3)[None], 0.7, 1.2)).all()
+
+
+@pytest.mark.parametrize("verb", ["encode", "pullback", "spectra", "box_grams"])
+def test_an_interrupt_ends_all_threads(verb):
+    ended = interrupted(*kernel_calls(n_threads=2)[verb], look=1)
+    assert not ended
+
+
+def kernel_calls(n_threads):
+    """Kernels, and arguments that would keep most of them busy for seconds."""
+    X = wishart(np.random.default_rng(0), 1000, 40)
+    data, atoms = NativeEngine(1).prepare(X), NativeAtoms(X[:200])
+    n, groups = len(atoms.original), -(-len(X) // data.lanes)
+    rest = (1e5, n_threads, np.zeros((groups, n), np.uint8))
+    start = (ISA, data.arrays(), atoms.arrays())
+    point = np.full((n, 1), 0.7), np.full((n, 1), 1.2)
+    table, none = np.ones((len(X), n, 1)), np.empty(0)
+    image = np.random.default_rng(1).random((40, 16, 16))
+    box = [np.array(numbers, np.int64) for numbers in ([0], [16], [0, *[1] * 16, 2], [0, 1])]
+    return {
+        "spectra": (_native.spectra, *start, np.empty((len(X), n, 40)), *rest),
+        "encode": (_native.encode, *start, *point, table, *rest),
+        "pullback": (
+            _native.pullback, *start, *point, table, 16, np.empty((n, 16, 820)), none, none, none,
+            False, *rest,
+        ),
+        "box_grams": (_native.box_grams, ISA, image, np.zeros(40), *box, np.empty((1, 41, 41))),
+    }  # fmt: skip
+
+
+def interrupted(kernel, *arguments, look):
+    """Press Ctrl-C at a look at the keyboard; return whether the kernel has come to its end.
+
+    Nothing but the kernel looks in between: neither `map` nor what it calls is Python code, and
+    Python does not look after a missing key of a dictionary as it does after a call.
+    """
+    press, looks, ended = defaultdict(_thread.interrupt_main), [], []
+
+    def handle(*_):
+        if ended:
+            return
+        looks.append(True)
+        if len(looks) == look:
+            raise KeyboardInterrupt
+        press[len(looks)]
+
+    before = signal.signal(signal.SIGINT, handle)
+    time.sleep(0.06)  # kernels look again after 50 milliseconds at the earliest
     try:
-        _interrupt(verb, n_threads)
+        steps = (_thread.interrupt_main, partial(kernel, *arguments), partial(ended.append, True))
+        with suppress(KeyboardInterrupt):
+            list(map(operator.call, steps))
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _interrupt(verb, n_threads):
-    X = wishart(np.random.default_rng(0), 2000, 40)
-    engine = NativeEngine(n_threads, accuracy="accurate")  # minutes of work
-    data = engine.prepare(X)
-    arguments = {
-        "spectra": (data, X[:1000]),
-        "encode": (data, X, 0.7, 1.2),
-        "pullback": (data, X, 0.7, 1.2, np.ones((2000, 2000))),
-    }[verb]
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    start = time.perf_counter()
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        getattr(engine, verb)(*arguments)
-    assert time.perf_counter() - start < 10  # a second, but for a busy machine
-    # Nothing is left behind: the engine goes on working.
-    assert np.isfinite(engine.encode(X[:3], X[:2], 0.7, 1.2)).all()
+    return bool(ended)
 
 
 def test_unknown_instruction_sets_are_refused():

@@ -75,25 +75,11 @@ class StreamedClassifier(IDDLClassifier):
         return self.partial_fit(X, y, np.unique(np.asarray(y)), sample_weight)
 
 
-class StreamedRegressor(IDDLRegressor):
-    def fit(self, X, y, sample_weight=None):
-        return self.partial_fit(X, y, sample_weight)
-
-
-class StreamedTransformer(IDDLTransformer):
-    def fit(self, X, y=None):
-        return super().fit(X) if y is None else self.partial_fit(X, y)
-
-
 CHANCE = "k-means and minibatches draw other numbers where samples are repeated"
 
 
 @parametrize_with_checks(
-    [
-        streamed(StreamedClassifier("1 per class", random_state=0)),
-        streamed(StreamedRegressor(n_atoms=3, tangent=True, random_state=0)),
-        streamed(StreamedTransformer(n_atoms=1, random_state=0)),
-    ],
+    [streamed(StreamedClassifier("1 per class", random_state=0))],
     expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": CHANCE},
 )
 def test_scikit_learn_checks(estimator, check):

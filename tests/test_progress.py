@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from interrupting import press_ctrl_c, stop_at
 from rich.console import Console
 
 from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, maps, which_divergence
@@ -98,13 +99,9 @@ def test_bars_show_the_whole_and_its_parts():
 # ------------------------------------------------------------------ interrupts
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 def keep_best() -> None:
     with suppress(KeyboardInterrupt):
-        interrupt()
+        press_ctrl_c()
 
 
 def test_interrupts_are_noticed_by_all_that_are_around():
@@ -121,7 +118,7 @@ def test_interrupts_are_noticed_by_all_that_are_around():
     assert not is_interrupted()
     assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(KeyboardInterrupt), Interrupts():
-        interrupt()
+        press_ctrl_c()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -136,16 +133,6 @@ def test_other_threads_are_left_alone():
     thread.start()
     thread.join()
     assert found == [False]
-
-
-def stop_at(wanted: str, count: int):
-    """A listener that interrupts when some work has come so far."""
-
-    def listener(what, done, total, news):
-        if (what, done) == (wanted, count):
-            interrupt()
-
-    return listener
 
 
 def test_an_interrupted_iddl_ends_all_its_models(data):

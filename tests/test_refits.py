@@ -36,9 +36,7 @@ def test_a_fit_that_fails_leaves_what_was_learned(name, monkeypatch):
     engine = EngineCalls(monkeypatch, fail)
     clone(model).fit(X, y)
     n_calls = engine.count
-    for call in sorted(
-        {1, n_calls // 3, n_calls // 2, n_calls - 1, n_calls} & {*range(1, 1 + n_calls)}
-    ):
+    for call in sorted({1, n_calls // 2, n_calls} & {*range(1, 1 + n_calls)}):
         engine.act_at(call)
         with pytest.raises(Broken):
             model.fit(X, y)

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifted import lifted
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from divlearn.descriptors import (
     PRESETS,
@@ -444,25 +442,6 @@ def test_object_arrays_of_images_are_lists():
 
 
 # scikit-learn
-
-
-def lift_image(rows):
-    """Images in which every number of a row scales a wave of its own."""
-    z = 1.5 * np.tanh(rows / 4)
-    y, x = np.mgrid[:12, :16]
-    waves = [np.sin((k + 1) * x / 5 + (k % 3) * y / 3 + k) for k in range(rows.shape[1])]
-    ground = np.cos(x * y / 7) + np.sin(x**2 / 9 + y)
-    return (ground + np.einsum("nk,kyx->nyx", z, np.array(waves))).astype(rows.dtype)
-
-
-@parametrize_with_checks(
-    [
-        lifted(RegionCovariance("brodatz"), lift_image),
-        lifted(CovarianceKernel(["I", "|Ix|", "|Iy|", "|Ixx|"]), lift_image),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_in_a_pipeline_and_a_search():

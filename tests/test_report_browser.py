@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DRIVER = shutil.which("chromedriver")
-PATIENCE = 60  # seconds, on a busy machine
+PATIENCE = 600  # seconds: a page that hangs, not one on a busy machine
 
 pytestmark = pytest.mark.skipif(
     not BROWSER or not DRIVER, reason="no browser: apt-get install chromium chromium-driver"
@@ -302,17 +301,10 @@ def test_a_browser_that_cannot_unpack_says_so_and_shows_the_rest(reader):
             reader.tell("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
-def test_a_large_page_opens(reader, capsys):
-    page = large_page()
-    drawn = reader.open(page)
-    started = time.perf_counter()
+def test_a_large_page_opens(reader):
+    reader.open(large_page())
     click_heading(reader, 4)
-    reader.until(lambda: reader.texts("#section-5 th[aria-sort]"))
-    with capsys.disabled():
-        print(
-            f"\nlarge report: drawn in {drawn} ms, sorted in {time.perf_counter() - started:.2f} s"
-        )
-    assert drawn < 30_000  # a page that hangs; how fast it is depends on what else runs
+    assert reader.until(lambda: reader.texts("#section-5 th[aria-sort]"))
 
 
 def test_figures_are_drawn_once_they_come_near(reader):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
@@ -63,8 +61,9 @@ def test_arrays_of_both_kinds_do_not_mix():
 
 @pytest.mark.parametrize(
     ("solver", "loss"),
-    [*product(["joint", "stochastic"], ["ridge", "softmax", "hinge"]), ("bcd", "ridge")],
-)
+    [("joint", "ridge"), ("joint", "softmax"), ("joint", "hinge"), ("stochastic", "softmax"),
+     ("bcd", "ridge")],
+)  # fmt: skip
 def test_fits_stay_on_the_device(data, loss, solver):
     X, y = data
     n_iter = 1 if solver == "bcd" else 2

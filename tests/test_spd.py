@@ -315,8 +315,8 @@ def test_unknown_method():
 
 
 @pytest.mark.parametrize("method", REPAIRS)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize(("dtype", "scale"), [("float64", 1e-30), ("float64", 1e30),
+                                              ("float32", 1.0), ("float32", 1e30)])  # fmt: skip
 @pytest.mark.parametrize("bad", [INDEFINITE, np.ones((2, 2)), np.diag([0.0, 2.0]), singular(4, 2)])
 def test_repair_is_minimal_and_touches_only_what_fails(method, dtype, scale, bad):
     X = (scale * batch_with(bad, 1, 4)).astype(dtype)

@@ -137,7 +137,7 @@ def test_error_bound_on_the_adversarial_grid():
 @pytest.mark.parametrize("smallest_exponent", [-300, -12, -3, -1])
 def test_error_bound_on_random_points(smallest_exponent):
     rng = np.random.default_rng(-smallest_exponent)
-    size = 1500
+    size = 400
     alpha, beta = 10 ** rng.uniform(smallest_exponent, np.log10(50), (2, size))
     beta = np.where(rng.random(size) < 0.2, alpha, beta)
     alpha = np.where(rng.random(size) < 0.1, 0.0, alpha)
@@ -336,14 +336,12 @@ def test_domain_end_is_where_the_logarithm_vanishes(alpha, beta):
 
 
 @pytest.mark.parametrize(("alpha", "beta"), OPPOSITE)
-@pytest.mark.parametrize("beyond", [1.0, 1 + 1e-12, 1.5, 1e3])
-def test_limits_at_the_end_of_the_domain_and_outside(alpha, beta, beyond):
-    t = float(finite_end(alpha, beta)) * beyond
+def test_limits_at_the_end_of_the_domain_and_outside(alpha, beta):
+    t = float(finite_end(alpha, beta)) * np.array([1.0, 1 + 1e-12, 1.5, 1e3])
     values = abld_scalar(t, alpha, beta)
     sign = np.sign(t)
-    assert values.f == values.f_tt == np.inf
-    assert values.f_t == values.f_beta == sign * np.inf
-    assert values.f_alpha == -sign * np.inf
+    for name, limit in {"f": 1, "f_tt": 1, "f_t": sign, "f_beta": sign, "f_alpha": -sign}.items():
+        assert (getattr(values, name) == limit * np.inf).all(), name
 
 
 def test_domain_is_everything_for_same_signs():

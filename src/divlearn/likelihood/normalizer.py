@@ -129,8 +129,9 @@ def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) ->
 
     Examples
     --------
-    >>> differentiate_normalizer(0, 0, 2.0, 1)  # log Z = log(2 pi / kappa) / 2
-    Normalizer(log_z=0.572364..., alpha=..., beta=..., kappa=-0.25...)
+    >>> found = differentiate_normalizer(0, 0, 2.0, 1)  # log Z = log(2 pi / kappa) / 2
+    >>> print(f"{found.log_z:.6f} {found.kappa:.6f}")
+    0.572365 -0.250000
     """
     low, high = check_family(alpha, beta, kappa, d)
     found = _pfaffian(low, high, float(kappa), int(d))

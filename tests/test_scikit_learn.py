@@ -1,0 +1,80 @@
+"""scikit-learn's checks, once for every estimator; what its options do is tested where it is."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from importlib import import_module
+
+from lifted import lift_far, lift_image, lift_series, lift_spd, lift_streams, lifted
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import divlearn
+from divlearn import baselines, cluster, descriptors
+
+SEED = {"random_state": 0}
+ONE_START = {"n_init": 1, **SEED}
+ESTIMATORS = [
+    (
+        divlearn.IDDLClassifier("1 per class", max_iter=2, ensemble=2, loss="ridge", **SEED),
+        lift_spd,
+    ),
+    (divlearn.IDDLRegressor(n_atoms=1, max_iter=2, ensemble=2, **SEED), lift_spd),
+    (divlearn.IDDLTransformer(n_atoms=1, max_iter=1, ensemble=2, **SEED), lift_spd),
+    (divlearn.SPDClassifier(("tangent lda", "tangent logistic"), cv=2, **SEED), lift_spd),
+    (divlearn.DivergenceKernel(), lift_far),
+    (divlearn.DivergenceKernelClassifier([0.5], [0.5], [0.5, 2], [1, 10], cv=2, **SEED), lift_far),
+    (cluster.ABKMeans(2, **ONE_START), lift_far),
+    (cluster.KarcherKMeans(2, **ONE_START), lift_far),
+    (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
+    (cluster.MiniBatchABKMeans(2, batch_size=50, max_iter=5, **ONE_START), lift_far),
+    (cluster.ABMixture(2, "wishart", max_iter=5, **SEED), lift_spd),
+    (baselines.DivergenceMDM(), lift_spd),
+    (baselines.DivergenceKNN(), lift_spd),
+    (baselines.LogEuclideanSVM(**SEED), lift_spd),
+    (baselines.LEML(20, 0.3, max_iter=2, **SEED), lift_spd),
+    (baselines.KernelLLC(4, kernel="stein", bandwidth=0.5, **SEED), lift_spd),
+    (baselines.KernelSparseCoding(4, bandwidth=0.5, penalty=0.01, max_iter=1, **SEED), lift_spd),
+    (baselines.RSPDL(4, penalty=0.1, max_iter=1, **SEED), lift_spd),
+    (descriptors.GaussianEmbedding(), lift_series),
+    (descriptors.RBFKernelDescriptor(), lift_series),
+    (descriptors.BlockDiagonal(), lift_streams),
+    (descriptors.RegionCovariance("brodatz"), lift_image),
+    (descriptors.CovarianceKernel(["I", "|Ix|", "|Iy|", "|Ixx|"]), lift_image),
+]
+# What draws starts, folds or batches draws others where samples are repeated than where they have
+# weights.
+DRAWING = (
+    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "ABKMeans", "KarcherKMeans",
+    "LogEuclideanKMeans", "MiniBatchABKMeans", "ABMixture",
+)  # fmt: skip
+
+
+def expected_failures(stand_in):
+    if type(stand_in.estimator).__name__.startswith(DRAWING):
+        return {"check_sample_weight_equivalence_on_dense_data": "it draws at random"}
+    return {}
+
+
+@parametrize_with_checks(
+    [lifted(*each) for each in ESTIMATORS], expected_failed_checks=expected_failures
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_every_estimator_is_checked():
+    """Those a package or the library itself offers by name."""
+    packages = [divlearn, *(
+        import_module(found.name)
+        for found in pkgutil.iter_modules(divlearn.__path__, "divlearn.")
+        if found.ispkg and found.name not in ("divlearn.torch", "divlearn.report")
+    )]  # fmt: skip
+    offered = {
+        value
+        for package in packages
+        for value in map(package.__dict__.get, package.__all__)
+        if inspect.isclass(value) and issubclass(value, BaseEstimator)
+    }
+    assert offered == {type(estimator) for estimator, _ in ESTIMATORS}
