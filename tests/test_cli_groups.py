@@ -74,7 +74,7 @@ def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
     said = run(capsys, "evaluate", *options, "--only", "1-NN, AIRM", "--folds", "4", "--json")
     [row] = json.loads(said)["classifiers"]
     chosen = {"1-NN": DivergenceKNN(1, "airm")}
-    expected = evaluate(*data, chosen, n_folds=4, groups=SUBJECTS).table()[0].accuracy
+    expected = evaluate(*data, chosen, cv=4, groups=SUBJECTS).table()[0].accuracy
     assert row["accuracy"] == pytest.approx(expected, abs=1e-12)
     assert row["accuracy"] < 0.8
 
