@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ __all__ = ["MEMBERS", "SPDClassifier"]
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
 _IDDL = {
-    "iddl softmax": "linear softmax", "iddl ridge": "linear ridge", "iddl rbf": "rbf softmax",
+    "iddl softmax": "learned softmax", "iddl ridge": "learned ridge",
     "start softmax": "start softmax",
 }  # fmt: skip
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
@@ -50,11 +49,10 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     members : sequence of str, default=MEMBERS
-        "iddl softmax" and "iddl ridge" (learned atoms and divergences), "iddl rbf" (a Gaussian SVM
-        on the features of the first), "start softmax" (atoms from k-means, only the head learned),
-        "kernel" (divergence-kernel SVM), and on tangent vectors at the mean "tangent logistic",
-        "tangent rbf" (SVM) and "tangent lda" (with shrinkage; weights of matrices change only the
-        shares of its classes, and it is left out where a training part has no more matrices than
+        "iddl softmax" and "iddl ridge" (learned atoms and divergences), "start softmax" (atoms from
+        k-means, only the head learned), "kernel" (divergence-kernel SVM), and on tangent vectors at
+        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage; weights
+        change the shares of its classes alone; left out where a training part has no more matrices than
         classes); "log rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
@@ -63,8 +61,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
-    checkpoint : str, path-like or None, default=None
-        File that `fit` keeps its progress in and goes on from, as in `IDDLClassifier`.
 
     Attributes
     ----------
@@ -95,7 +91,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.members = members
         self.cv = cv
@@ -103,7 +98,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
-        self.checkpoint = checkpoint
 
     @all_or_nothing
     def fit(
@@ -135,7 +129,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         given = {
             "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
         }  # fmt: skip
-        with checkpointed(self.checkpoint, self, **given):
+        with checkpointed(self, **given):
             folds = self._folds(data)
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
@@ -201,11 +195,11 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         losses = {_IDDL[name].partition(" ")[2] for name in wanted}
         learns = any(not _IDDL[name].startswith("start") for name in wanted)
         family = IDDLClassifier(
-            loss="auto" if len(losses) > 1 else losses.pop(),
-            head="auto" if any(_IDDL[name].startswith("rbf") for name in wanted) else "linear",
-            learn_atoms=learns, learn_parameters=learns, ensemble=list(folds),
+            loss="auto" if len(losses) > 1 else losses.pop(), cv=list(folds),
             random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
         )  # fmt: skip
+        if not learns:
+            family.set_params(max_iter=0)
         members = family.fit_members(data)
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}

@@ -1,14 +1,12 @@
-"""What the IDDL estimators share: parameters, checks, and how a fit is put together."""
+"""What the IDDL estimators share: parameters, their checks, and how a fit is put together."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,19 +14,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, draw_seed, stage
+from divlearn.checkpoint import draw_seed, stage
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.iddl.ensemble import Part, make_parts
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
-from divlearn.iddl.learning import Learned, learn_ensemble, learn_heads, learn_single
-from divlearn.iddl.losses import LOSSES, HingeLoss, Loss
-from divlearn.iddl.machines import HEADS
+from divlearn.iddl.learning import Learned, learn_ensemble, learn_single
+from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
-from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
-from divlearn.iddl.variants import Variant, make_variant
-from divlearn.interrupts import Interrupts, see_through
+from divlearn.iddl.training import SOLVERS, Recipe, Start, Task
+from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
+from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
 from divlearn.log_vectors import log_vectors
 from divlearn.progress import track
@@ -40,79 +37,70 @@ from divlearn.threads import limit_blas
 __all__ = ["IDDLBase"]
 
 _GAMMAS = (1e-4, 1e-3, 1e-2, 1e-1)
-_PAIRS = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
 _ATOMS_PER_CLASS = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
-_TANGENT_COMPONENTS = 100
 _SCREENING_FOLDS = 4  # where nothing is averaged
+_TOLERANCE = 1e-5  # of the gradient, relative to the start
 _ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
+
+
+_MOVED = ("atoms", "divergences")
+# By name: the solver, and what it moves.
+_SOLVERS = {name: (name, _MOVED) for name in SOLVERS} | {
+    f"{name} {one}": (name, (one,)) for name in SOLVERS for one in _MOVED
+}
+
+
+class _Features(NamedTuple):
+    """What the head sees of divergences, and the numbers of tangent components to choose from."""
+
+    logarithm: bool
+    standardize: bool
+    n_tangent: tuple[int, ...]
+
+
+FEATURES = {
+    "auto": _Features(True, True, (0, 100)),
+    "log": _Features(True, True, (0,)),
+    "log+tangent": _Features(True, True, (100,)),
+    "plain": _Features(False, False, (0,)),
+}
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
 
-    models_: list[Model]
-    recipe_: Recipe
+    loss: str | Loss = "auto"
 
     def __init__(
         self,
         n_atoms: int | str = "auto",
         *,
-        variant: str | tuple[float, float] = "free",
-        pairs: Sequence[tuple[float, float]] | str = "auto",
-        loss: str = "auto",
+        divergence: Any = "learn",
         gamma: float | str = "auto",
-        logarithm: bool = True,
-        standardize: bool = True,
-        tangent: bool | str = "auto",
-        bias: bool = True,
-        margin: float = 1.0,
+        features: str = "auto",
         solver: str = "joint",
         init: str | ArrayLike = "class-kmeans",
-        learn_atoms: bool = True,
-        learn_parameters: bool = True,
+        cv: Any = 4,
         max_iter: int = 30,
-        tol: float = 1e-5,
-        ensemble: Any = 4,
-        head: str = "auto",
-        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_atoms = n_atoms
-        self.variant = variant
-        self.pairs = pairs
-        self.loss = loss
+        self.divergence = divergence
         self.gamma = gamma
-        self.logarithm = logarithm
-        self.standardize = standardize
-        self.tangent = tangent
-        self.bias = bias
-        self.margin = margin
+        self.features = features
         self.solver = solver
         self.init = init
-        self.learn_atoms = learn_atoms
-        self.learn_parameters = learn_parameters
+        self.cv = cv
         self.max_iter = max_iter
-        self.tol = tol
-        self.ensemble = ensemble
-        self.head = head
-        self.warm_start = warm_start
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
-        self.checkpoint = checkpoint
 
     # ------------------------------------------------------------------ fitting
-
-    def _checkpointed(self, **data: Any) -> AbstractContextManager[None]:
-        """Keep the fit of some data in the file, if there is one."""
-        if self.warm_start:
-            data["the model to go on from"] = getattr(self, "models_", None)
-        return checkpointed(self.checkpoint, self, **data)
 
     def _fit(self, X: RealArray, goal: Goal) -> list[Learned]:
         """Choose, train and keep the best; returns all that was learned."""
@@ -122,40 +110,35 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(min(learned, key=lambda one: one.loss))
         if interrupts.seen and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
-        self.n_features_in_, self.n_samples_seen_ = X.shape[-1], len(X)
+        self.n_features_in_ = X.shape[-1]
         return learned
 
     def _learn(self, engine: Engine, X: RealArray, goal: Goal) -> list[Learned]:
         task = Task(X, engine.keep(X), goal.targets, goal.weights)
-        seed = self._seed()
+        seed = draw_seed(self.random_state)
         n_atoms = self._count_atoms(len(X), goal.n_groups)
-        recipes = [self._recipe(name, seed) for name in self._losses(goal)]
+        recipes = [self._recipe(loss, seed) for loss in self._losses(goal)]
 
         @cache
         def logarithms() -> RealArray:
             return log_vectors(X)
 
-        def make_start(number: int, rows: NDArray[np.intp], warm: bool) -> Start:
+        def make_start(rows: NDArray[np.intp]) -> Start:
             codes = None if goal.codes is None else goal.codes[rows]
-            start = partial(
-                self._start, X[rows], codes, n_atoms, seed, number, warm=warm,
-                logarithms=lambda: logarithms()[rows],
-            )  # fmt: skip
+            start = partial(self._start, X[rows], codes, n_atoms, seed, lambda: logarithms()[rows])
             return stage("start", start)
 
-        single = self.ensemble is None
-        first = make_start(0, np.arange(len(X)), True) if single else None
+        single = self.cv is None
+        first = make_start(np.arange(len(X))) if single or not goal.folds else None
         if not goal.folds:
-            first = first or make_start(0, np.arange(len(X)), True)
+            assert first is not None
             nothing = Screened.nothing(recipes[0])
-            return [
-                stage("single", partial(learn_single, engine, task, first, nothing, self._tell))
-            ]
-        # A model of everything has seen what the folds hold out: they do not go on from it.
-        parts = make_parts(engine, task, partial(make_start, warm=not single), goal.folds)
-        if self._searches_plane():
-            tied = self.variant in ("tied", "V")
-            search = partial(search_plane, engine, parts, recipes[0], tied=tied, loss=goal.loss)
+            return [self._learn_single(engine, task, first, nothing)]
+        parts = make_parts(engine, task, make_start, goal.folds)
+        if starts_from_grid(self.divergence):
+            search = partial(
+                search_plane, engine, parts, recipes[0], tied=self.divergence == "V", loss=goal.loss
+            )
             pair = stage("plane", search)
             self._tell(1, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
             parts = [replace(part, start=self._place(part.start, pair)) for part in parts]
@@ -163,56 +146,33 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         screened = stage("screen", partial(self._screen, engine, parts, recipes, goal))
         if first is not None:
             best = min(screened, key=lambda one: one.loss)
-            learned = [
-                stage("single", partial(learn_single, engine, task, first, best, self._tell))
-            ]
-        else:
-            learn = partial(learn_ensemble, engine, task, parts, goal=goal, tell=self._tell)
-            learned = _learn_beside(
-                [],
-                (
-                    partial(stage, "ensemble", partial(learn, recipe=one.recipe))
-                    for one in track(screened, "losses")
-                ),
-            )
-        return self._with_heads(engine, learned, parts, task, goal)
+            return [self._learn_single(engine, task, first, best)]
+        learn = partial(learn_ensemble, engine, task, parts, goal=goal, tell=self._tell)
+        return _learn_all(
+            partial(stage, "ensemble", partial(learn, recipe=one.recipe))
+            for one in track(screened, "losses")
+        )
 
-    def _with_heads(
-        self, engine: Engine, learned: list[Learned], parts: Sequence[Part], task: Task, goal: Goal
-    ) -> list[Learned]:
-        kinds = self._heads(goal)
-        machines = [
-            partial(learn_heads, engine, kind, one, parts, task, goal, self._tell)
-            for kind in kinds
-            if kind != "linear"
-            for one in learned
-        ]
-        if "linear" in kinds:
-            return _learn_beside(learned, (partial(stage, "heads", one) for one in machines))
-        return [stage("heads", partial(see_through, one)) for one in machines]
+    def _learn_single(
+        self, engine: Engine, task: Task, start: Start, screened: Screened
+    ) -> Learned:
+        return stage("single", partial(learn_single, engine, task, start, screened, self._tell))
 
     def _screen(
         self, engine: Engine, parts: Sequence[Part], recipes: Sequence[Recipe], goal: Goal
     ) -> list[Screened]:
         gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
-        tangents = (0, _TANGENT_COMPONENTS) if self.tangent == "auto" else (recipes[0].n_tangent,)
+        tangents = FEATURES[self.features].n_tangent
         return screen(engine, parts, recipes, gammas, tangents, goal.loss)
 
     def _keep(self, learned: Learned) -> None:
-        self.recipe_, self.head_, self.models_ = learned.recipe, learned.head, learned.models
+        self.recipe_, self.models_ = learned.recipe, learned.models
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         self.history_ = learned.history
 
-    def _has_tangent(self) -> bool:
-        """Whether a tangent block was asked for, by a bool of any kind."""
-        return not isinstance(self.tangent, str) and bool(self.tangent)
-
     def _cv(self) -> Any:
         """Return the folds to choose by, though a single model is trained on everything."""
-        return _SCREENING_FOLDS if self.ensemble is None else self.ensemble
-
-    def _seed(self) -> int:
-        return draw_seed(self.random_state)
+        return _SCREENING_FOLDS if self.cv is None else self.cv
 
     def _tell(self, level: int, text: str) -> None:
         if self.verbose >= level:
@@ -221,47 +181,37 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
-        if self.loss != "auto" and self.loss not in LOSSES:
-            raise ValueError(f"loss={self.loss!r} must be auto or one of {', '.join(LOSSES)}")
-        if self.head not in HEADS:
-            raise ValueError(f"head={self.head!r} must be one of {', '.join(HEADS)}")
-        if self.tangent not in (True, False, "auto"):
-            raise ValueError(f'tangent={self.tangent!r} must be True, False or "auto"')
-        for name, least in (("max_iter", 0), ("margin", 0), ("tol", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not _is_number(value) or not least <= value < np.inf:
-                raise ValueError(f"{name}={value!r} must be a number >= {least}")
+        if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
+            raise ValueError(
+                f"solver={self.solver!r} must be {', '.join(SOLVERS)}, or one of these followed by "
+                "atoms or divergences"
+            )
+        if not isinstance(self.features, str) or self.features not in FEATURES:
+            raise ValueError(f"features={self.features!r} must be one of {', '.join(FEATURES)}")
+        if not isinstance(self.loss, Loss) and self.loss not in ("auto", *LOSSES):
+            raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
+        if not _is_number(self.max_iter) or not 0 <= self.max_iter < np.inf:
+            raise ValueError(f"max_iter={self.max_iter!r} must be a number >= 0")
         if not (isinstance(self.gamma, str) and self.gamma == "auto") and (
             not _is_number(self.gamma) or not 0 <= self.gamma < np.inf  # type: ignore[operator]
         ):
             raise ValueError(f'gamma={self.gamma!r} must be "auto" or a number >= 0')
 
-    def _losses(self, goal: Goal) -> tuple[str, ...]:
-        return goal.losses if self.loss == "auto" else (self.loss,)
+    def _losses(self, goal: Goal) -> tuple[Loss, ...]:
+        if isinstance(self.loss, Loss):
+            return (self.loss,)
+        names = goal.losses if self.loss == "auto" else (self.loss,)
+        return tuple(LOSSES[name]() for name in names)
 
-    def _heads(self, goal: Goal) -> tuple[str, ...]:
-        if self.head != "auto":
-            return (self.head,)
-        # A machine for one model would be chosen on another embedding than it is fitted to.
-        return ("linear",) if goal.codes is None or self.ensemble is None else ("linear", "rbf")
-
-    def _searches_plane(self) -> bool:
-        warm = self.warm_start and hasattr(self, "models_")
-        return isinstance(self.pairs, str) and self.pairs == "grid" and not warm
-
-    def _recipe(self, name: str, seed: int) -> Recipe:
-        kind = LOSSES[name]
-        loss: Loss = kind(self.bias)
-        if isinstance(loss, HingeLoss):
-            loss = HingeLoss(self.bias, self.margin)
+    def _recipe(self, loss: Loss, seed: int) -> Recipe:
+        chosen = FEATURES[self.features]
+        solver, moved = _SOLVERS[self.solver]
         return Recipe(
             loss, _GAMMAS[1] if isinstance(self.gamma, str) else float(self.gamma),
-            logarithm=self.logarithm, standardize=self.standardize,
-            n_tangent=_TANGENT_COMPONENTS if self._has_tangent() else 0, solver=self.solver,
-            max_iter=int(self.max_iter), tol=float(self.tol), learn_atoms=self.learn_atoms,
-            learn_parameters=self.learn_parameters, seed=seed,
+            logarithm=chosen.logarithm, standardize=chosen.standardize,
+            n_tangent=chosen.n_tangent[0], solver=solver, max_iter=int(self.max_iter),
+            tol=_TOLERANCE, learn_atoms="atoms" in moved, learn_parameters="divergences" in moved,
+            seed=seed,
         )  # fmt: skip
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
@@ -284,11 +234,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _start(
         self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int,
-        number: int = 0, *, warm: bool = True,
         logarithms: Callable[[], RealArray] | None = None,
     ) -> Start:  # fmt: skip
-        if warm and self.warm_start and hasattr(self, "models_"):
-            return self._continue(X, self.models_[number % len(self.models_)])
         if isinstance(self.init, str):
             random = np.random.RandomState(seed)
             atoms = initial_atoms(X, codes, n_atoms, self.init, random, logarithms)
@@ -300,37 +247,19 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 )
         return Start(atoms, self._variant(len(atoms)))
 
-    def _continue(self, X: RealArray, model: Model) -> Start:
-        """Go on from a model."""
-        if model.atoms.shape[1:] != X.shape[1:]:
-            raise ValueError(
-                f"X has matrices of size {X.shape[1]}, but warm_start=True goes on with atoms of "
-                f"size {model.atoms.shape[1]}; set it to False"
-            )
-        variant = self._variant(len(model.atoms))
-        if variant.alpha_index.shape == model.alpha.shape and variant.learned:
-            variant = replace(variant, start=variant.collect(model.alpha, model.beta))
-        return Start(model.atoms, variant)
-
     def _place(self, start: Start, pair: tuple[float, float]) -> Start:
         """Let divergences start at a point."""
-        return Start(start.atoms, make_variant(self.variant, len(start.atoms), [pair]))
+        return Start(start.atoms, make_variant(self.divergence, len(start.atoms), pair))
 
     def _variant(self, n_atoms: int) -> Variant:
-        pairs = self.pairs
-        if isinstance(pairs, str):
-            if pairs not in ("auto", "grid"):
-                raise ValueError(
-                    f'pairs={pairs!r} must be "auto", "grid" or a sequence of (alpha, beta)'
-                )
-            pairs = _PAIRS if pairs == "auto" else _PAIRS[:1]
-        return make_variant(self.variant, n_atoms, _check_pairs(pairs))
+        return make_variant(self.divergence, n_atoms)
 
     # ------------------------------------------------------------------ prediction
 
     def _prepare(self, X: ArrayLike) -> tuple[Engine, RealArray, Prepared]:
         check_is_fitted(self)
-        matrices = self._check_matrices(X, reset=False)
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        self._check_size(matrices.shape[-1])
         engine = self._engine()
         return engine, matrices, engine.prepare(matrices)
 
@@ -352,12 +281,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         scores = [model.scores(engine, matrices, data) for model in self.models_]
         result: RealArray = np.mean(scores, axis=0)
         return result
-
-    def _check_matrices(self, X: ArrayLike, *, reset: bool) -> RealArray:
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        if not reset:
-            self._check_size(matrices.shape[-1])
-        return matrices
 
     def _check_size(self, d: int) -> None:
         if d != self.n_features_in_:
@@ -383,28 +306,15 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, float | int | np.floating | np.integer)
+    number = isinstance(value, float | int | np.floating | np.integer)
+    return number and not isinstance(value, bool)
 
 
-def _check_pairs(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _learn_all(learners: Iterable[Callable[[], Learned]]) -> list[Learned]:
+    """Learn all; where the user interrupts that, what was learned by then will do."""
+    learned: list[Learned] = []
     try:
-        found = np.array(pairs, dtype=float)
-    except (TypeError, ValueError):
-        found = np.zeros(0)
-    right = found.ndim == 2 and found.shape[0] > 0 and found.shape[1] == 2
-    if not right or not (np.isfinite(found).all() and (found >= 0).all()):
-        raise ValueError(
-            f'pairs={pairs!r} must be "auto", "grid" or a sequence of (alpha, beta), finite and >= '
-            "0; one pair is [(alpha, beta)]"
-        )
-    return [(float(a), float(b)) for a, b in found]
-
-
-def _learn_beside(known: list[Learned], more: Iterable[Callable[[], Learned]]) -> list[Learned]:
-    """Learn more; where the user interrupts that, what is known will do."""
-    learned = list(known)
-    try:
-        for learn in more:
+        for learn in learners:
             learned.append(learn())
     except KeyboardInterrupt:
         if not learned:

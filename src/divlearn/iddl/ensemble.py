@@ -81,7 +81,7 @@ class Part:
 
 
 def make_parts(
-    engine: Engine, task: Task, make_start: Callable[[int, NDArray[np.intp]], Start], folds: Folds
+    engine: Engine, task: Task, make_start: Callable[[NDArray[np.intp]], Start], folds: Folds
 ) -> list[Part]:
     """Prepare the folds of a task.
 
@@ -90,15 +90,15 @@ def make_parts(
     engine : Engine
     task : Task
     make_start : callable
-        From the number of a fold and the rows of its training part to where its models start.
+        From the rows of a training part to where its models start.
     folds : sequence of (train, held out), row indices.
     """
     return [
         Part(
-            task.part(engine, rows), make_start(number, rows), held, task.X[held],
+            task.part(engine, rows), make_start(rows), held, task.X[held],
             engine.take(task.data, held),
         )
-        for number, (rows, held) in enumerate(folds)
+        for rows, held in folds
     ]  # fmt: skip
 
 

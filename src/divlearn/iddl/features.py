@@ -65,7 +65,7 @@ class FeatureMap:
             if largest > _LARGEST:
                 raise ValueError(
                     f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "
-                    "logarithm=True, or divide each matrix by its size"
+                    'features="log", or divide each matrix by its size'
                 )
             return cls(None, standardize)
         mean = to_host(beside(weights, V) @ V)

@@ -1,4 +1,4 @@
-"""What an IDDL estimator learns: one model of everything, or several of parts, and their heads."""
+"""What an IDDL estimator learns: one model of everything, or several of parts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 from divlearn.iddl.ensemble import Ensemble, Part, train_ensemble
 from divlearn.iddl.goals import Goal
-from divlearn.iddl.losses import Head
-from divlearn.iddl.machines import Fold, choose_machine
-from divlearn.iddl.selection import Screened, make_designs
+from divlearn.iddl.selection import Screened
 from divlearn.iddl.training import Model, Recipe, Start, Task, train
 from divlearn.interrupts import see_through
 
-__all__ = ["Learned", "Teller", "learn_ensemble", "learn_heads", "learn_single"]
+__all__ = ["Learned", "Teller", "learn_ensemble", "learn_single"]
 
 Teller = Callable[[int, str], None]  # the level of detail, and what is to be told
 
@@ -31,7 +29,6 @@ class Learned:
     Attributes
     ----------
     recipe : Recipe
-    head : {"linear", "svm", "rbf"}
     models : list of Model
     n_iter : int
     message : str
@@ -43,7 +40,6 @@ class Learned:
     """
 
     recipe: Recipe
-    head: str
     models: list[Model]
     n_iter: int
     message: str
@@ -71,7 +67,7 @@ def learn_single(
     model, fit = train(engine, task, start, recipe, report=_reporter(tell))
     tell(1, f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
     return Learned(
-        recipe, "linear", [model], fit.n_iter, fit.message, fit.history, screened.rows,
+        recipe, [model], fit.n_iter, fit.message, fit.history, screened.rows,
         screened.scores, screened.loss,
     )  # fmt: skip
 
@@ -107,58 +103,12 @@ def learn_ensemble(
     return replace(best, start=start)
 
 
-def learn_heads(
-    engine: Engine, kind: str, learned: Learned, parts: Sequence[Part], task: Task, goal: Goal,
-    tell: Teller,
-) -> Learned:  # fmt: skip
-    """Put support vector machines in the place of the heads of models.
-
-    Parameters
-    ----------
-    engine : Engine
-    kind : {"svm", "rbf"}
-    learned : Learned
-        With a model for each part; or one of everything, where the machine is chosen on embeddings
-        by the atoms the parts start from. Those the model has learned know what is held out.
-    parts : sequence of Part
-    task : Task
-    goal : Goal, of classes.
-    tell : Teller
-    """
-    assert goal.codes is not None
-    if len(learned.models) != len(parts):
-        embeddings = make_designs(engine, parts, learned.recipe)
-    else:
-        embeddings = [
-            (model.embed(engine, p.task.X, p.task.data), model.embed(engine, p.X, p.data))
-            for model, p in zip(learned.models, parts, strict=True)
-        ]
-    folds: list[Fold] = [
-        (to_host(seen), part.task.targets.argmax(axis=1), part.task.weights, to_host(unseen))
-        for part, (seen, unseen) in zip(parts, embeddings, strict=True)
-    ]
-    rows = np.concatenate([part.held for part in parts])
-    chosen = choose_machine(kind, folds, goal.n_groups, lambda scores: goal.loss(scores, rows))
-    machine = chosen.machine
-    models = []
-    for model in learned.models:
-        seen = to_host(model.embed(engine, task.X, task.data))
-        head = machine.fit(seen, goal.codes, task.weights, goal.n_groups)
-        models.append(replace(model, head=head))
-    tell(1, f"{machine} on what loss {learned.recipe.loss.name} learned: loss {chosen.loss:.4g}")
-    return replace(
-        learned, head=kind, models=models, rows=rows, scores=chosen.scores, loss=chosen.loss,
-        message=f"{learned.message}; the head is {machine}",
-    )  # fmt: skip
-
-
 def _refit(engine: Engine, task: Task, learned: Learned) -> Learned:
     """Solve for the heads of models on everything."""
     recipe = learned.recipe
     models = []
     for model in learned.models:
         seen = model.embed(engine, task.X, task.data)
-        assert isinstance(model.head, Head)
         head = recipe.loss.best_head(seen, task.targets, task.weights, recipe.gamma, model.head)
         models.append(replace(model, head=head))
     return replace(learned, models=models)
@@ -177,7 +127,7 @@ def _at(ensemble: Ensemble, iteration: int, recipe: Recipe, rows: NDArray[np.int
     history = _join(ensemble.histories)
     history["held_out_loss"] = ensemble.path
     scores = ensemble.scores(iteration)
-    return Learned(recipe, "linear", models, iteration, message, history, rows, scores, loss)
+    return Learned(recipe, models, iteration, message, history, rows, scores, loss)
 
 
 def _join(histories: list[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _num_samples
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import checkpointed, draw_seed
 from divlearn.folds import check_groups, make_folds
+from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.goals import numbers_goal
-from divlearn.iddl.streaming import StreamingBase
 from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded
 from divlearn.sharded.scoring import ScoreMixin
+from divlearn.spd import check_spd
 from divlearn.targets import check_numbers
 from divlearn.weights import check_weights
 
 __all__ = ["IDDLRegressor"]
 
 
-class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, StreamingBase):  # type: ignore[misc]
+class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.
 
     As `IDDLClassifier`, with half the squared error of one or several outputs, each divided by its
@@ -32,21 +33,14 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, StreamingBase)
     ----------
     n_atoms : int or "auto"
         "auto" is 5.
-    loss : {"auto", "ridge"}
-        Both are the squared error.
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         Without classes the first two are the same.
-    variant, pairs, gamma, logarithm, standardize, tangent, bias, margin, solver, learn_atoms,
-    learn_parameters, max_iter, tol, ensemble, warm_start, random_state, engine, verbose,
-    checkpoint
+    divergence, gamma, features, solver, cv, max_iter, random_state, engine, verbose
         As in `IDDLClassifier`.
-    head : {"auto", "linear"}
-        Both are the head that is learned with the atoms.
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, models_, recipe_, n_iter_, message_, history_, n_features_in_,
-    n_samples_seen_
+    atoms_, alpha_, beta_, models_, recipe_, n_iter_, message_, history_, n_features_in_
         As in `IDDLClassifier`.
 
     Examples
@@ -81,87 +75,25 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, StreamingBase)
         if is_sharded(X, self.engine):
             from divlearn.sharded.learning import fit_numbers
 
-            self._check_kind()
             fit_numbers(self, self._open_shards(X, y, sample_weight))
             return self
-        matrices, targets, weights, kept = self._check_numbers(X, y, sample_weight, reset=True)
-        weights = weights / weights.sum()
-        columns = targets.reshape(len(targets), -1)
-        mean, scale = _units(columns, weights)
-        known = check_groups(groups, _num_samples(X))
-        chosen = None if known is None else known[kept]
-        with self._checkpointed(X=matrices, y=targets, weights=weights, groups=chosen):
-            folds = make_folds(
-                self._cv(), _num_samples(X), np.asarray(y), known, kept=kept,
-                random_state=self._seed(), name="ensemble", classes=False,
-            )  # fmt: skip
-            self._fit(matrices, numbers_goal((columns - mean) / scale, weights, folds))
-        self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
-        return self
-
-    @all_or_nothing
-    def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Learn from a batch of a stream, as `IDDLClassifier.partial_fit` does.
-
-        Means and deviations of the outputs in the first batch are the units of their errors.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
-        sample_weight : array-like, shape (n_matrices,), optional
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> from divlearn.datasets import make_wishart_clusters
-        >>> X, _ = make_wishart_clusters(1, 500, 3, random_state=0)
-        >>> y = np.linalg.slogdet(X)[1]
-        >>> regressor = IDDLRegressor(random_state=0)
-        >>> for start in range(0, 400, 100):
-        ...     batch = slice(start, start + 100)
-        ...     regressor = regressor.partial_fit(X[batch], y[batch])
-        >>> bool(regressor.score(X[400:], y[400:]) > 0.9)
-        True
-        """
-        matrices, targets, weights, _ = self._check_numbers(
-            X, y, sample_weight, reset=not hasattr(self, "models_")
-        )
-        columns, single = targets.reshape(len(targets), -1), targets.ndim == 1
-        if not hasattr(self, "mean_"):
-            mean, scale = _units(columns, weights / weights.sum())
-        else:
-            mean, scale = self.mean_, self.scale_
-            if single != self.single_ or columns.shape[1] != len(mean):
-                raise ValueError(
-                    f"y has shape {targets.shape}, must have {len(mean)} outputs "
-                    f"{'in one dimension' if self.single_ else 'in two dimensions'}, as before"
-                )
-        self._partial_fit(matrices, (columns - mean) / scale, weights, "ridge")
-        self.single_, self.mean_, self.scale_ = single, mean, scale
-        return self
-
-    def _check_numbers(
-        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[RealArray, RealArray, RealArray, NDArray[np.intp]]:
-        """Matrices, targets and weights other than zero, and where these are."""
-        self._check_kind()
-        matrices = self._check_matrices(X, reset=reset)
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
         targets = check_numbers(y, len(matrices))
         weights = check_weights(sample_weight, len(matrices))
+        known = check_groups(groups, len(matrices))
         kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
-        return matrices[kept], targets[kept], weights[kept], kept
-
-    def _check_kind(self) -> None:
-        if self.loss not in ("auto", "ridge"):
-            raise ValueError(f'loss={self.loss!r} must be "auto" or "ridge" for numbers')
-        if self.head not in ("auto", "linear"):
-            raise ValueError(f'head={self.head!r} must be "auto" or "linear" for numbers')
+        chosen = None if known is None else known[kept]
+        X, weights = matrices[kept], weights[kept] / weights[kept].sum()
+        columns = targets[kept].reshape(len(kept), -1)
+        mean, scale = _units(columns, weights)
+        with checkpointed(self, X=X, y=columns, weights=weights, groups=chosen):
+            folds = make_folds(
+                self._cv(), len(matrices), targets, known, kept=kept,
+                random_state=draw_seed(self.random_state), classes=False,
+            )  # fmt: skip
+            self._fit(X, numbers_goal((columns - mean) / scale, weights, folds))
+        self.single_, self.mean_, self.scale_ = targets.ndim == 1, mean, scale
+        return self
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers.

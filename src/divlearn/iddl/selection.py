@@ -16,7 +16,7 @@ from divlearn.iddl.losses import Head
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.training import Recipe
 
-__all__ = ["Screened", "make_designs", "screen"]
+__all__ = ["Screened", "screen"]
 
 _Pair = tuple[RealArray, RealArray]
 
@@ -67,11 +67,6 @@ def screen(
                 if before is None or found.loss < before.loss:
                     best[index] = found
     return [found for found in best if found is not None]
-
-
-def make_designs(engine: Engine, parts: Sequence[Part], recipe: Recipe) -> list[_Pair]:
-    """Make what heads see at the start, in training and held out, for every part."""
-    return [_design(part, _features(engine, part, recipe), recipe.n_tangent) for part in parts]
 
 
 def _along(

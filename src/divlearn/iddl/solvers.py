@@ -155,7 +155,7 @@ def first_trial(objective: Any, start: Dictionary) -> Trial:
         raise ValueError(
             "the objective is infinite at the start: matrices or atoms are too close to singular, "
             "or of sizes that differ too much; regularize them by check_spd, divide each by its "
-            "size, or set logarithm=True"
+            'size, or set features="log"'
         )
     return trial
 
@@ -236,8 +236,8 @@ def solve_bcd(
         trial, iteration = rounds.state[3:] if rounds.state else (first_trial(objective, start), 0)
         if rounds.kept and not isinstance(trial.memo.V, np.ndarray):
             raise ValueError(
-                'checkpoint must be None with solver="bcd" on a GPU, where divergences stay; set '
-                'solver="joint" or engine="native"'
+                'resumable(...) cannot be used with solver="bcd" on a GPU; set solver="joint" or '
+                'engine="native"'
             )
         run = Interruptible(objective, trial, watch, rounds)
         try:

@@ -49,7 +49,7 @@ class Learner:
     with :math:`G_W` its gradient on the minibatch, :math:`\Sigma` the covariance of the features
     when all data was last seen, and c the mean curvature of the loss on the minibatch (one for
     ridge: then this is recursive least squares with forgetting). Features are standardised by the
-    minibatch, unless its feature map says otherwise.
+    minibatch.
 
     Learners do not change: a step gives a new one, and the old one undoes it.
 
@@ -69,15 +69,11 @@ class Learner:
     @classmethod
     def start(cls, objective: Objective, trial: Trial) -> Self:
         """Start where the objective was computed on data that determines a head."""
-        return cls.at(trial.point, trial.memo.head, objective.spread(trial.memo))
-
-    @classmethod
-    def at(cls, point: Dictionary, head: Head, spread: Spread) -> Self:
-        """Start with a head that is known, from features of a known spread."""
+        point = trial.point
         n_atoms, d = point.frames.shape[:2]
         each = n_atoms + np.arange(len(point.parameters))
         groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
-        return cls(point, head, spread, Moments.start(groups))
+        return cls(point, trial.memo.head, objective.spread(trial.memo), Moments.start(groups))
 
     def settle(self, objective: Objective, trial: Trial) -> Self:
         """Go on from where the head was solved for on all data; the moments stay."""
@@ -101,21 +97,7 @@ class Learner:
         """
         if not usable(self.point.atoms):
             return None
-        return self.learn(batch, trial_with(batch, self.point, self.head), step_size)
-
-    def learn(
-        self, batch: Objective, trial: Trial, step_size: float, head_rate: float = 1.0
-    ) -> Self | None:
-        """Learn from a minibatch that was looked at. See `step`.
-
-        Parameters
-        ----------
-        batch, step_size : as in `step`
-        trial : Trial
-            Of the minibatch, with dictionary and head of the learner.
-        head_rate : float
-            Share of a Newton step the head takes, where that is less than a fifth.
-        """
+        trial = trial_with(batch, self.point, self.head)
         if not np.isfinite(trial.value):
             return None
         gradient = batch.gradient(trial)
@@ -123,10 +105,10 @@ class Learner:
             return None
         moments = self.moments.learn(gradient)
         point = batch.move(self.point, step_size * moments.direction())
-        head = self._follow(batch, trial.memo.features, min(head_rate, _HEAD_RATE))
+        head = self._follow(batch, trial.memo.features)
         return replace(self, point=point, head=head, moments=moments)
 
-    def _follow(self, batch: Objective, features: Features, rate: float) -> Head:
+    def _follow(self, batch: Objective, features: Features) -> Head:
         """Take part of a Newton step of the head."""
         head, spread, loss = self.head, self.spread, batch.loss
         design = batch.design(features)
@@ -141,10 +123,10 @@ class Learner:
         gradient = gradient + 2 * batch.gamma * head.weights
         scale = curvature * spread.values + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
-        step = rate * (gradient @ spread.vectors * inverse) @ spread.vectors.T
+        step = _HEAD_RATE * (gradient @ spread.vectors * inverse) @ spread.vectors.T
         bias = head.bias
         if loss.bias:
-            bias = bias + step @ spread.mean - rate * to_host(slopes.sum(axis=0)) / curvature
+            bias = bias + step @ spread.mean - _HEAD_RATE * to_host(slopes.sum(axis=0)) / curvature
         return Head(head.weights - step, bias)
 
 

@@ -13,7 +13,6 @@ from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
-from divlearn.iddl.machines import Scorer
 from divlearn.iddl.objective import Coordinates, Dictionary, Memo, Objective
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
@@ -64,7 +63,7 @@ class Recipe:
     gamma : float, the penalty on the head.
     logarithm, standardize : bool, of the features.
     n_tangent : int, components of the tangent block; 0 for none.
-    solver : {"joint", "bcd", "stochastic"}
+    solver : str, one of `SOLVERS`
     max_iter : int
     tol : float
     learn_atoms, learn_parameters : bool
@@ -101,7 +100,7 @@ class Model:
     beta: RealArray
     feature_map: FeatureMap
     features: Features
-    head: Scorer
+    head: Head
     tangent: TangentBlock | None
 
     @classmethod

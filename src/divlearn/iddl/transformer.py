@@ -11,16 +11,19 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import RealArray
+from divlearn.checkpoint import draw_seed
+from divlearn.engines import Engine
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
+from divlearn.iddl.losses import Loss
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
+from divlearn.iddl.variants import starts_from_grid
 from divlearn.labelled import all_or_nothing
-from divlearn.targets import check_labels, check_numbers, require_targets
+from divlearn.spd import check_spd
+from divlearn.targets import check_labels, check_numbers
 
 __all__ = ["IDDLTransformer"]
-
-_Learner = IDDLClassifier | IDDLRegressor
 
 
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
@@ -36,26 +39,45 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; 5 without y.
-    variant, pairs, loss, gamma, logarithm, standardize, tangent, bias, margin, solver, init,
-    learn_atoms, learn_parameters, max_iter, tol, ensemble, head, warm_start, random_state, engine,
-    verbose, checkpoint
+    divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, n_iter_, message_, n_features_in_, n_samples_seen_
+    atoms_, alpha_, beta_, n_iter_, message_, n_features_in_
         As in `IDDLClassifier`.
 
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(2, 30, 3, random_state=0)
-    >>> IDDLTransformer(n_atoms=4, variant="stein", random_state=0).fit_transform(X).shape
+    >>> IDDLTransformer(n_atoms=4, divergence="stein", random_state=0).fit_transform(X).shape
     (60, 4)
     """
 
-    _learner: _Learner | None = None  # what has learned from y, to go on with
+    def __init__(
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        divergence: Any = "learn",
+        loss: str | Loss = "auto",
+        gamma: float | str = "auto",
+        features: str = "auto",
+        solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4,
+        max_iter: int = 30,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
+            init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
+            verbose=verbose,
+        )  # fmt: skip
+        self.loss = loss
 
     @all_or_nothing
     def fit(
@@ -75,96 +97,32 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         -------
         self
         """
+        matrices = check_spd(X, ndim=3, dtype=np.float64)
         if y is None:
-            self._fit_unsupervised(self._check_matrices(X, reset=True))
+            self._fit_unsupervised(matrices)
             return self
-        matrices, targets = self._check_targets(X, y, reset=True)
-        learner = self._make_learner(_kind(targets), go_on=self.warm_start)
-        self._adopt(learner.fit(matrices, targets, groups=groups))
-        return self
-
-    @all_or_nothing
-    def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None, classes: ArrayLike | None = None
-    ) -> Self:
-        """Learn atoms and divergences from a batch of a stream.
-
-        As `IDDLClassifier.partial_fit` does or, if y of the first batch is continuous,
-        `IDDLRegressor.partial_fit`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,)
-            Classes or numbers.
-        classes : array-like, shape (n_classes,), optional
-            All there will be; those of the first batch by default.
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> from divlearn.datasets import make_wishart_clusters
-        >>> X, y = make_wishart_clusters(2, 60, 3, random_state=0)
-        >>> encoder = IDDLTransformer(n_atoms=4, random_state=0).partial_fit(X[:60], y[:60])
-        >>> encoder.partial_fit(X[60:], y[60:]).transform(X).shape
-        (120, 12)
-        """
-        if y is None:
-            raise ValueError("y is None, must be classes or numbers; without, use fit")
-        matrices, targets = self._check_targets(X, y, reset=not hasattr(self, "models_"))
-        kind = _kind(targets) if self._learner is None else type(self._learner)
-        learner = self._make_learner(kind, go_on=True)
-        if isinstance(learner, IDDLClassifier):
-            if classes is None and not hasattr(learner, "classes_"):
-                classes = np.unique(targets)
-            learner.partial_fit(matrices, targets, classes)
-        else:
-            learner.partial_fit(matrices, targets)
-        self._adopt(learner)
-        return self
-
-    def _check_targets(
-        self, X: ArrayLike, y: ArrayLike, *, reset: bool
-    ) -> tuple[RealArray, NDArray[Any]]:
-        matrices = self._check_matrices(X, reset=reset)
-        given = np.asarray(require_targets(y))
-        numbers = given.dtype.kind == "f" and _kind(given) is IDDLRegressor
-        check = check_numbers if numbers or given.ndim > 1 else check_labels
-        return matrices, check(given, len(matrices))
-
-    def _make_learner(self, kind: type[_Learner], *, go_on: bool) -> _Learner:
-        """Make an estimator of a kind, or go on with the last one or with its models."""
-        learner = self._learner
-        if go_on and isinstance(learner, kind):
-            learner.set_params(**self.get_params())
-            return learner
-        learner = kind(**self.get_params())
-        if go_on and hasattr(self, "models_"):
-            learner.models_, learner.n_features_in_ = self.models_, self.n_features_in_
-        return learner
-
-    def _adopt(self, learner: _Learner) -> None:
-        """Take over what an estimator has learned, and keep it to go on with."""
-        names = ("models_", "recipe_", "n_iter_", "message_", "history_", "n_features_in_")
-        for name in (*names, "n_samples_seen_"):
+        targets = _check_targets(y, len(matrices))
+        learner = _make_learner(targets, self.get_params(deep=False))
+        learner.fit(matrices, targets, groups=groups)
+        for name in ("models_", "recipe_", "n_iter_", "message_", "history_", "n_features_in_"):
             setattr(self, name, getattr(learner, name))
-        self._learner = learner
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
+        return self
 
     def _fit_unsupervised(self, X: RealArray) -> None:
         self._check_parameters()
-        if self._searches_plane():
-            raise ValueError('pairs="grid" judges by y, which is None; pass y, or pairs themselves')
-        start = self._start(X, None, self._count_atoms(len(X), 1), self._seed())
+        if starts_from_grid(self.divergence):
+            raise ValueError(
+                f"divergence={self.divergence!r} is judged by y, which is None; pass y, or another "
+                "divergence"
+            )
+        seed = draw_seed(self.random_state)
+        start = self._start(X, None, self._count_atoms(len(X), 1), seed)
         alpha, beta = start.variant.expand(start.variant.start)
         self.models_ = [Model.without_head(start.atoms, alpha, beta)]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
-        self.n_features_in_, self.n_samples_seen_ = X.shape[-1], len(X)
+        self.n_features_in_ = X.shape[-1]
         self._n_features_out = alpha.size
-        self._learner = None
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Compute divergences to the atoms.
@@ -181,6 +139,21 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         return np.concatenate([model.encode(engine, data) for model in self.models_], axis=1)
 
 
-def _kind(targets: NDArray[Any]) -> type[_Learner]:
-    """Which estimator learns from targets."""
-    return IDDLRegressor if type_of_target(targets).startswith("continuous") else IDDLClassifier
+def _check_targets(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
+    """Check classes, or numbers where y is continuous or has several columns."""
+    given = np.asarray(y)
+    continuous = given.dtype.kind == "f" and _is_continuous(given)
+    check = check_numbers if continuous or given.ndim > 1 else check_labels
+    return check(given, n_matrices)
+
+
+def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
+    if not _is_continuous(targets):
+        return IDDLClassifier(**parameters)
+    if parameters.pop("loss") not in ("auto", "ridge"):
+        raise ValueError("loss must be auto or ridge where y is continuous")
+    return IDDLRegressor(**parameters)
+
+
+def _is_continuous(targets: NDArray[Any]) -> bool:
+    return str(type_of_target(targets)).startswith("continuous")

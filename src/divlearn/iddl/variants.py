@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.divergence import DIVERGENCES, get_divergence
 
-__all__ = ["Variant", "make_variant"]
+__all__ = ["Variant", "make_variant", "starts_from_grid"]
 
-# The paper's letters. Its "Burg" is (1, 1), which is not Burg's divergence.
-_LETTERS = {"S": "shared", "V": "tied", "N": "free", "A": "airm", "B": "log-cosh"}
-_LEARNED = ("shared", "tied", "free")
+Point = tuple[float, float]
+
+_PAIRS: tuple[Point, ...] = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))  # where "learn" starts
+_LEARNED = ("S", "V", "N")  # in the paper
+_FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Burg's divergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +41,6 @@ class Variant:
         """Alpha and beta of every atom, each of shape (n_atoms, n_pairs)."""
         return parameters[self.alpha_index], parameters[self.beta_index]
 
-    def collect(self, alpha: RealArray, beta: RealArray) -> RealArray:
-        """Parameters that expand to alpha and beta; means of what shares one."""
-        count = self.pull(np.ones_like(alpha), np.ones_like(beta))
-        return self.pull(alpha, beta) / np.maximum(count, 1)
-
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
         """Gradient in the parameters from those in alpha and beta."""
         size = len(self.start)
@@ -52,20 +50,24 @@ class Variant:
         return gradient
 
 
-def make_variant(
-    variant: str | tuple[float, float], n_atoms: int, starts: list[tuple[float, float]]
-) -> Variant:
-    """Variant by name.
+def starts_from_grid(divergence: Any) -> bool:
+    """Tell whether the pair that atoms start with is to be searched on a grid, as in the paper."""
+    return isinstance(divergence, str) and divergence in _LEARNED
+
+
+def make_variant(divergence: Any, n_atoms: int, start: Point = _PAIRS[0]) -> Variant:
+    """Make the parameters of a number of atoms.
 
     Parameters
     ----------
-    variant : str or (alpha, beta)
-        "shared" (one pair for all atoms; the paper's S), "tied" (alpha = beta for every atom; V),
-        "free" (every atom its own pair; N), the name of a divergence (A is AIRM, B the paper's
-        "Burg", (1, 1)), or a pair: the latter are not learned.
+    divergence : str, pair, sequence of pairs, or Divergence
+        "learn" gives every atom three pairs of its own to learn, a sequence of pairs (alpha, beta)
+        as many as it holds. The paper's variants learn one pair: "S" shares it among the atoms, "V"
+        has alpha = beta for every atom, "N" leaves every atom its own. All else is fixed: "A"
+        (AIRM) and "B" (the paper's "Burg", (1, 1)), a name, a pair, a `Divergence`.
     n_atoms : int
-    starts : list of (alpha, beta)
-        Pairs each atom has, where they start. Fixed variants have one and ignore these.
+    start : (alpha, beta)
+        Where the pair of the paper's variants starts.
 
     Returns
     -------
@@ -73,47 +75,59 @@ def make_variant(
 
     Examples
     --------
-    >>> tied = make_variant("V", 3, [(1.0, 1.0)])
-    >>> tied.start
+    >>> make_variant("V", 3).start
     array([1., 1., 1.])
-    >>> make_variant("burg", 2, []).expand(np.array([0.0, 1.0]))
+    >>> make_variant("burg", 2).expand(np.array([0.0, 1.0]))
     (array([[0.],
            [0.]]), array([[1.],
            [1.]]))
     """
-    name = _LETTERS.get(variant, variant) if isinstance(variant, str) else variant
-    if name not in _LEARNED:
-        return _fixed(name, variant, n_atoms)
-    m = len(starts)
-    alpha, beta = np.array(starts, dtype=float).T
-    if name == "shared":
-        pairs = np.arange(2 * m).reshape(m, 2)
-        index = np.broadcast_to(pairs, (n_atoms, m, 2))
-        return Variant(index[..., 0], index[..., 1], np.stack([alpha, beta], axis=1).ravel(), True)
-    if name == "tied":
-        index = np.arange(n_atoms * m).reshape(n_atoms, m)
-        return Variant(index, index, np.tile((alpha + beta) / 2, n_atoms), True)
+    pairs = _starts(divergence, start)
+    if pairs is None:
+        return _fixed(divergence, n_atoms)
+    m = len(pairs)
+    alpha, beta = pairs.T
+    if isinstance(divergence, str) and divergence == "S":
+        index = np.broadcast_to(np.arange(2 * m).reshape(m, 2), (n_atoms, m, 2))
+        return Variant(index[..., 0], index[..., 1], pairs.ravel(), True)
+    if isinstance(divergence, str) and divergence == "V":
+        tied = np.arange(n_atoms * m).reshape(n_atoms, m)
+        return Variant(tied, tied, np.tile((alpha + beta) / 2, n_atoms), True)
     index = np.arange(2 * n_atoms * m).reshape(n_atoms, m, 2)
-    start = np.tile(np.stack([alpha, beta], axis=1).ravel(), n_atoms)
-    return Variant(index[..., 0], index[..., 1], start, True)
+    return Variant(index[..., 0], index[..., 1], np.tile(pairs.ravel(), n_atoms), True)
 
 
-def _fixed(
-    name: str | tuple[float, float], variant: str | tuple[float, float], n_atoms: int
-) -> Variant:
-    if isinstance(name, str):
-        try:
-            known = get_divergence(name)
-        except ValueError as error:
-            raise ValueError(
-                f"variant={variant!r} must be shared (S), tied (V), free (N), A, B, a pair (alpha, "
-                f"beta) or a named divergence: {', '.join(DIVERGENCES)}"
-            ) from error
-        pair = (known.alpha, known.beta)
-    else:
-        pair = name
-    start = np.array(pair, dtype=float)
-    if start.shape != (2,) or not (np.isfinite(start).all() and (start >= 0).all()):
-        raise ValueError(f"variant={variant!r} must have two finite parameters >= 0")
+def _starts(divergence: Any, start: Point) -> RealArray | None:
+    """Return the pairs that are learned, shape (n_pairs, 2); None where nothing is."""
+    if isinstance(divergence, str):
+        if starts_from_grid(divergence):
+            return np.array([start], dtype=float)
+        return np.array(_PAIRS) if divergence == "learn" else None
+    if not isinstance(divergence, list | tuple | np.ndarray) or np.ndim(divergence) != 2:
+        return None
+    pairs = np.array(divergence, dtype=float)
+    if pairs.shape[0] == 0 or pairs.shape[1] != 2 or not _are_parameters(pairs):
+        raise ValueError(
+            f"divergence={divergence!r} must hold pairs (alpha, beta), finite and >= 0"
+        )
+    return pairs
+
+
+def _fixed(divergence: Any, n_atoms: int) -> Variant:
+    try:
+        name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
+        known = get_divergence(name)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f'divergence={divergence!r} must be "learn", S, V, N, A, B, one pair or several '
+            f"(alpha, beta), or a named divergence: {', '.join(DIVERGENCES)}"
+        ) from error
+    start = np.array([known.alpha, known.beta], dtype=float)
+    if not _are_parameters(start):
+        raise ValueError(f"divergence={divergence!r} must have finite parameters >= 0")
     zero = np.zeros((n_atoms, 1), dtype=np.intp)
     return Variant(zero, zero + 1, start, False)
+
+
+def _are_parameters(values: RealArray) -> bool:
+    return bool(np.isfinite(values).all() and (values >= 0).all())

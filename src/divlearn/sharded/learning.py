@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import stage
+from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.engines import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.ensemble import make_parts
 from divlearn.iddl.goals import classes_goal
 from divlearn.iddl.learning import Learned
+from divlearn.iddl.losses import LOSSES, Loss, RidgeLoss
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import Model, Recipe, Start, Task, run_solver
+from divlearn.iddl.variants import starts_from_grid
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import Labelled
 from divlearn.sharded.blocks import Block
@@ -37,7 +39,8 @@ def fit_classes(estimator: Any, shards: Shards) -> None:
     estimator._check_parameters()
     _check_settings(estimator)
     classes, targets = class_targets(shards, estimator.class_weight)
-    learned, sample = _fit(estimator, shards, targets, estimator.loss, classes)
+    loss = estimator.loss if isinstance(estimator.loss, Loss) else LOSSES[estimator.loss]()
+    learned, sample = _fit(estimator, shards, targets, loss, classes)
     assert sample is not None
     estimator.classes_ = classes
     estimator._calibrate(learned, sample)
@@ -49,7 +52,7 @@ def fit_numbers(estimator: Any, shards: Shards) -> None:
     estimator._check_parameters()
     _check_settings(estimator)
     mean, scale, single, targets = number_targets(shards)
-    _fit(estimator, shards, targets, "ridge", None)
+    _fit(estimator, shards, targets, RidgeLoss(), None)
     estimator.single_, estimator.mean_, estimator.scale_ = single, mean, scale
 
 
@@ -59,25 +62,26 @@ def mean_scores(models: list[Model], shards: Shards) -> RealArray:
 
 
 def _fit(
-    estimator: Any, shards: Shards, targets: Parts, loss: str, classes: NDArray[Any] | None
+    estimator: Any, shards: Shards, targets: Parts, loss: Loss, classes: NDArray[Any] | None
 ) -> tuple[Learned, Labelled | None]:
     """Fit, and return what was learned and the sample that was held out on the way."""
-    found = estimator.checkpoint and shards.map(fingerprint_block)
     n_seen = shards.reduce(_count_block, beside=[targets])
-    with limit_blas(1), estimator._checkpointed(X=found), Interrupts() as interrupts:
+    marks = checkpointed(estimator, X=lambda: shards.map(fingerprint_block))
+    with limit_blas(1), marks, Interrupts() as interrupts:
         learned, sample = _learn(estimator, shards, targets, n_seen, loss, classes)
     estimator._keep(learned)
     if interrupts.seen and "interrupted" not in estimator.message_:
         estimator.message_ += "; interrupted by the user"
-    estimator.n_features_in_, estimator.n_samples_seen_ = shards.d, n_seen
+    estimator.n_features_in_ = shards.d
     return learned, sample
 
 
 def _learn(
-    estimator: Any, shards: Shards, targets: Parts, n_seen: int, loss: str,
+    estimator: Any, shards: Shards, targets: Parts, n_seen: int, loss: Loss,
     classes: NDArray[Any] | None,
 ) -> tuple[Learned, Labelled | None]:  # fmt: skip
-    fold_seed, seed = estimator._seed(), estimator._seed()  # as for data in memory
+    # As for data in memory.
+    fold_seed, seed = draw_seed(estimator.random_state), draw_seed(estimator.random_state)
     recipe = estimator._recipe(loss, seed)
     n_atoms = estimator._count_atoms(n_seen, 1 if classes is None else len(classes))
     X: RealArray = np.eye(shards.d)[None]
@@ -100,7 +104,7 @@ def _learn(
     model, fit = run_solver(objective, start, recipe, feature_map, None, report, **options)
     estimator._tell(1, f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
     learned = Learned(
-        recipe, "linear", [model], fit.n_iter, fit.message, fit.history, screened.rows,
+        recipe, [model], fit.n_iter, fit.message, fit.history, screened.rows,
         screened.scores, screened.loss,
     )  # fmt: skip
     return learned, sample
@@ -108,8 +112,7 @@ def _learn(
 
 def _draws_start(estimator: Any) -> bool:
     """Whether atoms start from matrices of the data."""
-    known = estimator.warm_start and hasattr(estimator, "models_")
-    return isinstance(estimator.init, str) and estimator.init != "identity" and not known
+    return isinstance(estimator.init, str) and estimator.init != "identity"
 
 
 def _screen(
@@ -125,8 +128,8 @@ def _screen(
     if not folds:
         return Screened.nothing(recipe)
 
-    def make_start(number: int, rows: NDArray[np.intp]) -> Start:
-        start: Start = estimator._start(X[rows], codes[rows], n_atoms, seed, number, warm=False)
+    def make_start(rows: NDArray[np.intp]) -> Start:
+        start: Start = estimator._start(X[rows], codes[rows], n_atoms, seed)
         return start
 
     engine = estimator._engine() if as_dask(estimator.engine) is None else cpu_engine()
@@ -159,15 +162,15 @@ def _count_block(block: Block, targets: Targets) -> int:
 def _check_settings(estimator: IDDLBase) -> None:
     """Raise where a setting needs folds, or all data in one place."""
     wrong = {
-        "ensemble": (estimator.ensemble is not None, "None: there are no folds"),
+        "cv": (estimator.cv is not None, "None: there are no folds"),
         "loss": (estimator.loss == "auto" and hasattr(estimator, "class_weight"),
-                 "given, not chosen by data held out"),
-        "gamma": (isinstance(estimator.gamma, str), "given, not chosen by data held out"),
-        "tangent": (estimator._has_tangent(), 'False or "auto", which is the same here'),
-        "pairs": (isinstance(estimator.pairs, str) and estimator.pairs == "grid",
-                  '"auto" or given, not chosen by data held out'),
-        "solver": (estimator.solver == "bcd", '"joint" or "stochastic"'),
-        "head": (estimator.head not in ("auto", "linear"), '"auto" or "linear"'),
+                 "given: nothing is held out to choose it by"),
+        "gamma": (isinstance(estimator.gamma, str), "given: nothing is held out to choose it by"),
+        "features": (estimator.features == "log+tangent",
+                     '"log", "plain" or "auto", which is "log" here'),
+        "divergence": (starts_from_grid(estimator.divergence),
+                       '"learn", fixed, or pairs: nothing is held out to search a grid by'),
+        "solver": (estimator.solver.startswith("bcd"), '"joint" or "stochastic"'),
     }  # fmt: skip
     for name, (bad, rule) in wrong.items():
         if bad:
