@@ -10,14 +10,16 @@ import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier
+from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
 FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
 
@@ -40,13 +42,13 @@ def test_it_learns(data):
 
 
 @pytest.mark.parametrize(
-    ("loss", "solver", "ensemble"),
+    ("loss", "solver", "cv"),
     [*product(("ridge", "hinge", "softmax"), ("joint", "bcd", "stochastic"), [None]),
      ("ridge", "joint", 3), ("softmax", "bcd", 3), ("softmax", "stochastic", 3)],
 )  # fmt: skip
-def test_losses_and_solvers(data, loss, solver, ensemble):
+def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
-    classifier = IDDLClassifier(loss=loss, solver=solver, ensemble=ensemble, **FAST).fit(X, y)
+    classifier = IDDLClassifier(loss=loss, solver=solver, cv=cv, **FAST).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -56,35 +58,34 @@ def test_losses_and_solvers(data, loss, solver, ensemble):
     )
 
 
-@pytest.mark.parametrize("variant", ["S", "V", "N", "A", "B", "burg", "stein", (0.3, 0.8)])
-def test_variants(data, variant):
+@pytest.mark.parametrize("divergence", ["S", "V", "N", "A", "B", "burg", (0.3, 0.8)])
+def test_divergences(data, divergence):
     X, y, X_test, y_test = data
-    classifier = IDDLClassifier(variant=variant, loss="ridge", ensemble=None, **FAST).fit(X, y)
+    classifier = IDDLClassifier(divergence=divergence, loss="ridge", cv=None, **FAST).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.7
     alpha, beta = classifier.alpha_, classifier.beta_
-    if variant == "S":
+    if divergence == "S":
         assert (alpha == alpha[0]).all()
         assert (beta == beta[0]).all()
-    if variant == "V":
+    if divergence == "V":
         np.testing.assert_array_equal(alpha, beta)
-    if variant == "burg":
+    if divergence == "burg":
         assert alpha.max() == 0
         assert beta.min() == beta.max() == 1
 
 
 def test_fixed_dictionary_and_fixed_parameters(data):
     X, y, _, _ = data
-    options = {"loss": "ridge", "ensemble": None, "tangent": False, **FAST}
+    options = {"loss": "ridge", "cv": None, "features": "log", **FAST}
     start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
-    parameters = IDDLClassifier(learn_atoms=False, **options).fit(X, y)
+    parameters = IDDLClassifier(solver="joint divergences", **options).fit(X, y)
     np.testing.assert_allclose(parameters.atoms_, start.atoms_, rtol=1e-12)
     assert not np.allclose(parameters.alpha_, start.alpha_)
-    atoms = IDDLClassifier(learn_parameters=False, **options).fit(X, y)
+    atoms = IDDLClassifier(solver="joint atoms", **options).fit(X, y)
     np.testing.assert_array_equal(atoms.alpha_, start.alpha_)
     assert not np.allclose(atoms.atoms_, start.atoms_)
-    neither = IDDLClassifier(learn_atoms=False, learn_parameters=False, **options).fit(X, y)
-    assert neither.n_iter_ == 0
-    identity = IDDLClassifier(init="identity", learn_atoms=False, **options).fit(X, y)
+    assert start.n_iter_ == 0
+    identity = IDDLClassifier(init="identity", **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(identity.atoms_, np.broadcast_to(np.eye(4), (6, 4, 4)), atol=1e-12)
     given = IDDLClassifier(init=X[:3], **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(given.atoms_, X[:3], rtol=1e-10)
@@ -92,7 +93,7 @@ def test_fixed_dictionary_and_fixed_parameters(data):
 
 def test_history(data):
     X, y, _, _ = data
-    one = IDDLClassifier(loss="ridge", ensemble=None, **FAST).fit(X, y).history_
+    one = IDDLClassifier(loss="ridge", cv=None, **FAST).fit(X, y).history_
     assert {
         "objective",
         "gradient_norm",
@@ -104,18 +105,19 @@ def test_history(data):
     } <= set(one)
     assert len(one["objective"]) == 4
     assert (np.diff(one["objective"]) <= 0).all()
-    several = IDDLClassifier(loss="ridge", ensemble=3, **FAST).fit(X, y).history_
+    several = IDDLClassifier(loss="ridge", cv=3, **FAST).fit(X, y).history_
     assert set(several["model"]) == {0, 1, 2}
     assert len(several["held_out_loss"]) >= 1
 
 
 def test_paper_preset(data):
     X, y, X_test, y_test = data
-    paper = IDDLClassifier.paper(variant="V")
+    paper = IDDLClassifier.paper("V")
     assert paper.get_params()["solver"] == "bcd"
     paper.set_params(n_atoms=6, max_iter=2)
     assert paper.fit(X, y).score(X_test, y_test) > 0.6
-    assert IDDLClassifier.paper(loss="hinge").bias is True
+    assert paper.recipe_.loss == RidgeLoss(bias=False)
+    assert IDDLClassifier.paper(loss="hinge").loss == "hinge"
     assert len(paper.models_) == 1
     assert paper.recipe_.n_tangent == 0
 
@@ -147,7 +149,7 @@ def test_congruence_changes_no_probability(data):
     options = {
         "loss": "ridge",
         "init": "samples",
-        "tangent": False,
+        "features": "log",
         **FAST,
     }  # k-means is not invariant
     before = IDDLClassifier(**options).fit(X, y).predict_proba(X_test)
@@ -159,10 +161,10 @@ def test_weights(data):
     X, y, X_test, _ = data
     options = {
         "loss": "ridge",
-        "ensemble": None,
+        "cv": None,
         "init": X[:6],
         "gamma": 1e-2,
-        "tangent": False,
+        "features": "log",
         "max_iter": 3,
     }
     counts = np.random.default_rng(0).integers(1, 3, len(X))
@@ -175,10 +177,10 @@ def test_weights(data):
 
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
-    fast = IDDLClassifier(loss="ridge", ensemble=None, **FAST)
+    fast = IDDLClassifier(loss="ridge", cv=None, **FAST)
     assert cross_val_score(fast, X, y, cv=3).mean() > 0.6
     search = GridSearchCV(
-        make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__variant": ["A", "N"]}, cv=2
+        make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__divergence": ["A", "N"]}, cv=2
     )
     assert search.fit(X, y).score(X_test, y_test) > 0.7
     calibrated = CalibratedClassifierCV(fast, cv=2).fit(X, y)
@@ -196,7 +198,7 @@ def test_inside_other_tools(data):
 def test_groups_reach_the_splitter(data):
     X, y, _, _ = data
     groups = np.arange(len(X)) % 3
-    classifier = IDDLClassifier(loss="ridge", ensemble=GroupKFold(3), **FAST).fit(
+    classifier = IDDLClassifier(loss="ridge", cv=GroupKFold(3), **FAST).fit(
         X, y, groups=groups
     )
     assert len(classifier.models_) == 3
@@ -218,14 +220,16 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"n_atoms": 61}, r"n_atoms=61 must be >= 1 and <= n_matrices=60; change n_atoms"),
         ({"n_atoms": "many"}, r"n_atoms='many' must be"),
         ({"n_atoms": 2.5}, r"n_atoms=2.5 must be"),
-        ({"variant": "Q"}, r"variant='Q' must be"),
-        ({"loss": "log"}, r"loss='log' must be auto or one of ridge, hinge, softmax"),
-        ({"solver": "adam"}, r"solver='adam' must be one of joint, bcd, stochastic"),
+        ({"divergence": "Q"}, r"divergence='Q' must be"),
+        ({"loss": "log"}, r"loss='log' must be auto, ridge, hinge, softmax or a Loss"),
+        ({"solver": "adam"}, r"solver='adam' must be joint, bcd, stochastic, or one of these"),
+        ({"solver": "joint head"}, r"solver='joint head' must be joint, bcd, stochastic"),
         ({"gamma": -1}, r"gamma=-1 must be"),
         ({"gamma": "big"}, r"gamma='big' must be"),
-        ({"tangent": "yes"}, r"tangent='yes' must be"),
+        ({"features": "tangent"}, r"features='tangent' must be one of auto, log, log\+tangent, plain"),
+        ({"features": True}, r"features=True must be one of"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
-        ({"ensemble": 1}, r"ensemble=1 must be an integer >= 2"),
+        ({"cv": 1}, r"cv=1 must be an integer >= 2"),
         ({"init": "zeros"}, r"init='zeros' must be one of"),
         ({"init": np.eye(3)[None]}, r"init has matrices of size 3, must be 4"),
         ({"engine": "gpu"}, r"engine='gpu' must be"),
@@ -280,14 +284,41 @@ def test_condition_of_1e12():
 def test_many_classes():
     X, y = make_wishart_clusters(100, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
-        loss="ridge", max_iter=1, ensemble=2, tangent=False, gamma=1e-3, random_state=0
+        loss="ridge", max_iter=1, cv=2, features="log", gamma=1e-3, random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.1
 
 
-@pytest.mark.parametrize("yes", [np.True_, 1])
-def test_a_tangent_block_by_any_kind_of_bool(yes):
-    """Grids of parameters are arrays, and their entries no bools of Python."""
+@pytest.mark.parametrize(
+    ("features", "tangent"), [("log", {False}), ("log+tangent", {True}), ("auto", {False, True})]
+)
+def test_features(features, tangent):
     X, y = make_wishart_clusters(2, 10, 3, separation=4, random_state=0)
-    model = IDDLClassifier(n_atoms=2, max_iter=0, ensemble=None, tangent=yes, random_state=0)
-    assert model.fit(X, y).recipe_.n_tangent > 0
+    model = IDDLClassifier(2, max_iter=0, cv=None, features=features, random_state=0).fit(X, y)
+    recipe = model.recipe_
+    assert recipe.logarithm
+    assert recipe.standardize
+    assert (recipe.n_tangent > 0) in tangent
+
+
+def test_plain_features_are_the_divergences(data):
+    """Scores of ridge regression on divergences, with scikit-learn's."""
+    X, y, X_test, _ = data
+    loss = RidgeLoss(bias=False)
+    options = {"features": "plain", "gamma": 1e-2, "cv": None, "max_iter": 0}
+    model = IDDLClassifier(divergence="stein", loss=loss, init=X[:5], **options).fit(X, y)
+    V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
+    ridge = Ridge(alpha=2 * len(X) * 1e-2, fit_intercept=False).fit(V, np.eye(3)[y])
+    scores = model.decision_function(X_test) * model.temperature_
+    np.testing.assert_allclose(scores, ridge.predict(W), rtol=1e-6, atol=1e-8)
+
+
+def test_a_loss_of_ones_own(data):
+    X, y, _, _ = data
+    options = {"gamma": 1e-2, "cv": None, "init": X[:5], "max_iter": 0, "features": "log"}
+    named, wide = (
+        IDDLClassifier(loss=loss, **options).fit(X, y) for loss in ("hinge", HingeLoss(margin=2.0))
+    )
+    assert wide.recipe_.loss.margin == 2
+    assert not np.allclose(wide.models_[0].head.weights, named.models_[0].head.weights)
+    assert clone(wide).get_params()["loss"] is not None

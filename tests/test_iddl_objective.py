@@ -18,20 +18,19 @@ from divlearn.iddl.variants import make_variant
 from divlearn.optim.problem import projected
 from divlearn.spd import check_spd
 
-VARIANTS = ["S", "V", "N", "A", "B", "burg", "stein", (0.3, 0.0)]
+VARIANTS = ["S", "V", "N", "A", "burg", (0.3, 0.0), [(0.7, 1.2), (0.2, 0.4)]]
 SOLVERS = [solve_joint, solve_bcd]
 
 
 def make(
-    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, pairs=((0.7, 1.2),),
-    n_atoms=4, d=4, n=40, extra=False, engine="auto", gamma=1e-2, **options,
+    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40, extra=False, engine="auto", gamma=1e-2, **options,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)
     factors = rng.standard_normal((n, d, 3 * d))
     X = factors @ factors.mT / (3 * d) + labels[:, None, None] * np.diag(np.arange(d) / d)
     weights = rng.random(n) + 0.1
-    made = make_variant(variant, n_atoms, list(pairs))
+    made = make_variant(variant, n_atoms, (0.7, 1.2))
     chosen = get_engine(engine)
     start = Dictionary(np.linalg.cholesky(X[:n_atoms]) * 1.1, made.start.copy())
     alpha, beta = made.expand(made.start)
@@ -71,9 +70,8 @@ def directional(objective, point, seed=1):
 @pytest.mark.parametrize("full", [False, True])
 def test_gradients_of_the_whole_objective(loss, variant, full):
     """Through the eigenvalues, the features and the solved head, to 1e-6."""
-    pairs = ((0.7, 1.2), (0.2, 0.4)) if full else ((0.7, 1.2),)
     objective, start = make(
-        variant=variant, loss=loss, logarithm=full, standardize=full, pairs=pairs, extra=full
+        variant=variant, loss=loss, logarithm=full, standardize=full, extra=full
     )
     computed, expected = directional(objective, start)
     assert computed == pytest.approx(expected, rel=1e-6, abs=1e-9)
@@ -206,27 +204,29 @@ def test_eigenproblems_are_counted():
 
 # variants
 
+FIXED = ("A", "B", "burg", (0.25, 4))
+
 
 @pytest.mark.parametrize(
-    ("variant", "alpha", "beta", "learned"),
+    ("variant", "alpha", "beta", "n_parameters"),
     [
-        ("S", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
-        ("shared", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
-        ("V", [[1.5, 1.5], [1.5, 1.5]], [[1.5, 1.5], [1.5, 1.5]], True),
-        ("N", [[1, 0], [1, 0]], [[2, 3], [2, 3]], True),
-        ("A", [[0], [0]], [[0], [0]], False),
-        ("B", [[1], [1]], [[1], [1]], False),
-        ("burg", [[0], [0]], [[1], [1]], False),
-        ((0.25, 4), [[0.25], [0.25]], [[4], [4]], False),
+        ("S", [[1], [1]], [[2], [2]], 2),
+        ("V", [[1.5], [1.5]], [[1.5], [1.5]], 2),
+        ("N", [[1], [1]], [[2], [2]], 4),
+        ("learn", [[1, 0, 1], [1, 0, 1]], [[1, 1, 0], [1, 1, 0]], 12),
+        ([(1, 2), (0, 3)], [[1, 0], [1, 0]], [[2, 3], [2, 3]], 8),
+        ("A", [[0], [0]], [[0], [0]], 2),
+        ("B", [[1], [1]], [[1], [1]], 2),
+        ("burg", [[0], [0]], [[1], [1]], 2),
+        ((0.25, 4), [[0.25], [0.25]], [[4], [4]], 2),
     ],
 )
-def test_variants(variant, alpha, beta, learned):
-    made = make_variant(variant, 2, [(1.0, 2.0), (0.0, 3.0)])
-    assert made.learned == learned
+def test_variants(variant, alpha, beta, n_parameters):
+    made = make_variant(variant, 2, (1.0, 2.0))
+    assert made.learned == (variant not in FIXED)
     for computed, expected in zip(made.expand(made.start), (alpha, beta), strict=True):
         np.testing.assert_array_equal(computed, expected)
-    sizes = {"S": 4, "shared": 4, "V": 4, "N": 8}
-    assert len(made.start) == sizes.get(variant, 2)
+    assert len(made.start) == n_parameters
     gradient = made.pull(
         np.ones_like(made.expand(made.start)[0]), 2 * np.ones_like(made.expand(made.start)[0])
     )
@@ -235,8 +235,8 @@ def test_variants(variant, alpha, beta, learned):
 
 @pytest.mark.parametrize("variant", ["X", "", (1.0,), (1.0, -1.0), (np.nan, 1.0)])
 def test_unknown_variants(variant):
-    with pytest.raises(ValueError, match=r"variant=.* must"):
-        make_variant(variant, 2, [(1.0, 1.0)])
+    with pytest.raises(ValueError, match=r"divergence=.* must"):
+        make_variant(variant, 2)
 
 
 # initialisation

@@ -56,16 +56,16 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
         losses = brute_force(
             X, targets, atoms, folds, lambda s: ((s - targets) ** 2).mean(), points
         )
-        kind, y = IDDLRegressor, numbers
+        kind, y, options = IDDLRegressor, numbers, {}
     else:
         weights = np.full(len(y), 1 / len(y))
         losses = brute_force(
             X, np.eye(3)[y], atoms, folds, lambda s: fit_temperature(s, y, weights)[1], points
         )
-        kind = IDDLClassifier
+        kind, options = IDDLClassifier, {"loss": "ridge"}
     estimator = kind(
-        init=atoms, variant="V" if tied else "N", pairs="grid", loss="ridge", gamma=GAMMA,
-        tangent=False, head="linear", ensemble=KFold(3), max_iter=0,
+        init=atoms, divergence="V" if tied else "N", gamma=GAMMA, features="log", cv=KFold(3),
+        max_iter=0, **options,
     ).fit(X, y)  # fmt: skip
     alpha, beta = points[int(np.argmin(losses))]
     assert np.sort(losses)[1] > 1.0001 * np.min(losses)  # the best is the best by more than digits
@@ -74,17 +74,17 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
     assert estimator.alpha_.shape == (9, 1)
 
 
-@pytest.mark.parametrize("ensemble", [None, 3])
+@pytest.mark.parametrize("cv", [None, 3])
 @pytest.mark.parametrize(
-    ("pair", "variant"),
-    [((1.5, 0.25), "free"), ((0.0, 1.0), "shared"), ((1.0, 0.0), "free"), ((0.5, 0.5), "tied")],
+    ("pair", "divergence"),
+    [((1.5, 0.25), "N"), ((0.0, 1.0), "S"), ((1.0, 0.0), "N"), ((0.5, 0.5), "V")],
 )
-def test_it_finds_the_divergence_that_made_the_data(data, pair, variant, ensemble):
+def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
     X, _ = data
     hidden = X[:1]
     regressor = IDDLRegressor(
-        init=hidden, variant=variant, pairs="grid", logarithm=False, gamma=1e-8, tangent=False,
-        ensemble=ensemble, max_iter=0, random_state=0,
+        init=hidden, divergence=divergence, features="plain", gamma=1e-8, cv=cv, max_iter=0,
+        random_state=0,
     )  # fmt: skip
     y = abld(X, hidden[0], *pair)
     regressor.fit(X, y)
@@ -95,38 +95,38 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, variant, ensembl
 
 def test_learning_starts_there(data):
     X, y = data
-    options = {"n_atoms": 3, "init": "samples", "loss": "ridge", "ensemble": None}
-    options |= {"gamma": GAMMA, "tangent": False, "random_state": 0}
-    grid = IDDLClassifier(pairs="grid", max_iter=0, **options).fit(X, y)
+    options = {"n_atoms": 3, "init": "samples", "loss": "ridge", "cv": None}
+    options |= {"gamma": GAMMA, "features": "log", "random_state": 0}
+    grid = IDDLClassifier(divergence="N", max_iter=0, **options).fit(X, y)
     pair = grid.alpha_[0, 0], grid.beta_[0, 0]
-    given = IDDLClassifier(pairs=[pair], max_iter=3, **options).fit(X, y)
-    learned = IDDLClassifier(pairs="grid", max_iter=3, **options).fit(X, y)
+    given = IDDLClassifier(divergence=[pair], max_iter=3, **options).fit(X, y)
+    learned = IDDLClassifier(divergence="N", max_iter=3, **options).fit(X, y)
     np.testing.assert_array_equal(learned.alpha_, given.alpha_)
     np.testing.assert_array_equal(learned.atoms_, given.atoms_)
 
 
 def test_it_says_where(data, capsys):
     X, y = data
-    IDDLClassifier(n_atoms=3, init="samples", pairs="grid", max_iter=0, verbose=1).fit(X, y)
+    IDDLClassifier(n_atoms=3, init="samples", divergence="N", max_iter=0, verbose=1).fit(X, y)
     assert "divergences start at alpha=" in capsys.readouterr().out
 
 
 def test_encoders_and_fixed_divergences(data):
     X, y = data
-    encoder = IDDLTransformer(n_atoms=3, init="samples", pairs="grid", max_iter=0, ensemble=3)
+    encoder = IDDLTransformer(n_atoms=3, init="samples", divergence="N", max_iter=0, cv=3)
     assert encoder.fit_transform(X, y).shape == (90, 9)
     assert encoder.alpha_[0, 0] in VALUES
-    stein = encoder.set_params(variant="stein").fit(X, y)
-    assert (stein.alpha_ == 0.5).all()
-    with pytest.raises(ValueError, match='pairs="grid" judges by y, which is None'):
+    with pytest.raises(ValueError, match="divergence='N' is judged by y, which is None"):
         encoder.fit(X)
+    stein = encoder.set_params(divergence="stein").fit(X, y)
+    assert (stein.alpha_ == 0.5).all()
 
 
-BAD = ["gird", [], (1.0, 1.0), [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)], [("a", 1)], 3]
+BAD = ["gird", [], [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)], [("a", 1)], 3]
 
 
-@pytest.mark.parametrize("pairs", BAD, ids=str)
-def test_bad_pairs(data, pairs):
+@pytest.mark.parametrize("divergence", BAD, ids=str)
+def test_bad_divergences(data, divergence):
     X, y = data
-    with pytest.raises(ValueError, match=r"pairs=.* must be \"auto\", \"grid\" or a sequence of"):
-        IDDLClassifier(n_atoms=3, init="samples", pairs=pairs).fit(X, y)
+    with pytest.raises(ValueError, match=r"divergence=.* must (be|hold)"):
+        IDDLClassifier(n_atoms=3, init="samples", divergence=divergence).fit(X, y)

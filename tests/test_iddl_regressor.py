@@ -52,7 +52,7 @@ def test_constant_targets_are_predicted(data):
 def test_regressors_in_other_tools(data):
     X, _, y = data
     assert cross_val_score(IDDLRegressor(**FAST), X, y, cv=3).mean() > 0.8
-    search = GridSearchCV(IDDLRegressor(**FAST), {"variant": ["stein", "N"]}, cv=2).fit(X, y)
+    search = GridSearchCV(IDDLRegressor(**FAST), {"divergence": ["stein", "N"]}, cv=2).fit(X, y)
     copy = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(copy.predict(X), search.predict(X))
 
@@ -60,7 +60,6 @@ def test_regressors_in_other_tools(data):
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
-        (None, {"loss": "softmax"}, r'loss=\'softmax\' must be "auto" or "ridge"'),
         (np.full(150, np.nan), {}, "Input y contains NaN"),
         (None, {"n_atoms": 0}, "n_atoms=0 must be >= 1"),
     ],
@@ -82,7 +81,7 @@ def test_no_weight_at_all(data):
 
 def test_without_labels_it_encodes_by_centres(data):
     X, _, _ = data
-    encoder = IDDLTransformer(n_atoms=4, variant=(0.3, 0.8), random_state=0)
+    encoder = IDDLTransformer(n_atoms=4, divergence=(0.3, 0.8), random_state=0)
     V = encoder.fit_transform(X)
     expected = np.stack([abld(X, atom, 0.3, 0.8) for atom in encoder.atoms_], axis=1)
     np.testing.assert_allclose(V, expected, rtol=1e-9)
@@ -94,7 +93,7 @@ def test_without_labels_it_encodes_by_centres(data):
 @pytest.mark.parametrize("numbers", [False, True])
 def test_with_labels_it_encodes_by_what_was_learned(data, numbers):
     X, labels, y = data
-    encoder = IDDLTransformer(**FAST, ensemble=None).fit(X, y if numbers else labels)
+    encoder = IDDLTransformer(**FAST, cv=None).fit(X, y if numbers else labels)
     V = encoder.transform(X)
     assert V.shape == (len(X), 3 * 3) == (len(X), len(encoder.get_feature_names_out()))
     for atom, alphas, betas, columns in zip(
@@ -116,5 +115,11 @@ def test_encoders_in_pipelines(data):
 def test_numbers_that_are_all_the_same(solver):
     """The first head is perfect, and there is no share of nothing to gain."""
     X, _ = make_wishart_clusters(1, 30, 3, random_state=0)
-    model = IDDLRegressor(n_atoms=2, solver=solver, ensemble=None, max_iter=2, random_state=0)
+    model = IDDLRegressor(n_atoms=2, solver=solver, cv=None, max_iter=2, random_state=0)
     np.testing.assert_allclose(model.fit(X, np.full(30, 2.0)).predict(X), 2, atol=1e-8)
+
+
+def test_the_loss_of_numbers(data):
+    X, _, y = data
+    with pytest.raises(ValueError, match="loss must be auto or ridge where y is continuous"):
+        IDDLTransformer(loss="softmax", **FAST).fit(X, y)

@@ -16,7 +16,7 @@ from divlearn.engines import available_engines, get_engine
 from divlearn.means import mean_abld
 from divlearn.spd import check_spd
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
@@ -37,6 +37,7 @@ _LATE = {
     "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
     "load": "divlearn.models",
+    "resumable": "divlearn.checkpoint",
     "save": "divlearn.models",
     "which_divergence": "divlearn.which",
 }
@@ -46,7 +47,7 @@ __all__ = [
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
     "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
     "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
-    "get_engine", "load", "mean_abld", "pairwise_abld", "save", "which_divergence",
+    "get_engine", "load", "mean_abld", "pairwise_abld", "resumable", "save", "which_divergence",
 ]  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class LloydModel(CentroidModel):
             seen = matrices
         engine = get_engine(self.engine)
         samples = Samples.prepare(engine, seen, weights, self.n_clusters)
-        with checkpointed(self.checkpoint, self, X=seen, weights=weights):
+        with checkpointed(self, X=seen, weights=weights):
             best = self._best_run(samples, lambda start: run_lloyd(samples, start, rule, settings))
         self.n_features_in_ = matrices.shape[-1]
         self._keep(best)

@@ -201,7 +201,7 @@ class MiniBatchABKMeans(CentroidModel):
         kept = np.flatnonzero(weights)
         self._begin(array.shape[-1], len(kept))
         self._random = check_random_state(self.random_state)
-        with limit_blas(1), checkpointed(self.checkpoint, self, X=array, weights=weights):
+        with limit_blas(1), checkpointed(self, X=array, weights=weights):
             self._run(array, weights, kept)
         found = [(table.argmin(axis=1), table.min(axis=1)) for table in self._tables(array)]
         self.labels_, nearest = map(np.concatenate, zip(*found, strict=True))

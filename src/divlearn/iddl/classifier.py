@@ -80,13 +80,12 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; where one model
         is trained on everything, by its start. NaN for what no fold holds out.
-    n_iter_ : int, the iteration the models were taken from; of a stream, the number of batches.
+    n_iter_ : int, the iteration the models were taken from.
     message_ : str, why learning stopped.
-    history_ : dict of arrays, one row per iteration, per block of `solver="bcd"`, or per batch of a
-        stream. An ensemble adds "model", the number of the model of every row, and "held_out_loss",
-        one entry per iteration.
+    history_ : dict of arrays, one row per iteration, or per block of `solver="bcd"`
+        Several models add "model", the number of the model of every row, and "held_out_loss", one
+        entry per iteration.
     n_features_in_ : int, size of the matrices.
-    n_samples_seen_ : int, matrices that were learned from.
 
     Examples
     --------
@@ -157,9 +156,9 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
             What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which are
-            learned from where they are. Then ``ensemble`` must be None, ``loss`` and ``gamma`` must
-            be given, ``tangent="auto"`` stands for False, and `oof_proba_` is empty. Atoms start
-            from, and `temperature_` is chosen by, a sample of 10,000 matrices.
+            learned from where they are. Then ``cv`` must be None, ``loss`` and ``gamma`` must be
+            given, ``features="auto"`` means "log", and `oof_proba_` is empty. Atoms start from, and
+            `temperature_` is chosen by, a sample of 10,000 matrices.
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional

@@ -31,7 +31,7 @@ from divlearn.models.tree import Unknown, flatten, restore
 __all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]
 
 MODEL = "model"
-VERSION = 1  # of the format: of files, not of the library
+VERSION = 2  # of the format: of files, not of the library
 _PAGE, _CHECKSUM = MODEL_MEMBERS
 _LONGEST_PAGE = 2**26
 _LIBRARIES = ("divlearn", "numpy", "scikit-learn")
@@ -56,8 +56,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     -----
     Files hold numbers and text, and names of classes that divlearn knows: its estimators, the
     scikit-learn estimators inside them, pipelines, scalers and splitters. What else a parameter may
-    be, such as a function, is refused. Unlike a pickle a file cannot run anything, and it is read
-    by later versions too.
+    be, such as a function, is refused. Unlike a pickle a file cannot run anything, and later
+    versions read it too, except that 0.2 does not read files of 0.1.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str], *, limit: int = 2**32) -> Any:
     Raises
     ------
     ValueError
-        If the file is truncated, damaged, of a later version or none of ours.
+        If the file is truncated, damaged, of version 0.1 or a later one, or none of ours.
     OSError
         If it cannot be read at all.
 
@@ -183,7 +183,7 @@ def _digest(array: NDArray[Any]) -> str:
 
 
 def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
-    source = "save() has" if kind == MODEL else "a fit with checkpoint= has"
+    source = "save() has" if kind == MODEL else "a fit inside resumable() has"
     what = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
     return f"{what} a {kind} of divlearn; pass a file that {source} written"
 
@@ -203,6 +203,11 @@ def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
     page = json.loads(text)
     if not isinstance(page, dict) or page.get("format") != f"divlearn {kind}":
         raise Refusal(_foreign(kind))
+    if page["version"] == 1:
+        raise Refusal(
+            "it was saved by divlearn 0.1, whose format 0.2 does not read; fit the model again, or "
+            "install divlearn<0.2"
+        )
     if page["version"] != VERSION:
         raise Refusal(
             f"its format has the version {page['version']!r:.20}, must be {VERSION}; install a "

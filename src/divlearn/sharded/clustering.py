@@ -36,8 +36,7 @@ def fit_kmeans(estimator: Any, shards: Shards) -> None:
             "fit ABKMeans on a subset and pass its (alpha_, beta_)"
         )
     samples = draw_samples(estimator, shards, max(SAMPLE, 3 * estimator.n_clusters))
-    path = estimator.checkpoint
-    with checkpointed(path, estimator, X=path and shards.map(fingerprint_block)):
+    with checkpointed(estimator, X=lambda: shards.map(fingerprint_block)):
         best = estimator._best_run(
             samples, lambda centers: run_sharded_lloyd(shards, centers, rule.start, settings)
         )
@@ -50,10 +49,10 @@ def fit_minibatches(estimator: Any, shards: Shards) -> None:
     """Fit k-means that sees a batch at a time; centroids go from shard to shard."""
     estimator._begin(shards.d, shards.n_seen)
     estimator._random = check_random_state(estimator.random_state)
-    progress, path = estimator._progress(shards.n_seen), estimator.checkpoint
+    progress = estimator._progress(shards.n_seen)
     with (
         limit_blas(1),
-        checkpointed(path, estimator, X=path and shards.map(fingerprint_block)),
+        checkpointed(estimator, X=lambda: shards.map(fingerprint_block)),
         loop("passes") as passes,
     ):
         if passes.state is None:

@@ -192,13 +192,12 @@ class ABMixture(MixtureModel):
             shards = open_shards(X, None, sample_weight, engine=self.engine)
             sharded = ShardedData(shards)
             counts = self._counts(sharded.n_seen)
-            marks = self.checkpoint and shards.map(fingerprint_block)
-            with checkpointed(self.checkpoint, self, X=marks):
+            with checkpointed(self, X=lambda: shards.map(fingerprint_block)):
                 self._fit(sharded, sharded.sample(max(counts)), sharded.n_seen, counts)
             return self
         samples, counts = self._samples(X, sample_weight)
         given = {"X": samples.matrices, "weights": samples.weights}
-        with checkpointed(self.checkpoint, self, **given):
+        with checkpointed(self, **given):
             self._fit(SampleData(samples), samples, len(samples.matrices), counts)
         return self
 
