@@ -203,7 +203,7 @@ def objective_time() -> dict[str, float]:
     n, n_atoms, d = 13_375, 775, 51
     X, B = wishart(n, d, 1).get(), wishart(n_atoms, d, 2).get()
     engine = get_engine("cuda", accuracy=1e-6)
-    variant = make_variant("free", n_atoms, [(0.7, 0.9)])
+    variant = make_variant([(0.7, 0.9)], n_atoms)
     targets = np.eye(20)[np.arange(n) % 20]
     weights = np.full(n, 1 / n)
     data = engine.keep(X)
@@ -237,8 +237,7 @@ def fit_times() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for engine in ("cuda", *available_engines()[:1]):
         classifier = IDDLClassifier.paper().set_params(
-            solver="joint", n_atoms=75, gamma=1e-3, max_iter=40, tol=0.0, random_state=0,
-            engine=engine,
+            solver="joint", n_atoms=75, gamma=1e-3, max_iter=40, random_state=0, engine=engine,
         )  # fmt: skip
         times = []
         for _ in range(4):  # the first time loads kernels

@@ -25,7 +25,7 @@ ATOMS, GAMMA = 22, 1e-3
 
 def fit(solver: str, X: np.ndarray, y: np.ndarray, n_atoms: int, max_iter: int) -> IDDLClassifier:
     classifier = IDDLClassifier.paper().set_params(
-        solver=solver, n_atoms=n_atoms, gamma=GAMMA, max_iter=max_iter, tol=0.0, random_state=0
+        solver=solver, n_atoms=n_atoms, gamma=GAMMA, max_iter=max_iter, random_state=0
     )
     return classifier.fit(X, y)
 

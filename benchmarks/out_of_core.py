@@ -41,8 +41,8 @@ def cluster(shards: Any) -> str:
 
 def classify(shards: Any) -> str:
     classifier = IDDLClassifier(
-        20, solver="stochastic", loss="ridge", gamma=1e-3, ensemble=None, tangent=False,
-        pairs=[(1.0, 1.0)], max_iter=1, random_state=0,
+        20, solver="stochastic", loss="ridge", gamma=1e-3, cv=None, features="log",
+        divergence=[(1.0, 1.0)], max_iter=1, random_state=0,
     ).fit(shards, None)  # fmt: skip
     objective = classifier.history_["objective"]
     return f"objective {objective[0]:.6g} to {objective[-1]:.6g}; {classifier.message_}"

@@ -102,7 +102,6 @@ def kill_saves(trials: int) -> dict[str, Any]:
 
 def learned(model: Any) -> str:
     """Fingerprint of all that was learned, but not of how long it took."""
-    model.checkpoint = None
     model.history_.pop("seconds", None)
     return fingerprint(model)
 
@@ -122,8 +121,9 @@ def kill_fit(name: str, trials: int, generator: random.Random) -> dict[str, Any]
 
         def fit(target: Path, kept: Path | None) -> None:
             checkpoint.EVERY, checkpoint._SHARE = 0.0, 1e9
-            model = clone(FITS[name]).set_params(checkpoint=kept)
-            save(model.fit(X, y), target)
+            with checkpoint.resumable(kept):
+                model = clone(FITS[name]).fit(X, y)
+            save(model, target)
 
         began = time.monotonic()
         assert ended(start(lambda: fit(whole, None))) == 0

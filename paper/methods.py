@@ -1,11 +1,12 @@
 """The methods of the paper's tables by their names there, and divlearn's by their class names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import divlearn
 from divlearn import baselines
+from divlearn.iddl import IDDLClassifier
 from paper.protocol import Protocol
 
 NEIGHBOURS = {"LE 1-NN": "log-euclidean", "AIRM 1-NN": "airm", "JBLD 1-NN": "stein"}
@@ -26,6 +27,32 @@ WHY = dict.fromkeys(
     "IDDL is set up by the paper's text here, where the authors' code has samples of every class "
     "for atoms, a penalty of 10 and no grid search",
 )
+
+
+class StartedIDDL(IDDLClassifier):
+    """IDDL whose divergences start at a given pair, not at the best point of a grid."""
+
+    start: tuple[float, float] = (1.0, 1.0)
+
+    def _first_pair(self, *_: Any) -> tuple[float, float]:
+        return self.start
+
+
+def make_iddl(
+    variant: str, loss: str = "ridge", start: Sequence[float] | None = None
+) -> IDDLClassifier:
+    """Make IDDL as in the paper, from a grid search or from one pair (alpha, beta).
+
+    Examples
+    --------
+    >>> make_iddl("S", start=(0.5, 1.5)).start
+    (0.5, 1.5)
+    """
+    if start is None:
+        return IDDLClassifier.paper(variant, loss)
+    classifier = StartedIDDL.paper(variant, loss)
+    classifier.start = (start[0], start[1])
+    return classifier
 
 
 def settings_of(method: str, protocol: Protocol) -> dict[str, Any]:
@@ -58,7 +85,7 @@ def make_classifier(method: str, settings: dict[str, Any], seed: int, n_classes:
         return getattr(divlearn, method)(random_state=seed, **rest)
     if method in RIDGE or method in STRUCTURED:
         variant, loss = (RIDGE | STRUCTURED)[method], "ridge" if method in RIDGE else "hinge"
-        classifier = divlearn.IDDLClassifier.paper(variant, loss)
+        classifier = make_iddl(variant, loss, *rest.pop("pairs", []))
         iterations = rest.pop("iterations")
         return classifier.set_params(n_atoms=atoms, max_iter=iterations, random_state=seed, **rest)
     others = {"SVM-LE": baselines.LogEuclideanSVM, "LEML": baselines.LEML}

@@ -17,13 +17,13 @@ from divlearn import baselines
 SEED = {"random_state": 0}
 MEMBERS = ("start softmax", "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 ESTIMATORS = {
-    "IDDLClassifier": divlearn.IDDLClassifier(max_iter=1, ensemble=2, **SEED),
+    "IDDLClassifier": divlearn.IDDLClassifier(max_iter=1, cv=2, **SEED),
     "IDDLClassifier, paper": divlearn.IDDLClassifier.paper().set_params(max_iter=1, **SEED),
     "IDDLClassifier, stochastic": divlearn.IDDLClassifier(
-        loss="hinge", max_iter=1, ensemble=None, solver="stochastic", **SEED
+        loss="hinge", max_iter=1, cv=None, solver="stochastic", **SEED
     ),
-    "IDDLRegressor": divlearn.IDDLRegressor(max_iter=1, ensemble=2, **SEED),
-    "IDDLTransformer": divlearn.IDDLTransformer(max_iter=1, ensemble=2, loss="ridge", **SEED),
+    "IDDLRegressor": divlearn.IDDLRegressor(max_iter=1, cv=2, **SEED),
+    "IDDLTransformer": divlearn.IDDLTransformer(max_iter=1, cv=2, loss="ridge", **SEED),
     "SPDClassifier": divlearn.SPDClassifier(MEMBERS, cv=2, **SEED),
     "ABKMeans": divlearn.ABKMeans(2, n_init=1, **SEED),
     "ABKMeans, learned": divlearn.ABKMeans(2, "learn", n_init=1, **SEED),

@@ -13,7 +13,7 @@ from resuming import Killed, comparable, writes
 from sklearn.base import clone
 from test_models import assert_same
 
-from divlearn import IDDLClassifier, load
+from divlearn import IDDLClassifier, load, resumable
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
@@ -32,7 +32,8 @@ def last_fsync(handle):
         os.kill(os.getpid(), signal.SIGKILL)
     fsync(handle)
 os.fsync = last_fsync
-MODEL.set_params(checkpoint=sys.argv[1]).fit(*SAMPLES)
+with checkpoint.resumable(sys.argv[1]):
+    MODEL.fit(*SAMPLES)
 """
 MODEL = IDDLClassifier(n_atoms=6, max_iter=4, loss="softmax", random_state=0)
 SAMPLES = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
@@ -49,10 +50,10 @@ def test_kill_9(tmp_path, monkeypatch):
         assert work.exists()
         assert len(list(tmp_path.glob(".fit.*.part"))) == left
     whole = clone(MODEL).fit(*SAMPLES)
-    with writes(monkeypatch) as all_writes:
-        clone(MODEL).set_params(checkpoint=tmp_path / "other").fit(*SAMPLES)
-    with writes(monkeypatch) as writes_left:
-        resumed = clone(MODEL).set_params(checkpoint=work).fit(*SAMPLES)
+    with writes(monkeypatch) as all_writes, resumable(tmp_path / "other"):
+        clone(MODEL).fit(*SAMPLES)
+    with writes(monkeypatch) as writes_left, resumable(work):
+        resumed = clone(MODEL).fit(*SAMPLES)
     assert_same(comparable(resumed), comparable(whole))
     assert len(writes_left) == len(all_writes) - 3 - 3, "work was done twice, or not kept"
     assert not os.listdir(tmp_path)

@@ -21,8 +21,8 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 SETTINGS = {
-    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 3,
-    "n_atoms": 4, "pairs": [(1.0, 1.0)], "loss": "ridge",
+    "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 3,
+    "n_atoms": 4, "divergence": [(1.0, 1.0)], "loss": "ridge",
 }  # fmt: skip
 MEMORY = {
     # A worker writes to disk what it holds beyond 1 % of its memory.

@@ -54,8 +54,8 @@ def test_errors_name_the_parameter(cv):
     X, y = make_wishart_clusters(2, 12, 3, separation=4, random_state=0)
     with pytest.raises(ValueError, match=f"^cv={cv!r} must be an integer >= 2"):
         divlearn.SPDClassifier(("tangent rbf",), cv=cv).fit(X, y)
-    with pytest.raises(ValueError, match=f"^ensemble={cv!r} must be an integer >= 2"):
-        divlearn.IDDLClassifier(ensemble=cv).fit(X, y)
+    with pytest.raises(ValueError, match=f"^cv={cv!r} must be an integer >= 2"):
+        divlearn.IDDLClassifier(cv=cv).fit(X, y)
 
 
 def test_baselines_beside_a_model_are_held_out_as_it_was(images):

@@ -23,7 +23,8 @@ SOLVERS = [solve_joint, solve_bcd]
 
 
 def make(
-    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40, extra=False, engine="auto", gamma=1e-2, **options,
+    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40,
+    extra=False, engine="auto", gamma=1e-2, **options,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)

@@ -81,11 +81,10 @@ def test_a_class_of_no_weight_is_left_out(X):
     assert (data.weights > 0).all()
 
 
-@pytest.mark.parametrize("head", ["svm", "rbf"])
-def test_a_class_of_no_weight_is_not_predicted(head):
+def test_a_class_of_no_weight_is_not_predicted():
     X, y = make_wishart_clusters(3, 20, 3, separation=4, random_state=0)
     options = {"n_atoms": 3, "init": "samples", "max_iter": 1, "loss": "ridge", "random_state": 0}
-    classifier = IDDLClassifier(head=head, class_weight={0: 0.0, 1: 1.0, 2: 1.0}, **options)
+    classifier = IDDLClassifier(class_weight={0: 0.0, 1: 1.0, 2: 1.0}, **options)
     assert not (classifier.fit(X, y).predict(X) == 0).any()
 
 
@@ -183,12 +182,10 @@ def test_a_label_that_is_missing_is_named(X, classifier, kind):
         clone(classifier).fit(X, MISSING[kind])
 
 
-def test_missing_labels_of_batches_shards_and_questions(X):
+def test_missing_labels_of_shards_and_questions(X):
     y = MISSING["array"]
     for ask in (which_divergence, plane_map, evaluate):
         with pytest.raises(ValueError, match=r"^y\[3\] is None"):
             ask(X, y)
-    with pytest.raises(ValueError, match=r"^y\[3\] is None"):
-        IDDLClassifier().partial_fit(X, y, classes=["a", "b"])
     with pytest.raises(ValueError, match=r"shard 1: y\[1\] is None"):
         DivergenceKNN().fit(lambda: [(X[:2], y[:2]), (X[2:], y[2:])], None)

@@ -100,7 +100,7 @@ def make(name, **state):
 
 
 HOSTILE = {
-    "a later format": (put(version=2), "version 2, must be 1"),
+    "a later format": (put(version=3), "version 3, must be 2"),
     "another format": (put(format="x"), "not a model of divlearn"),
     "no model": (lambda page: page.pop("model"), "damaged"),
     "a number": (put(model=3), "holds int, must hold an estimator"),
@@ -215,7 +215,7 @@ def test_nothing_runs(content, tmp_path):
 WRONG = [2**70, None, "x", [1, [2]], {"dict": [["a", 1]]}, make("ABKMeans")]
 FORGED = {
     "IDDLClassifier": IDDLClassifier(
-        n_atoms=2, max_iter=1, ensemble=None, head="linear", loss="softmax", random_state=0,
+        n_atoms=2, max_iter=1, cv=None, loss="softmax", random_state=0,
         engine=divlearn.get_engine("reference", 1),
     ),
     "ABKMeans": divlearn.ABKMeans(2, random_state=0),

@@ -66,7 +66,7 @@ def test_long_work_tells_how_far_it_is(data):
     grid = [0.0, 1.0]
     told = heard(lambda: which_divergence(X, alphas=grid, betas=grid))
     assert told["points of the map"][-1] == (4, 4)
-    told = heard(lambda: IDDLClassifier(max_iter=2, ensemble=2, random_state=0).fit(X, y))
+    told = heard(lambda: IDDLClassifier(max_iter=2, cv=2, random_state=0).fit(X, y))
     assert told["models"][-1] == (2, 2)
     assert (2, 2) in told["iterations"]
     members = ("tangent lda", "kernel")

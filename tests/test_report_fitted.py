@@ -72,7 +72,7 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     near = classifier_page(DivergenceKNN(1, "airm").fit(X, y), X, y)
     section = near.sections[titles(near).index("Map of the plane")]
     assert section.learned == []
-    model = IDDLClassifier(n_atoms=3, max_iter=1, ensemble=2, random_state=0).fit(X, y)
+    model = IDDLClassifier(n_atoms=3, max_iter=1, cv=2, random_state=0).fit(X, y)
     page = classifier_page(model, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
     assert len(section.learned) == model.alpha_.size
@@ -85,12 +85,12 @@ def small(**parameters):
 
 PAPER = IDDLClassifier.paper().set_params(n_atoms=3, max_iter=2, random_state=0)
 FITS = {
-    "ensemble": (small(), 4, [0, 1, 2]),
-    "stochastic ensemble": (small(solver="stochastic"), 4, [0, 1, 2]),
-    "ensemble by blocks": (small(solver="bcd", ensemble=2), 2, [0, 1, 2]),
-    "one model": (small(ensemble=None), 1, [0, 1, 2]),
-    "one stochastic model": (small(ensemble=None, solver="stochastic"), 1, [0, 1, 2]),
-    "no iteration": (small(ensemble=None, max_iter=0), 1, [0]),
+    "several models": (small(), 4, [0, 1, 2]),
+    "several stochastic models": (small(solver="stochastic"), 4, [0, 1, 2]),
+    "several models by blocks": (small(solver="bcd", cv=2), 2, [0, 1, 2]),
+    "one model": (small(cv=None), 1, [0, 1, 2]),
+    "one stochastic model": (small(cv=None, solver="stochastic"), 1, [0, 1, 2]),
+    "no iteration": (small(cv=None, max_iter=0), 1, [0]),
     "paper": (PAPER, 1, [0, 1, 2]),
 }
 
@@ -112,23 +112,12 @@ def test_every_fit_of_iddl_has_a_page(data, name):
         assert curve["x"].tolist() == iterations
         assert (np.diff(curve["y"]) <= 0).all()
     held_out = [curve["y"].tolist() for curve in found if curve["second"]]
-    if template.ensemble is None:
+    if template.cv is None:
         assert held_out == []
         assert section.marks == {}
     else:
         assert held_out == [model.history_["held_out_loss"].tolist()]
         assert section.marks == {"kept": model.n_iter_}
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_a_stream_has_a_page(data, before):
-    X, y = data
-    model = small().fit(X, y) if before else small()
-    for start in range(3):
-        model.partial_fit(X[start::3], y[start::3], classes=np.unique(y))
-    [curve] = learning_section(model, data).content()["curves"]
-    assert curve["x"].tolist() == [1, 2, 3]
-    assert curve["y"].tolist() == model.history_["objective"].tolist()
 
 
 def test_many_matrices_are_mapped_in_part(data, monkeypatch):

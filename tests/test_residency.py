@@ -7,13 +7,14 @@ import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
 from resuming import assert_resumes
 
-from divlearn import which_divergence
+from divlearn import resumable, which_divergence
 from divlearn.arrays import beside, to_host
 from divlearn.baselines import DivergenceKNN
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.iddl.losses import RidgeLoss
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
 
@@ -31,7 +32,7 @@ def crossed():
 
 def classifier(**settings):
     pairs = [(1.0, 1.0), (0.2, 0.9)]
-    defaults = {"pairs": pairs, "max_iter": 2, "random_state": 0, "gamma": 1e-3, "ensemble": None}
+    defaults = {"divergence": pairs, "max_iter": 2, "random_state": 0, "gamma": 1e-3, "cv": None}
     return IDDLClassifier(N_ATOMS, **defaults | settings)
 
 
@@ -80,29 +81,29 @@ def test_fits_stay_on_the_device(data, loss, solver):
 
 @pytest.mark.parametrize("solver", ["joint", "stochastic"])
 def test_fits_on_a_device_are_resumed(data, solver, tmp_path, monkeypatch):
-    model = classifier(loss="softmax", solver=solver, tangent=False, engine=FakeDeviceEngine(1))
+    model = classifier(loss="softmax", solver=solver, features="log", engine=FakeDeviceEngine(1))
     assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.6,))
 
 
 def test_what_stays_on_a_device_has_no_checkpoint(data, tmp_path):
     model = classifier(loss="ridge", solver="bcd", engine=FakeDeviceEngine(1), max_iter=1)
-    with pytest.raises(ValueError, match='must be None with solver="bcd" on a GPU'):
-        model.set_params(checkpoint=tmp_path / "fit").fit(*data)
+    with pytest.raises(ValueError, match='solver="bcd" on a GPU'), resumable(tmp_path / "fit"):
+        model.fit(*data)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"logarithm": False, "standardize": False, "bias": False, "loss": "ridge"},
-        {"pairs": "grid", "loss": "softmax"},
-        {"gamma": "auto", "loss": "auto", "ensemble": 3, "head": "rbf"},
-        {"variant": "airm", "learn_atoms": True, "loss": "ridge"},
-        {"learn_atoms": False, "loss": "softmax"},
+        {"features": "plain", "loss": RidgeLoss(bias=False)},
+        {"divergence": "N", "loss": "softmax"},
+        {"gamma": "auto", "loss": "auto", "cv": 3},
+        {"divergence": "airm", "loss": "ridge"},
+        {"solver": "joint divergences", "loss": "softmax"},
     ],
 )
 def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
     X, y = data
-    right, found, sizes = fit_both(classifier(tangent=False, **settings), X, y)
+    right, found, sizes = fit_both(classifier(**{"features": "log"} | settings), X, y)
     assert np.array_equal(found.atoms_, right.atoms_)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
     assert sizes.count(X.size) == 1
@@ -110,7 +111,7 @@ def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
 
 def test_the_tangent_block_stands_beside(data):
     X, y = data
-    right, found, _ = fit_both(classifier(tangent=True, loss="ridge", ensemble=3), X, y)
+    right, found, _ = fit_both(classifier(features="log+tangent", loss="ridge", cv=3), X, y)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
 
 

@@ -17,11 +17,11 @@ SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
 ESTIMATORS = [
     (
-        divlearn.IDDLClassifier("1 per class", max_iter=2, ensemble=2, loss="ridge", **SEED),
+        divlearn.IDDLClassifier("1 per class", max_iter=2, cv=2, loss="ridge", **SEED),
         lift_spd,
     ),
-    (divlearn.IDDLRegressor(n_atoms=1, max_iter=2, ensemble=2, **SEED), lift_spd),
-    (divlearn.IDDLTransformer(n_atoms=1, max_iter=1, ensemble=2, **SEED), lift_spd),
+    (divlearn.IDDLRegressor(n_atoms=1, max_iter=2, cv=2, **SEED), lift_spd),
+    (divlearn.IDDLTransformer(n_atoms=1, max_iter=1, cv=2, **SEED), lift_spd),
     (divlearn.SPDClassifier(("tangent lda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
     (divlearn.DivergenceKernelClassifier([0.5], [0.5], [0.5, 2], [1, 10], cv=2, **SEED), lift_far),

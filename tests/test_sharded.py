@@ -22,8 +22,8 @@ from divlearn.sharded.statistics import Moments, merge_moments
 from divlearn.sharded.targets import class_targets
 
 SETTINGS = {
-    "ensemble": None, "gamma": 1e-2, "tangent": False, "random_state": 0, "max_iter": 4,
-    "n_atoms": 4, "pairs": [(1.0, 1.0)],
+    "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 4,
+    "n_atoms": 4, "divergence": [(1.0, 1.0)],
 }  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, st
     shares = weights / weights.sum()
     solver = LOSSES[loss](bias)
     solver.tolerance = 1e-12  # so that heads of hinges agree in all digits
-    variant = make_variant("free", 3, [(1.0, 0.5), (0.5, 0.0)])
+    variant = make_variant([(1.0, 0.5), (0.5, 0.0)], 3)
     V = engine.encode(X, X[:3], *variant.expand(variant.start)).reshape(len(X), -1)
     features = FeatureMap.for_data(V, shares, logarithm=True, standardize=standardize)
     recipe = Recipe(solver, 1e-2)
@@ -223,8 +223,8 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ensemble", 4), ("loss", "auto"), ("gamma", "auto"), ("tangent", True), ("pairs", "grid"),
-        ("solver", "bcd"), ("head", "rbf"),
+        ("cv", 4), ("loss", "auto"), ("gamma", "auto"), ("features", "log+tangent"),
+        ("divergence", "N"), ("solver", "bcd"), ("solver", "bcd atoms"),
     ],
 )  # fmt: skip
 def test_what_needs_all_data_says_what_to_set(data, name, value):

@@ -35,14 +35,13 @@ SPLITTERS = {
     "pairs": lambda: PAIRS,
     "generator": lambda: (pair for pair in PAIRS),
 }
-SMALL = {"n_atoms": 3, "max_iter": 1, "head": "linear", "random_state": 0}
-# By name: an estimator, and which of its parameters takes a splitter.
+SMALL = {"n_atoms": 3, "max_iter": 1, "random_state": 0}
 ESTIMATORS = {
-    "IDDLClassifier": (IDDLClassifier(**SMALL), "ensemble"),
-    "IDDLTransformer": (IDDLTransformer(**SMALL), "ensemble"),
-    "IDDLRegressor": (IDDLRegressor(3, max_iter=1, random_state=0), "ensemble"),
-    "DivergenceKernelClassifier": (DivergenceKernelClassifier(random_state=0), "cv"),
-    "SPDClassifier": (SPDClassifier(members=("tangent lda", "kernel"), random_state=0), "cv"),
+    "IDDLClassifier": IDDLClassifier(**SMALL),
+    "IDDLTransformer": IDDLTransformer(**SMALL),
+    "IDDLRegressor": IDDLRegressor(**SMALL),
+    "DivergenceKernelClassifier": DivergenceKernelClassifier(random_state=0),
+    "SPDClassifier": SPDClassifier(members=("tangent lda", "kernel"), random_state=0),
 }
 WEIGHTED = [name for name in ESTIMATORS if name != "IDDLTransformer"]  # takes no groups either
 CLASSIFIERS = [name for name in WEIGHTED if name != "IDDLRegressor"]
@@ -61,8 +60,7 @@ def given_groups(splitter: str) -> dict:
 
 
 def fitted(name, data, splitter, **named):
-    template, parameter = ESTIMATORS[name]
-    model = clone(template).set_params(**{parameter: SPLITTERS[splitter]()})
+    model = clone(ESTIMATORS[name]).set_params(cv=SPLITTERS[splitter]())
     return model.fit(*data, **given_groups(splitter), **named)
 
 
@@ -87,9 +85,8 @@ def test_matrices_of_no_weight(data, name, splitter, rows):
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("splitter", SPLITTERS)
 def test_a_class_of_no_weight(data, name, splitter):
-    template, parameter = ESTIMATORS[name]
-    model = clone(template).set_params(class_weight={0: 0, 1: 1, 2: 1})
-    model.set_params(**{parameter: SPLITTERS[splitter]()})
+    model = clone(ESTIMATORS[name])
+    model.set_params(class_weight={0: 0, 1: 1, 2: 1}, cv=SPLITTERS[splitter]())
     model.fit(*data, **given_groups(splitter))
     assert model.classes_.tolist() == [1, 2]
     held_out = np.isfinite(model.oof_proba_).all(axis=1)
@@ -106,8 +103,7 @@ def test_given_folds_are_those_of_the_kept_matrices(data, name, splitter):
     kept = weights > 0
     places = np.cumsum(kept) - 1
     pairs = [tuple(places[part[kept[part]]] for part in pair) for pair in PAIRS]
-    template, parameter = ESTIMATORS[name]
-    expected = clone(template).set_params(**{parameter: pairs}).fit(X[kept], y[kept])
+    expected = clone(ESTIMATORS[name]).set_params(cv=pairs).fit(X[kept], y[kept])
     found = fitted(name, data, splitter, sample_weight=weights)
     verb = "predict_proba" if hasattr(found, "predict_proba") else "predict"
     np.testing.assert_allclose(

@@ -28,8 +28,8 @@ def trace_objective(
     train, _ = make_split(dataset, 0, limits)
     y = dataset.labels[train]
     settings = {
-        "atoms_per_class": atoms_per_class, "solver": "bcd", "iterations": iterations, "tol": 0.0,
-        "pairs": [[1, 1]],
+        "atoms_per_class": atoms_per_class, "solver": "bcd", "iterations": iterations,
+        "pairs": [[1.0, 1.0]],
     }  # fmt: skip
     model = make_classifier("IDDL-V", settings, 0, len(np.unique(y)))
     with warnings.catch_warnings():
@@ -73,7 +73,7 @@ def _cells(data: Data, protocol: Protocol) -> list[Cell]:
     for key in (key for key in _SOURCES if key in data):
         limits = protocol.limit(key)
         compute = partial(trace_objective, data[key], limits, each, iterations)
-        cells.append(data_cell(("descent", 2), data, key, "IDDL-V", 0, settings, limits, compute))
+        cells.append(data_cell(("descent", 3), data, key, "IDDL-V", 0, settings, limits, compute))
     return cells
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from divlearn import IDDLClassifier, LogEuclideanKMeans
+from divlearn import LogEuclideanKMeans
 from divlearn.datasets import Dataset
 from paper.cache import Cell, Done
 from paper.classification import make_split
 from paper.comparison import Row, clauses
 from paper.data import Data
 from paper.experiment import Experiment, data_cell, say_limits
+from paper.methods import make_iddl
 from paper.protocol import Limits, Protocol
 
 _ATOMS, _GAMMA = 15, 1e-3
@@ -30,8 +31,8 @@ def follow(
     train, _ = make_split(dataset, 0, limits)
     X, y = dataset.matrices[train], dataset.labels[train]
     atoms = LogEuclideanKMeans(n_atoms, n_init=1, random_state=0).fit(X).cluster_centers_
-    model = IDDLClassifier.paper("S").set_params(
-        n_atoms=n_atoms, init=atoms, pairs=[start], gamma=_GAMMA, tol=0.0, random_state=0
+    model = make_iddl("S", start=start).set_params(
+        n_atoms=n_atoms, init=atoms, gamma=_GAMMA, random_state=0
     )
     stops = sorted({0, iterations // 4, iterations // 2, iterations})
     accuracy = []
@@ -56,7 +57,7 @@ def _cells(data: Data, protocol: Protocol) -> list[Cell]:
             "start": f"({start[0]:g}, {start[1]:g})",
         }  # fmt: skip
         cells.append(
-            data_cell(("trajectory", 2), data, "virus", "IDDL-S", 0, settings, limits, compute)
+            data_cell(("trajectory", 3), data, "virus", "IDDL-S", 0, settings, limits, compute)
         )
     return cells
 

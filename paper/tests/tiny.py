@@ -22,7 +22,7 @@ TINY = replace(
             for name in (*RIDGE, *STRUCTURED)
         },
         "SPDClassifier": {"members": ["start softmax", "tangent lda"], "cv": 2},
-        "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "ensemble": 2},
+        "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "cv": 2},
         "DivergenceKernelClassifier": {"alphas": [1.0], "betas": [1.0], "Cs": [1.0], "cv": 2},
     },
 )  # fmt: skip

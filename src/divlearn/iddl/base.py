@@ -135,11 +135,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             nothing = Screened.nothing(recipes[0])
             return [self._learn_single(engine, task, first, nothing)]
         parts = make_parts(engine, task, make_start, goal.folds)
-        if starts_from_grid(self.divergence):
-            search = partial(
-                search_plane, engine, parts, recipes[0], tied=self.divergence == "V", loss=goal.loss
-            )
-            pair = stage("plane", search)
+        pair = self._first_pair(engine, parts, recipes[0], goal)
+        if pair is not None:
             self._tell(1, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
             parts = [replace(part, start=self._place(part.start, pair)) for part in parts]
             first = first and self._place(first, pair)
@@ -152,6 +149,15 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             partial(stage, "ensemble", partial(learn, recipe=one.recipe))
             for one in track(screened, "losses")
         )
+
+    def _first_pair(
+        self, engine: Engine, parts: Sequence[Part], recipe: Recipe, goal: Goal
+    ) -> tuple[float, float] | None:
+        """Search a grid for where the paper's variants start; None for all other divergences."""
+        if not starts_from_grid(self.divergence):
+            return None
+        search = partial(search_plane, engine, parts, recipe, tied=self.divergence == "V")
+        return stage("plane", partial(search, loss=goal.loss))
 
     def _learn_single(
         self, engine: Engine, task: Task, start: Start, screened: Screened

@@ -105,12 +105,13 @@ def _starts(divergence: Any, start: Point) -> RealArray | None:
         return np.array(_PAIRS) if divergence == "learn" else None
     if not isinstance(divergence, list | tuple | np.ndarray) or np.ndim(divergence) != 2:
         return None
-    pairs = np.array(divergence, dtype=float)
-    if pairs.shape[0] == 0 or pairs.shape[1] != 2 or not _are_parameters(pairs):
+    pairs = np.asarray(divergence)
+    numbers = pairs.dtype.kind in "iuf" and pairs.shape[1] == 2 and len(pairs) > 0
+    if not numbers or not _are_parameters(pairs):
         raise ValueError(
-            f"divergence={divergence!r} must hold pairs (alpha, beta), finite and >= 0"
+            f"divergence={divergence!r} must hold pairs (alpha, beta) of finite numbers >= 0"
         )
-    return pairs
+    return pairs.astype(float)
 
 
 def _fixed(divergence: Any, n_atoms: int) -> Variant:
