@@ -35,8 +35,8 @@ os.fsync = last_fsync
 with checkpoint.resumable(sys.argv[1]):
     MODEL.fit(*SAMPLES)
 """
-MODEL = IDDLClassifier(n_atoms=6, max_iter=4, loss="softmax", random_state=0)
-SAMPLES = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
+MODEL = IDDLClassifier(3, max_iter=4, loss="softmax", gamma=1e-2, cv=2, random_state=0)
+SAMPLES = make_wishart_clusters(2, 10, 2, separation=2, random_state=0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no kill -9 here")
@@ -64,8 +64,8 @@ def test_kill_9(tmp_path, monkeypatch):
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    X, y = make_wishart_clusters(3, 12, 2, separation=3, random_state=0)
-    np.savez(tmp_path / "data.npz", X=X, y=np.array(["a", "b", "c"])[y])
+    X, y = make_wishart_clusters(2, 8, 2, separation=3, random_state=0)
+    np.savez(tmp_path / "data.npz", X=X, y=np.array(["a", "b"])[y])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -109,4 +109,4 @@ def test_a_kill_between_fit_and_save_loses_nothing(data, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("divlearn.baselines.DivergenceMDM.fit", killed)
         assert run(*options, "--resume", model="mdm") == 0
-    assert load("model").predict_proba(np.eye(2)[None]).shape == (1, 3)
+    assert load("model").predict_proba(np.eye(2)[None]).shape == (1, 2)

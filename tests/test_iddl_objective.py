@@ -125,15 +125,17 @@ def test_descent_is_monotone_and_history_is_whole(solver, loss, variant):
     assert fit.message
 
 
-@pytest.mark.parametrize(("solver", "share"), [(solve_joint, 2e-2), (solve_bcd, 5e-3)])
-def test_both_solvers_approach_a_stationary_point(solver, share):
+def test_both_solvers_approach_one_stationary_point():
     # Free parameters and standardised features have their infimum at infinity.
-    objective, start = make(n_atoms=2, d=2, gamma=0.1, variant="B")
+    objective, start = make(n_atoms=2, d=2, n=10, gamma=0.1, variant="B")
+    best = solve_joint(objective, start, max_iter=100, tol=1e-9).trial
     first, last = (
-        projected(objective.gradient(objective.trial(point)), objective.limits(point))
-        for point in (start, solver(objective, start, max_iter=400, tol=1e-9).trial.point)
+        projected(objective.gradient(trial), objective.limits(trial.point))
+        for trial in (objective.trial(start), best)
     )
-    assert np.abs(last).max() < share * np.abs(first).max()
+    assert np.abs(last).max() < 1e-4 * np.abs(first).max()
+    values = solve_bcd(objective, start, max_iter=20, tol=1e-9).history["objective"]
+    assert 0 < values[-1] - best.value < 0.05 * (values[0] - best.value)
 
 
 def test_congruence_changes_nothing():

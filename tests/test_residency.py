@@ -21,7 +21,7 @@ N_ATOMS, N_PAIRS, D = 4, 2, 3
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wishart_clusters(3, 30, D, separation=3, random_state=0)
+    return make_wishart_clusters(3, 20, D, separation=3, random_state=0)
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +179,7 @@ def test_neighbours_are_found_on_the_device(data):
 def test_which_divergence_asks_the_device(data):
     X, y = data
     answers = [
-        which_divergence(X[::3], y[::3], random_state=0, engine=engine).summary()
+        which_divergence(X[::2], y[::2], random_state=0, engine=engine).summary()
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert answers[0] == answers[1]

@@ -23,7 +23,7 @@ from divlearn.iddl.learning import Learned, learn_ensemble, learn_single
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
-from divlearn.iddl.training import SOLVERS, Recipe, Start, Task
+from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
 from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
@@ -72,6 +72,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
 
     loss: str | Loss = "auto"
+    models_: list[Model]  # files of models are checked by these
+    recipe_: Recipe
 
     def __init__(
         self,
