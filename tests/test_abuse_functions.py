@@ -42,12 +42,13 @@ FUNCTIONS = {
     "log_density": lambda X, pair: likelihood.log_density(X, spd.check_spd(X)[0], 0.5, 0.5, 9.0),
     "fit_member": lambda X, pair: likelihood.fit_member(X, 0, 1),
 }
+GRID = {"alphas": [0, 1], "betas": [0, 1]}
 # These take longer, and fewer examples of them tell as much.
 SLOW = {
     "fit_likelihood": lambda X: likelihood.fit_likelihood(X),
-    "which_divergence": lambda X: divlearn.which_divergence(X).best,
-    "which_divergence, labels": lambda X: divlearn.which_divergence(X, labels(X)).best,
-    "plane_map": lambda X: maps.plane_map(X, labels(X), alphas=[0, 1], betas=[0, 1]),
+    "which_divergence": lambda X: divlearn.which_divergence(X, **GRID).best,
+    "which_divergence, labels": lambda X: divlearn.which_divergence(X, labels(X), **GRID).best,
+    "plane_map": lambda X: maps.plane_map(X, labels(X), **GRID),
 }
 # Powers of matrices: those of all sizes are answered, whatever is in between.
 TOLERANT = {"check_spd", "logm", "sqrtm", "powm", "geodesic", "inner", "norm", "transport", "abld"}

@@ -132,24 +132,6 @@ def test_images_are_not_replaced(capsys, folder):
         assert main(["describe", "images", "-o", "images/matrices.npz"]) == 0
 
 
-def test_reproduce_does_not_write_into_data(capsys, folder):
-    Path("data/virus").mkdir(parents=True)
-    Path("data/virus/notes.md").write_text("mine")
-    run = ["reproduce", "heat-map", "--data", "data", "--cached", "--cache", "cache"]
-    assert main([*run, "--docs", "data/virus/notes.md"]) == 1
-    assert "lies in --data data/virus; choose another --docs" in capsys.readouterr().err
-    assert Path("data/virus/notes.md").read_text() == "mine"
-    assert main([*run, "--docs", "notes"]) == 1
-    assert "--docs notes must name a text; add an ending: .md" in capsys.readouterr().err
-    os.mkdir("out")
-    os.rename("pipe", "out/results.html")
-    assert main([*run, "-o", "out"]) == 1
-    assert "--output out/results.html is a device, pipe or socket" in capsys.readouterr().err
-
-
-# ------------------------------------------------------------------ the library
-
-
 @pytest.mark.parametrize("name", ["pipe", "device"])
 def test_the_library_replaces_no_device(folder, name):
     with pytest.raises(ValueError, match="is a device, pipe or socket, must be a file"):

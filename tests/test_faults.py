@@ -18,16 +18,17 @@ from threadpoolctl import threadpool_limits
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, blas, get_engine
+from divlearn.threads import limit_blas
 from divlearn.engines.pencil import decompose
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
-from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
-    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
+    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1),
+    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9),
     "mixture": divlearn.ABMixture(2, "wishart"),
 }
 
@@ -38,6 +39,7 @@ def data():
 
 
 def learned(model):
+    model.checkpoint = None
     for one in (model, *getattr(model, "members_", {}).values()):
         getattr(one, "history_", {}).pop("seconds", None)
     return vars(model)
@@ -53,9 +55,8 @@ def test_many_fits_at_once_in_threads(data, tmp_path, kept):
 
     def fit(number: int):
         path = tmp_path / str(number) if kept else None
-        model = clone(FITS[names[number]]).set_params(random_state=0)
-        with divlearn.resumable(path):
-            return learned(model.fit(X, y))
+        model = clone(FITS[names[number]]).set_params(random_state=0, checkpoint=path)
+        return learned(model.fit(X, y))
 
     with ThreadPoolExecutor(8) as pool:
         for name, found in zip(names, pool.map(fit, range(len(names))), strict=True):
@@ -131,17 +132,19 @@ def test_the_reference_engine_works_in_small_parts(monkeypatch):
     assert max(sizes) <= 2**20 < X.size
 
 
-SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3}
+SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
 STOPPED = FITS | {
-    "any loss": divlearn.IDDLClassifier(**SMALL),
-    "committee": divlearn.SPDClassifier(("iddl ridge", "tangent lda"), cv=2),
+    "any loss and head": divlearn.IDDLClassifier(**SMALL, head="auto"),
+    "machine": divlearn.IDDLClassifier(**SMALL, loss="ridge", head="svm"),
+    "committee": divlearn.SPDClassifier(("iddl rbf", "tangent lda"), cv=2),
     **{
-        solver: divlearn.IDDLClassifier(3, loss="ridge", cv=None, solver=solver, max_iter=2)
+        solver: divlearn.IDDLClassifier(n_atoms=3, loss="ridge", ensemble=None, solver=solver,
+                                        max_iter=2)
         for solver in ("joint", "bcd", "stochastic")
     },
 }  # fmt: skip
 # The others still fit the heads of all their models to the best atoms so far.
-PROMPT = ("k-means", "mixture", "joint", "bcd", "stochastic")
+PROMPT = ("k-means", "minibatches", "mixture", "joint", "bcd", "stochastic")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

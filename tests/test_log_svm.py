@@ -53,7 +53,7 @@ def test_what_was_chosen_is_kept():
     best = int(model.history_["accuracy"].argmax())
     assert (model.C_, model.gamma_) == (model.history_["C"][best], model.history_["gamma"][best])
     accuracy = model.history_["accuracy"].max()
-    assert f"accuracy {accuracy:.3f} on data held out, the highest of {n_tried}" in model.message_
+    assert f"held-out accuracy {accuracy:.3f}, the highest of {n_tried}" in model.message_
     assert model.message_.startswith(f"C = {model.C_:g}, gamma = {model.gamma_:g}")
 
 

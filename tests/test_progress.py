@@ -59,7 +59,7 @@ def test_long_work_tells_how_far_it_is(data):
     two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
     told = heard(lambda: evaluate(X, y, two, cv=3))
     assert told["fits"] == [(k, 6) for k in range(6)]
-    assert heard(lambda: maps.plane_map(X, y))["pairs"][-1] == (900, 900)
+    assert heard(lambda: maps.plane_map(X, y))["neighbours"][-1] == (30, 30)
     told = heard(lambda: which_divergence(X, y, cv=3, random_state=0))
     assert told["blocks"] == [(0, 1), (1, 1)]
     assert told["neighbours"][-1] == (30, 30)

@@ -18,9 +18,9 @@ __all__ = ["available_threads", "limit_blas", "one_thread"]
 def available_threads() -> int:
     """Threads that work may take now, counted as scikit-learn does.
 
-    The number is OMP_NUM_THREADS where that is set, otherwise the number of CPUs that affinity and
-    cgroup leave to the process. It is never more than the OpenMP runtimes allow, which
-    threadpoolctl and the workers of joblib limit.
+    OpenMP runtimes know the limits of threadpoolctl and of joblib's workers, and OMP_NUM_THREADS
+    as it was when they were loaded. Where that variable is not set, the number is at most that of
+    the CPUs that affinity and cgroup leave to the process.
 
     Examples
     --------
@@ -28,8 +28,10 @@ def available_threads() -> int:
     True
     """
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
-    most = int(asked) if asked.isdecimal() and int(asked) else _cpu_count()
-    return min([most, *(int(library.num_threads) for library in _libraries("openmp"))])
+    limits = [int(library.num_threads) for library in _libraries("openmp")]
+    if asked.isdecimal() and int(asked):
+        return min(limits, default=int(asked))
+    return min([_cpu_count(), *limits])
 
 
 @contextmanager
