@@ -13,15 +13,15 @@ from engine_calls import EngineCalls
 from interrupting import press_ctrl_c
 from sklearn.base import clone
 from test_models import assert_same
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import available_engines, blas, get_engine
-from divlearn.threads import limit_blas
+from divlearn.engines import available_engines, get_engine
 from divlearn.engines.pencil import decompose
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
+from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
@@ -77,8 +77,7 @@ def test_limits_of_blas_that_overlap_end_where_they_began():
 
 
 def blas_threads():
-    """Of the libraries `limit_blas` knows: those that were loaded before it was first used."""
-    return {one["num_threads"] for one in blas._controller().info() if one["user_api"] == "blas"}
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
 def test_an_interrupt_is_for_one_thread():
