@@ -55,8 +55,8 @@ def test_which_does_not_recognise_the_image(capsys, folder):
 
 COMMANDS = {
     "fit": ["--model", "kernel", "-o"],
-    "which": ["--folds", "2"],
-    "evaluate": ["--folds", "2", "--only", "1-NN, AIRM"],
+    "which": ["--cv", "2"],
+    "evaluate": ["--cv", "2", "--only", "1-NN, AIRM"],
 }
 
 

@@ -64,7 +64,7 @@ def test_fit_keeps_the_members_so_far(folder):
     )
     assert code == KEPT
     assert re.search(
-        r"Interrupted, and the best so far is kept: \d of 9 members were fitted", printed
+        r"Interrupted; the best model so far is kept: \d of 9 members were fitted", printed
     )
     assert "Model: m" in printed
     found = load(folder / "m")
@@ -82,11 +82,11 @@ def test_fit_of_iddl_keeps_the_best_dictionary(folder):
 
 def test_evaluate_reports_the_folds_that_are_through(folder):
     code, printed, _ = interrupt(
-        folder, "evaluate", "few.npz", "--folds", "20", "--only", "1-NN", "--only", "kernel",
+        folder, "evaluate", "few.npz", "--cv", "20", "--only", "1-NN", "--only", "kernel",
         when="fold 3",
     )  # fmt: skip
     assert code == KEPT
-    assert re.search(r"Interrupted by the user: \d+ of 20 folds are through", printed)
+    assert re.search(r"Interrupted by the user: \d+ of 20 folds completed", printed)
     assert "1-NN, Stein" in printed
 
 
@@ -115,7 +115,7 @@ def test_nothing_to_keep(folder):
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_no_bars_where_nobody_looks(folder, options, capfd):
     """Standard error is a file here; with --json it stays silent on a terminal too."""
-    assert main(["which", str(folder / "few.npz"), "--folds", "2", *options]) == 0
+    assert main(["which", str(folder / "few.npz"), "--cv", "2", *options]) == 0
     assert capfd.readouterr().err == ""
 
 

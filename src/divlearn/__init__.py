@@ -20,9 +20,9 @@ __version__ = "0.1.0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "evaluation",
-    "experiments", "iddl", "kernels", "likelihood", "maps", "models", "optim", "paired",
-    "progress", "report", "sharded", "torch", "which",
+    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor",
+    "experiments", "iddl", "judge", "kernels", "likelihood", "models", "optim", "progress",
+    "report", "sharded", "torch",
 )  # fmt: skip
 _LATE = {
     "ABKMeans": "divlearn.cluster",
@@ -36,17 +36,20 @@ _LATE = {
     "LogEuclideanKMeans": "divlearn.cluster",
     "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
+    "evaluate": "divlearn.judge",
     "load": "divlearn.models",
+    "plane_map": "divlearn.judge",
     "save": "divlearn.models",
-    "which_divergence": "divlearn.which",
+    "which_divergence": "divlearn.judge",
 }
 
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
     "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
-    "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
-    "get_engine", "load", "mean_abld", "pairwise_abld", "save", "which_divergence",
+    "abld_grad", "available_engines", "check_spd", "divergence_plane", "evaluate",
+    "get_divergence", "get_engine", "load", "mean_abld", "pairwise_abld", "plane_map", "save",
+    "which_divergence",
 ]  # fmt: skip
 
 

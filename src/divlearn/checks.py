@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 __all__ = ["check_count", "check_number", "check_sortable"]
 
 
-def check_count(value: Any, name: str) -> int:
-    """Return a value that is an integer >= 1, or raise.
+def check_count(
+    value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
+) -> int:
+    """Return an integer in a range, or raise; ``fix`` ends the message: "; pass None for all".
 
     Examples
     --------
@@ -21,10 +23,13 @@ def check_count(value: Any, name: str) -> int:
     ValueError: n_init=0 must be >= 1
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} must be an integer >= 1")
-    if value < 1:
-        raise ValueError(f"{name}={value} must be >= 1")
-    return int(value)
+        raise TypeError(f"{name}={value!r} must be an integer >= {least}{fix}")
+    count = int(value)
+    if count < least:
+        raise ValueError(f"{name}={value} must be >= {least}{fix}")
+    if most is not None and count > most:
+        raise ValueError(f"{name}={value} must be <= {most}{fix}")
+    return count
 
 
 def check_sortable(labels: NDArray[Any], name: str) -> None:

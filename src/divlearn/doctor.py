@@ -1,8 +1,9 @@
-"""What is wrong with matrices, all of it at once, and what to do."""
+"""Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
-from divlearn.showing import Shown
 from divlearn.spd import find_not_definite
 
 __all__ = ["Diagnosis", "Finding", "examine"]
@@ -72,7 +72,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis(Shown):
+class Diagnosis:
     """What `examine` found.
 
     Attributes
@@ -96,18 +96,21 @@ class Diagnosis(Shown):
         return not any(finding.severe for finding in self.findings)
 
     def summary(self) -> str:
-        """Say it in a sentence."""
+        """Summarise the diagnosis in one sentence."""
         what = f"{self.n_matrices} matrices of size {self.size}"
         if self.classes:
             what += f", {len(self.classes)} class{'es' * (len(self.classes) > 1)}"
         if not self.findings:
-            return f"{what}: nothing is wrong; condition numbers {self._span()}."
+            return f"{what}: no problems found; condition numbers {self._span()}."
         severe = sum(finding.severe for finding in self.findings)
         if severe:
             kinds = ", ".join(one.kind for one in self.findings if one.severe)
             return f"{what}: not usable as they are ({kinds})."
         kinds = ", ".join(finding.kind for finding in self.findings)
         return f"{what}: usable, but look at: {kinds}. Condition numbers {self._span()}."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"
 
     def _span(self) -> str:
         known = self.condition[np.isfinite(self.condition)]

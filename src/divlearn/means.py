@@ -13,7 +13,6 @@ from divlearn.arrays import RealArray, as_real, beside, to_host
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
-from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
 from divlearn.targets import as_weights, check_total_weight
@@ -30,7 +29,7 @@ _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class MeanResult(Shown):
+class MeanResult:
     """A centroid and how it was found. ``np.asarray(result)`` is the centroid.
 
     Attributes
@@ -51,6 +50,13 @@ class MeanResult(Shown):
     converged: bool
     message: str
     history: RealArray
+
+    def summary(self) -> str:
+        """Say how good the centroid is and why the iteration stopped."""
+        return (
+            f"Centroid of size {len(self.mean)} with mean divergence {self.objective:.4g}; "
+            f"{self.message} ({self.n_iter} iterations)."
+        )
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None

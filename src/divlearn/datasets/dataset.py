@@ -17,7 +17,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
-from divlearn.showing import Shown
 from divlearn.spd import check_spd
 
 __all__ = [
@@ -38,7 +37,7 @@ class SplitRule:
 
 
 @dataclass(eq=False, repr=False)
-class Dataset(Shown):
+class Dataset:
     """SPD matrices, their labels, and where they come from.
 
     Attributes

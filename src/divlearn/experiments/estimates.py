@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from divlearn.experiments.cells import Outcomes
-from divlearn.paired import share_error
+from divlearn.judge.significance import share_error
 
 __all__ = ["Estimate", "accuracy_of", "mean_of"]
 

@@ -20,7 +20,7 @@ from divlearn.experiments.sentences import clauses, judge
 from divlearn.experiments.shelf import SOURCES, Holding, Shelf
 from divlearn.iddl.initialization import initial_atoms
 from divlearn.iddl.losses import RidgeLoss
-from divlearn.paired import share_error
+from divlearn.judge.significance import share_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,7 +141,7 @@ class HeatMap(Experiment):
 
     def draw(self, figure: Figure, done: Outcomes) -> None:
         """See `Experiment.draw`."""
-        from divlearn.report.plane import edges
+        from divlearn.report.planes import edges
 
         axes = figure.subplots(1, len(done), squeeze=False)[0]
         for ax, (cell, outcome) in zip(axes, done, strict=True):

@@ -136,16 +136,16 @@ def write_results(
 
 def to_page(results: Sequence[Result], protocol: Protocol) -> Page:
     """Make a page of results, for a browser."""
-    from divlearn.report import Page, Section, TableSection, TextSection
+    from divlearn.report import Page, Section, table_section, text_section
 
     sections: list[Section] = []
     for result in results:
         headings, rows = pivot(result.rows, result.unit)
         note = " ".join([f"{result.where} of the paper. {result.effort}.", *say_data(result)])
-        sections.append(TableSection(result.title, headings, rows, note=note))
+        sections.append(table_section(result.title, headings, rows, note=note))
         if result.text:
             told = "\n\n".join(result.text)
-            sections.append(TextSection(f"{result.title}: beside the paper", told))
+            sections.append(text_section(f"{result.title}: beside the paper", told))
     what = "all tables and figures" if len(results) > 1 else results[0].title.lower()
     return Page(
         "The paper's experiments", f"The paper's experiments, computed again: {what}.", sections,

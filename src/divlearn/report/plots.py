@@ -1,0 +1,249 @@
+"""Pictures of results, drawn with matplotlib."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.judge.evaluation import Evaluation
+from divlearn.judge.maps import NAMED, PlaneMap, Point, format_point
+from divlearn.judge.which import WhichDivergence
+from divlearn.report.atoms import correlations
+from divlearn.report.planes import TITLES, edges
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from divlearn.datasets import Dataset
+    from divlearn.doctor import Diagnosis
+
+__all__ = ["plot_classes", "plot_conditions", "plot_evaluation", "plot_matrix", "plot_plane"]
+
+_COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
+_LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
+_MOST_CLASSES = 40  # whose names can be read
+_LEVELS = 0.5  # log-likelihood per matrix below the maximum that has colours of its own
+
+
+def plot_plane(
+    plane: PlaneMap | WhichDivergence, ax: Axes | None = None, *, title: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Axes:  # fmt: skip
+    """Draw a heat map of the plane with the named divergences and the best point marked.
+
+    Parameters
+    ----------
+    plane : PlaneMap or WhichDivergence
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    title : str, optional
+        Name of the data.
+    path : path-like, optional
+        File to save the picture to; its suffix chooses the format. Needs no display, and pyplot
+        does not keep the figure.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from divlearn import plane_map
+    >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
+    >>> ax = plot_plane(plane_map(X, [0, 0, 1, 1]), title="four matrices")
+    """
+    ax = _make_axes(ax, (7.5, 7.0), shown=path is None)
+    figure = ax.figure.canvas.figure  # the whole one, also from inside a subfigure
+    values, limits, label, texts, best, star, note = _describe(plane)
+    image = ax.pcolormesh(
+        edges(plane.alphas), edges(plane.betas), values.T, cmap="cividis", **limits
+    )
+    # An inset keeps the bar as high as the map in every layout.
+    beside = ax.inset_axes((1.025, 0, 0.045, 1))
+    bar = figure.colorbar(
+        image, cax=beside, format=None if limits else "%.1f%%",
+        extend="min" if limits else "neither",
+    )  # fmt: skip
+    bar.set_label(label, fontsize=12, labelpad=8)
+    bar.outline.set_visible(False)
+    _mark(ax, plane, texts, best, star)
+    ax.set_box_aspect(1)
+    ax.set_xlabel(r"$\alpha$", fontsize=15)
+    ax.set_ylabel(r"$\beta$", fontsize=15)
+    ax.spines[:].set_visible(False)
+    ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
+    ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
+    if path is not None:
+        figure.savefig(path)
+    return ax
+
+
+def _describe(plane: PlaneMap | WhichDivergence) -> Any:
+    """Return values, limits of colours, label, texts of names, best point, its text and a note."""
+    if isinstance(plane, PlaneMap):
+        n_ties = len(plane.best_points) - 1
+        ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+        star = f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}"
+        texts = {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()}
+        noise = 100 * plane.standard_error.max()
+        note = f"{plane.n_matrices} matrices; standard error at most {noise:.1f} percentage points"
+        label = "leave-one-out 1-NN accuracy"
+        return 100 * plane.accuracy, {}, label, texts, plane.best, star, note
+    if plane.criterion == "accuracy":
+        star = f"learned point {format_point(plane.best)}  {plane.score:.1%}"
+        texts = {name: f"{row.score:.1%}" for name, row in plane.named.items()}
+        note, label = f"{plane.n_matrices} matrices", "held-out 1-NN accuracy"
+        return 100 * plane.map, {}, label, texts, plane.best, star, note
+    lost = plane.map - plane.score
+    star = "maximum ({:.3g}, {:.3g})".format(*plane.best)
+    texts = {name: f"{-row.difference:.3f}" for name, row in plane.named.items()}
+    note = f"{plane.n_matrices} matrices; values are relative to the maximum"
+    limits = {"vmin": max(np.nanmin(lost), -_LEVELS), "vmax": 0}
+    return lost, limits, "log-likelihood per matrix", texts, plane.best, star, note
+
+
+def _mark(
+    ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], best: Point, star: str
+) -> None:
+    """Mark the best point and the named ones, each label on the side where there is room."""
+    both = edges(plane.alphas), edges(plane.betas)
+    lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
+    peak = (best - lower) / (upper - lower)
+    for name, text in texts.items():
+        point = NAMED[name].alpha, NAMED[name].beta
+        place = (point - lower) / (upper - lower)
+        leftward = place[0] > 0.65
+        reach = (place[0] - peak[0]) if leftward else (peak[0] - place[0])
+        below = place[1] > 0.85 or (-0.06 < reach < 0.35 and 0 < peak[1] - place[1] < 0.12)
+        ax.plot(*point, "o", color="white", markeredgecolor=_INK, markersize=8)
+        ax.annotate(
+            f"{TITLES[name]}  {text}", point, (-4 if leftward else 4, -12 if below else 12),
+            textcoords="offset points", ha="right" if leftward else "left",
+            va="top" if below else "bottom", color=_INK, fontsize=11, bbox=_LABEL,
+        )  # fmt: skip
+    ax.plot(
+        *best, "*", color=_BEST, markeredgecolor="white", markersize=20, linestyle="none",
+        label=star, zorder=5,
+    )  # fmt: skip
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
+
+
+def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
+    """Draw the accuracies of classifiers with their standard errors, the best on top.
+
+    Parameters
+    ----------
+    found : Evaluation
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    rows = found.table()
+    ax = _make_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
+    for place, row in enumerate(rows):
+        ax.errorbar(
+            100 * row.accuracy, place, xerr=100 * row.standard_error, fmt="o", capsize=4,
+            color=_COLOUR if place else _BEST,
+        )  # fmt: skip
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel("accuracy in %, with its standard error")
+    ax.set_title(f"{len(found.codes)} matrices, {found.n_folds} folds")
+    ax.grid(axis="x", alpha=0.3)
+    return ax
+
+
+def plot_conditions(found: Diagnosis, ax: Axes | None = None) -> Axes:
+    """Draw a histogram of the condition numbers of positive definite matrices.
+
+    Parameters
+    ----------
+    found : Diagnosis
+        From `divlearn.doctor.examine`.
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    ax = _make_axes(ax, (6.0, 4.0))
+    known = found.condition[np.isfinite(found.condition)]
+    ax.hist(np.log10(known), bins="auto", color=_COLOUR)
+    ax.set_xlabel("logarithm of the condition number, to base 10")
+    ax.set_ylabel("matrices")
+    ax.set_title(f"{len(known)} of {found.n_matrices} matrices are positive definite")
+    return ax
+
+
+def plot_classes(data: Dataset, ax: Axes | None = None) -> Axes:
+    """Draw the sizes of the classes of a data set.
+
+    Parameters
+    ----------
+    data : Dataset
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if data.labels is None:
+        names, counts = np.array(["no labels"]), np.array([len(data.matrices)])
+    else:
+        names, counts = np.unique(data.labels, return_counts=True)
+    ax = _make_axes(ax, (7.0, min(1.5 + 0.3 * len(names), 10.0)))
+    ax.barh(np.arange(len(names)), counts, color=_COLOUR)
+    if len(names) <= _MOST_CLASSES:
+        ax.set_yticks(range(len(names)), [str(name) for name in names])
+    ax.invert_yaxis()
+    ax.set_xlabel("matrices")
+    ax.set_title(data.name)
+    return ax
+
+
+def plot_matrix(matrix: ArrayLike, ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Draw the correlations of an SPD matrix, such as a mean or the centre of a density.
+
+    Parameters
+    ----------
+    matrix : array-like, shape (d, d)
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    title : str
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> ax = plot_matrix([[4.0, 1.0], [1.0, 1.0]], title="two channels")
+    """
+    ax = _make_axes(ax, (5.0, 4.2))
+    image = ax.imshow(correlations(np.asarray(matrix)), cmap="RdBu_r", vmin=-1, vmax=1)
+    ax.figure.colorbar(image, ax=ax, label="correlation")
+    ax.set_title(title)
+    return ax
+
+
+def _make_axes(ax: Axes | None, size: tuple[float, float], *, shown: bool = True) -> Axes:
+    """Return the given axes, or those of a new figure, which pyplot shows in notebooks."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
+    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
+    make = pyplot.figure if shown else Figure
+    return make(figsize=size, dpi=100 if shown else 150, layout=margins).add_subplot()
