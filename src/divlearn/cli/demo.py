@@ -24,6 +24,7 @@ __all__ = ["demo"]
 
 _FINE, _COARSE = 0.125, 0.5  # steps of the grid; every named point lies on both
 _LARGEST = 2.0
+_FOLDS = 3
 
 
 def demo(
@@ -142,7 +143,7 @@ def _compare(
         "IDDL, learned divergences": iddl,
     }
     with _working(out, "Cross-validating classifiers"):
-        found = evaluate(textures.matrices, textures.labels, classifiers)
+        found = evaluate(textures.matrices, textures.labels, classifiers, cv=_FOLDS)
     show_evaluation(out, found)
     with _working(out, "Learning divergences"):
         iddl.fit(textures.matrices, textures.labels)
