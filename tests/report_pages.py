@@ -75,7 +75,6 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
                 {f"fit {word}": 3.0, "map": 75.0}, title=f"repeat {word}", note=f"note {word}",
             ),
         ],
-        footer=f"footer {word}",
         detail=f"detail {word}",
     )  # fmt: skip
 

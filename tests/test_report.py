@@ -47,7 +47,6 @@ def test_every_part_is_there_in_order():
     ]  # fmt: skip
     for text in ("detail word", "first word", "second word", "note word"):
         assert text in outline.texts["p"]
-    assert outline.texts["footer"] == ["footer word"]
     links = [value for tag, name, value in outline.attributes if (tag, name) == ("a", "href")]
     ids = {value for _, name, value in outline.attributes if name == "id"}
     assert len(links) == 8

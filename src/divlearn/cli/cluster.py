@@ -8,23 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from divlearn.cli.options import (
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Regularize,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 __all__ = ["cluster"]
 
 
 def cluster(
-    data: Data,
+    data: options.Data,
     n_clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
     method: Annotated[
         str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
@@ -38,14 +28,14 @@ def cluster(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File of the model.")
     ] = None,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
-    regularize: Regularize = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find clusters of matrices, and compare them with labels if there are any.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divlearn.cli.options import EngineName
+from divlearn.cli import options
 
 if TYPE_CHECKING:
     from divlearn.cli.output import Output
@@ -33,7 +33,7 @@ def demo(
     ),
     report: Annotated[Path, typer.Option(help="Report to write.")] = Path("demo/report.html"),
     patch: Annotated[int, typer.Option(help="Side of a patch in pixels.")] = 32,
-    engine: EngineName = "auto",
+    engine: options.EngineName = "auto",
     threads: Annotated[int | None, typer.Option(help="Number of threads; all by default.")] = None,
 ) -> None:
     """Answer "which divergence should I use?" for texture images that ship with scikit-image.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from divlearn.cli.options import AsJson, Data, LabelsKey, MatricesKey
+from divlearn.cli import options
 
 __all__ = ["doctor"]
 
 
 def doctor(
-    data: Data, matrices: MatricesKey = None, labels: LabelsKey = None, as_json: AsJson = False
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say what is wrong with matrices and labels, all of it, and what to do.
 

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divlearn.cli.options import (
-    CV,
-    AsJson,
-    Data,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Regularize,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 if TYPE_CHECKING:
     from divlearn.cli.output import Output
@@ -26,19 +16,19 @@ __all__ = ["evaluate", "show_evaluation"]
 
 
 def evaluate(
-    data: Data,
-    cv: CV = 5,
+    data: options.Data,
+    cv: options.CV = 5,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),
     ] = None,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
-    regularize: Regularize = "raise",
-    seed: Seed = 0,
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare classifiers of divlearn with the usual baselines on the same folds.
 

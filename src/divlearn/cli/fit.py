@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divlearn.cli.options import (
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Regularize,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 if TYPE_CHECKING:
     from divlearn.cli.output import Output
@@ -27,7 +17,7 @@ __all__ = ["fit"]
 
 
 def fit(
-    data: Data,
+    data: options.Data,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
@@ -35,20 +25,20 @@ def fit(
     model: Annotated[
         str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
     ] = "spd",
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
-    regularize: Regularize = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
     ] = False,
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit a classifier to matrices, and save it to a file.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divlearn.cli.options import AsJson, LabelsKey, MatricesKey, Regularize
+from divlearn.cli import options
 
 __all__ = ["predict"]
 
@@ -22,10 +22,10 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    regularize: Regularize = "raise",
-    as_json: AsJson = False,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    regularize: options.Regularize = "raise",
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of matrices, with probabilities where the model has them.
 

@@ -7,36 +7,25 @@ from typing import Annotated
 
 import typer
 
-from divlearn.cli.options import (
-    CV,
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Regularize,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 __all__ = ["which"]
 
 
 def which(
-    data: Data,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
     without_labels: Annotated[
         bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
     ] = False,
-    cv: CV = 5,
-    regularize: Regularize = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    cv: options.CV = 5,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Recommend a divergence for matrices, and say how sure that is.
 

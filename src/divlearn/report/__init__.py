@@ -5,13 +5,7 @@ from divlearn.report.clusters import cluster_page
 from divlearn.report.fitted import classifier_page
 from divlearn.report.page import Page
 from divlearn.report.planes import plane_section
-from divlearn.report.plots import (
-    plot_classes,
-    plot_conditions,
-    plot_evaluation,
-    plot_matrix,
-    plot_plane,
-)
+from divlearn.report.plots import plot_evaluation, plot_matrix, plot_plane
 from divlearn.report.results import page_of
 from divlearn.report.sections import (
     Section,
@@ -24,7 +18,6 @@ from divlearn.report.tables import disagreement_section, table_section
 
 __all__ = [
     "Page", "Section", "atoms_section", "classifier_page", "cluster_page", "confusion_section",
-    "curves_section", "disagreement_section", "page_of", "plane_section", "plot_classes",
-    "plot_conditions", "plot_evaluation", "plot_matrix", "plot_plane", "repeat_section",
-    "table_section", "text_section",
+    "curves_section", "disagreement_section", "page_of", "plane_section", "plot_evaluation",
+    "plot_matrix", "plot_plane", "repeat_section", "table_section", "text_section",
 ]  # fmt: skip

@@ -95,28 +95,7 @@ def classifier_page(
 def iddl_sections(
     model: IDDLClassifier, X: RealArray, plane: PlaneMap | None = None
 ) -> list[Section]:
-    """Show the divergences, the learning curve and the atoms of an IDDL model.
-
-    Parameters
-    ----------
-    model : IDDLClassifier, or another estimator with atoms.
-    X : ndarray, shape (n_matrices, d, d)
-        Training data.
-    plane : PlaneMap, optional
-        Drawn behind the learned divergences.
-
-    Returns
-    -------
-    list of Section
-
-    Examples
-    --------
-    >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
-    >>> model = IDDLClassifier(n_atoms=3, max_iter=2, random_state=0).fit(X, y)
-    >>> [section.title for section in iddl_sections(model, X)]
-    ['Learned divergences', 'Learning', 'Atoms']
-    """
+    """Show the divergences, the learning curve and the atoms of a model fitted to X."""
     alpha, beta = (np.reshape(value, (len(value), -1)) for value in (model.alpha_, model.beta_))
     pairs = np.stack([alpha, beta], axis=2).tolist()
     points = [(a, b, f"atom {k}") for k, atom in enumerate(pairs) for a, b in atom]
@@ -203,25 +182,7 @@ def _plane(
 def map_training_data(
     X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
 ) -> PlaneMap | None:
-    """Map the plane for training data, or for a sample of it if it is large.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n_matrices, d, d)
-    y : ndarray, shape (n_matrices,)
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices of one group are not neighbours of each other.
-
-    Returns
-    -------
-    PlaneMap, or None without two classes of two matrices (or groups).
-
-    Examples
-    --------
-    >>> X = np.array([[[scale, 0.0], [0, shape]] for shape in (1, 9) for scale in (1, 2)])
-    >>> map_training_data(X, np.array([0, 0, 1, 1])).accuracy.shape
-    (17, 17)
-    """
+    """Map the plane for training data, or a sample of it; None without two classes of two."""
     order = np.random.RandomState(0).permutation(len(X))[:_MOST_MAPPED]
     codes = np.unique(y[order], return_inverse=True)[1]
     counts = count_groups(codes, None if groups is None else groups[order])
@@ -235,24 +196,7 @@ def compare_with_baselines(
     name: str, held_out: HeldOut, classes: NDArray[Any], X: RealArray, y: NDArray[Any],
     groups: NDArray[Any] | None = None,
 ) -> Section | None:  # fmt: skip
-    """Show where a model and baselines disagree on held-out matrices.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model.
-    held_out : HeldOut
-        Its held-out predictions.
-    classes : ndarray, shape (n_classes,)
-    X : ndarray, shape (n_matrices, d, d)
-    y : ndarray, shape (n_matrices,)
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices of one group are held out together.
-
-    Returns
-    -------
-    Section, or None if classes are too small to hold matrices out, or the data is too large.
-    """
+    """Show where a model and baselines disagree; None if classes are too small, or data large."""
     smallest = int(count_groups(np.searchsorted(classes, y), groups).min())
     if smallest < 2 or len(X) > _MOST_COMPARED:
         return None

@@ -47,7 +47,6 @@ class Page:
     sentence : str
         The answer in one or two sentences, shown large at the top.
     sections : sequence of Section
-    footer : str
     detail : str
         Text below the sentence, such as the evidence.
 
@@ -62,7 +61,6 @@ class Page:
     title: str
     sentence: str
     sections: Sequence[Section] = ()
-    footer: str = ""
     detail: str = ""
 
     def html(self) -> str:
@@ -91,16 +89,7 @@ class Page:
         return document.translate(_CONTROLS)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page; an error leaves the old file untouched.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        Path
-        """
+        """Write the page and return its path; an error leaves the old file untouched."""
         target = Path(path)
         # A name read from a file may not be valid UTF-8, which must not stop a report.
         document = self.html().encode("utf-8", errors="replace")
@@ -121,16 +110,7 @@ class Page:
 
 
 def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str, float]) -> None:
-    """Write a page with the command, the digest of the data, versions and times at its end.
-
-    Parameters
-    ----------
-    path : Path
-    page : Page
-    data_digest : str
-    seconds : mapping of str to float
-        Duration of every stage.
-    """
+    """Write a page with the command, the digest of the data, versions and times at its end."""
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     versions["Python"] = ".".join(map(str, sys.version_info[:3]))
     command = shlex.join(["divlearn", *sys.argv[1:]])

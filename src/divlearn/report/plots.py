@@ -17,14 +17,10 @@ from divlearn.report.planes import TITLES, edges
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from divlearn.datasets import Dataset
-    from divlearn.doctor import Diagnosis
-
-__all__ = ["plot_classes", "plot_conditions", "plot_evaluation", "plot_matrix", "plot_plane"]
+__all__ = ["plot_evaluation", "plot_matrix", "plot_plane"]
 
 _COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
 _LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
-_MOST_CLASSES = 40  # whose names can be read
 _LEVELS = 0.5  # log-likelihood per matrix below the maximum that has colours of its own
 
 
@@ -156,56 +152,6 @@ def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("accuracy in %, with its standard error")
     ax.set_title(f"{len(found.codes)} matrices, {found.n_folds} folds")
     ax.grid(axis="x", alpha=0.3)
-    return ax
-
-
-def plot_conditions(found: Diagnosis, ax: Axes | None = None) -> Axes:
-    """Draw a histogram of the condition numbers of positive definite matrices.
-
-    Parameters
-    ----------
-    found : Diagnosis
-        From `divlearn.doctor.examine`.
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    ax = _make_axes(ax, (6.0, 4.0))
-    known = found.condition[np.isfinite(found.condition)]
-    ax.hist(np.log10(known), bins="auto", color=_COLOUR)
-    ax.set_xlabel("logarithm of the condition number, to base 10")
-    ax.set_ylabel("matrices")
-    ax.set_title(f"{len(known)} of {found.n_matrices} matrices are positive definite")
-    return ax
-
-
-def plot_classes(data: Dataset, ax: Axes | None = None) -> Axes:
-    """Draw the sizes of the classes of a data set.
-
-    Parameters
-    ----------
-    data : Dataset
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    if data.labels is None:
-        names, counts = np.array(["no labels"]), np.array([len(data.matrices)])
-    else:
-        names, counts = np.unique(data.labels, return_counts=True)
-    ax = _make_axes(ax, (7.0, min(1.5 + 0.3 * len(names), 10.0)))
-    ax.barh(np.arange(len(names)), counts, color=_COLOUR)
-    if len(names) <= _MOST_CLASSES:
-        ax.set_yticks(range(len(names)), [str(name) for name in names])
-    ax.invert_yaxis()
-    ax.set_xlabel("matrices")
-    ax.set_title(data.name)
     return ax
 
 

@@ -1,24 +1,19 @@
-"""Pages of results: `page_of` has one for every kind."""
+"""Pages of the answers of `divlearn.judge`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from divlearn.datasets import Dataset
-from divlearn.doctor import Diagnosis
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import NAMED, PlaneMap
 from divlearn.judge.which import WhichDivergence
-from divlearn.likelihood import LikelihoodFit
-from divlearn.means import MeanResult
-from divlearn.report.atoms import atoms_section
 from divlearn.report.page import Page
 from divlearn.report.planes import TITLES, plane_section
-from divlearn.report.sections import Section, as_sentence, confusion_section, text_section
+from divlearn.report.sections import Section, as_sentence, confusion_section
 from divlearn.report.tables import disagreement_section, table_section
 
 __all__ = ["page_of"]
@@ -38,7 +33,7 @@ def page_of(result: Any) -> Page:
 
     Parameters
     ----------
-    result : WhichDivergence, PlaneMap, Evaluation, Diagnosis, Dataset, LikelihoodFit or MeanResult
+    result : WhichDivergence, PlaneMap or Evaluation
 
     Returns
     -------
@@ -47,9 +42,10 @@ def page_of(result: Any) -> Page:
 
     Examples
     --------
-    >>> from divlearn.doctor import examine
-    >>> page_of(examine([np.eye(2), 2 * np.eye(2)])).sentence
-    '2 matrices of size 2: no problems found; condition numbers 1 to 1, median 1.'
+    >>> from divlearn import plane_map
+    >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
+    >>> page_of(plane_map(X, [0, 0, 1, 1], [0, 1], [0, 1])).sentence
+    'Use any.'
     """
     raise TypeError(f"a {type(result).__name__} has no page")
 
@@ -195,59 +191,3 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
         names=found.rows[shown].tolist(),
         note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
     )  # fmt: skip
-
-
-@page_of.register
-def _(result: Diagnosis) -> Page:
-    rows = [
-        [one.kind, len(one.indices), one.text, one.advice, "yes" if one.severe else "no"]
-        for one in result.findings
-    ]
-    headings = ["finding", "matrices", "description", "what to do", "must be fixed first"]
-    sections = [table_section("Findings", headings, rows)] if rows else []
-    if result.classes:
-        sections.append(_values("Classes", ["class", "matrices"], result.classes))
-    return Page("Diagnosis", result.summary(), sections)
-
-
-@page_of.register
-def _(result: Dataset) -> Page:
-    sections = [text_section("About this data", "\n\n".join(result.summary().split("\n")))]
-    if result.labels is not None:
-        names, counts = np.unique(result.labels, return_counts=True)
-        sizes = dict(zip(map(str, names), counts.tolist(), strict=True))
-        sections.insert(0, _values("Classes", ["class", "matrices"], sizes))
-    return Page("Data", repr(result).strip("<>"), sections)
-
-
-@page_of.register
-def _(result: LikelihoodFit) -> Page:
-    values = {
-        "alpha": result.alpha, "beta": result.beta, "kappa": result.kappa,
-        "log-likelihood per matrix": result.log_likelihood,
-    }  # fmt: skip
-    return _estimate("Likelihood", result, values, "Centre", result.center)
-
-
-@page_of.register
-def _(result: MeanResult) -> Page:
-    values = {"mean divergence": result.objective, "norm of the gradient": result.gradient_norm}
-    return _estimate("Centroid", result, values, "Centroid", result.mean)
-
-
-def _estimate(
-    title: str, result: LikelihoodFit | MeanResult, values: Mapping[str, float], what: str,
-    matrix: Any,
-) -> Page:  # fmt: skip
-    sections = [
-        _values("Values", ["name", "value"], values),
-        atoms_section(
-            what, matrix[None], [1], [f"{len(matrix)} x {len(matrix)}"],
-            note="Drawn as correlations; standard deviations appear under the pointer.",
-        ),
-    ]  # fmt: skip
-    return Page(title, result.summary(), sections)
-
-
-def _values(title: str, headings: Sequence[str], values: Mapping[str, Any]) -> Section:
-    return table_section(title, headings, list(values.items()))
