@@ -14,21 +14,20 @@ __all__ = ["check_count", "check_number", "check_sortable"]
 def check_count(
     value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
 ) -> int:
-    """Return an integer in a range, or raise; ``fix`` ends the message: "; pass None for all".
+    """Return an integer of a range, or raise; messages end with ``fix``.
 
     Examples
     --------
-    >>> check_count(0, "n_init")
+    >>> check_count(0, "n_threads", fix="; pass None for all cores")
     Traceback (most recent call last):
-    ValueError: n_init=0 must be >= 1
+    ValueError: n_threads=0 must be >= 1; pass None for all cores
     """
+    relation = f">= {least}" + (f" and <= {most}" if most is not None else "") + fix
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} must be an integer >= {least}{fix}")
+        raise TypeError(f"{name}={value!r} must be an integer {relation}")
     count = int(value)
-    if count < least:
-        raise ValueError(f"{name}={value} must be >= {least}{fix}")
-    if most is not None and count > most:
-        raise ValueError(f"{name}={value} must be <= {most}{fix}")
+    if count < least or (most is not None and count > most):
+        raise ValueError(f"{name}={value} must be {relation}")
     return count
 
 

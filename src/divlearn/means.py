@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, as_real, beside, to_host
+from divlearn.checks import check_count
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
@@ -115,8 +116,7 @@ def mean_abld(
     weights = _check_weights(sample_weight, data.n_matrices)
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
-    if not isinstance(max_iter, int | np.integer) or max_iter < 0:
-        raise ValueError(f"max_iter={max_iter!r} must be an integer >= 0")
+    max_iter = check_count(max_iter, "max_iter", least=0)
     problem = _Problem(chosen, data, weights, a, b)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from divlearn.checks import check_count
 from divlearn.datasets.dataset import NOT_STATED, Dataset, SplitRule
 from divlearn.datasets.files.images import ImageFiles
 from divlearn.datasets.folders import PathLike, Source
@@ -62,10 +63,7 @@ def load_brodatz(
     >>> brodatz.matrices.shape  # doctest: +SKIP
     (40000, 5, 5)
     """
-    if isinstance(n_textures, bool) or not isinstance(n_textures, int | np.integer):
-        raise TypeError(f"n_textures={n_textures!r} must be an integer")
-    if not 1 <= n_textures <= _N_PUBLISHED:
-        raise ValueError(f"n_textures={n_textures} must be >= 1 and <= {_N_PUBLISHED}")
+    n_textures = check_count(n_textures, "n_textures", most=_N_PUBLISHED)
     get_preset(features)  # else the descriptor would be the first to look at them
     folder = _SOURCE.find_folder(path)
     numbers = np.arange(1, n_textures + 1)

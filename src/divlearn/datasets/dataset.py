@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_sortable
+from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
 __all__ = [
@@ -200,7 +200,7 @@ class Dataset:
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
-        number = _check_number(self.rule.n if n is None else n)
+        number = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
         share = _check_share(self.rule.train if train is None else train)
         self._check_stratified(share)
         shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
@@ -310,12 +310,6 @@ def note_difference(published: str, found: str) -> tuple[str, ...]:
     ('Published are 15 classes of 100; here are 2 classes of 10.',)
     """
     return () if published == found else (f"Published are {published}; here are {found}.",)
-
-
-def _check_number(n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n={n!r} must be an integer >= 1, the number of splits")
-    return int(n)
 
 
 def _check_share(train: Any) -> float:
