@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEEP", "groups_file", "keep_together", "offer_groups", "read_data", "require_labels",
-    "stated_names",
+    "stated_names", "with_options",
 ]  # fmt: skip
 
 KEEP = "keep its groups together"  # in the same fold
@@ -62,7 +62,7 @@ def read_data(
             regularize=regularize,
         )  # fmt: skip
     except ValueError as error:
-        raise ValueError(_with_options(str(error))) from error
+        raise ValueError(with_options(str(error))) from error
     dataset = from_file(found, name=path.stem, citation=NOT_STATED)
     if file is not None:
         given = read_column_file(file, len(found.matrices), "groups", GROUP_NAMES)
@@ -133,7 +133,8 @@ def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
     return groups
 
 
-def _with_options(text: str) -> str:
+def with_options(text: str) -> str:
+    """Name options of the program in place of parameters."""
     for keyword, option in (
         ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --regularize shrink"),
         ("matrices=", "--matrices "), ("labels=", "--labels "), ("groups=", "--groups "),
