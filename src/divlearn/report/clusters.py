@@ -53,13 +53,9 @@ def cluster_page(
     """
     centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
     sizes = np.bincount(labels, minlength=len(centers))
-    sections = [
-        atoms_section(
-            "Centres", centers, sizes, [f"cluster {k}: {size} matrices" for k, size in
-                                        enumerate(sizes)],
-            "The centre of every cluster, drawn as correlations; the largest cluster first.",
-        )
-    ]  # fmt: skip
+    texts = [f"cluster {k}: {size} matrices" for k, size in enumerate(sizes)]
+    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
+    sections = [atoms_section("Centres", centers, sizes, texts, note)]
     if classes is not None:
         sections.append(table_section(
             "Agreement with the classes", ["score", "value"], list(agreement.items()),

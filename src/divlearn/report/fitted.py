@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, he
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.report.atoms import atoms_section
 from divlearn.report.page import Page
-from divlearn.report.planes import plane_section
+from divlearn.report.planes import map_section, plane_section
 from divlearn.report.sections import Section, confusion_section, curves_section, text_section
 from divlearn.report.tables import disagreement_section, table_section
 
@@ -81,8 +80,8 @@ def classifier_page(
     elif plane is not None:
         best = getattr(model, "best_params_", {})
         chosen = [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
-        star = "The star is the divergence that the model chose. " * bool(chosen)
-        sections.append(_plane(plane, chosen, star, "chosen"))
+        star = "The star is the divergence that the model chose." if chosen else ""
+        sections.append(map_section(plane, chosen, "chosen", star))
     if held_out is not None:
         section = compare_with_baselines(name, held_out, classes, X, y, groups)
         sections += [section] if section is not None else []
@@ -100,8 +99,12 @@ def iddl_sections(
     pairs = np.stack([alpha, beta], axis=2).tolist()
     points = [(a, b, f"atom {k}") for k, atom in enumerate(pairs) for a, b in atom]
     nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
+    note = "Small marks are the learned divergences of atoms."
+    shown = points[:_MOST_POINTS]
     return [
-        _plane(plane, points[:_MOST_POINTS], "Small marks are the learned divergences of atoms. "),
+        plane_section("Learned divergences", learned=shown, note=f"{note} Circles have names.")
+        if plane is None
+        else map_section(plane, shown, "learned", note),
         _learning(model),
         atoms_section(
             "Atoms", model.atoms_, np.bincount(nearest, minlength=len(alpha)),
@@ -159,23 +162,6 @@ def _members(model: Any) -> Section:
         formats={"weight": ".2f", "held-out accuracy": ".1%"},
         note="Predictions are weighted averages over these classifiers. The weights maximise the "
         "likelihood of held-out labels.",
-    )  # fmt: skip
-
-
-def _plane(
-    plane: PlaneMap | None, learned: Sequence[tuple[float, float, str]], note: str,
-    mark: str = "learned",
-) -> Section:  # fmt: skip
-    """Show learned divergences, on a map of the plane if there is one."""
-    note += "Circles are divergences with a name in the literature."
-    if plane is None:
-        return plane_section("Learned divergences", learned=learned, mark=mark, note=note)
-    return plane_section(
-        "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
-        learned=learned, mark=mark,
-        note="Every cell is a divergence with parameters alpha and beta. Its value is the "
-        f"leave-one-out accuracy of the nearest neighbour on {plane.n_matrices} of the matrices; "
-        f"brighter is better. {note}",
     )  # fmt: skip
 
 

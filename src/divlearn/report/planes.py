@@ -9,15 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import NAMED, Point, check_axis
+from divlearn.judge.maps import NAMED, PlaneMap, Point, check_axis
 from divlearn.report.sections import Section, check_shape
 
-__all__ = ["TITLES", "edges", "plane_section"]
+__all__ = ["LEGEND", "TITLES", "edges", "map_section", "plane_section"]
 
 TITLES = {
     "airm": "AIRM", "stein": "Stein", "burg": "Burg", "reverse-burg": "reverse Burg",
     "log-cosh": "log-cosh",
 }  # fmt: skip
+LEGEND = (
+    "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
+    "divergences with a name in the literature."
+)
 _LISTED = 3  # texts of learned points at one place
 _DECIMALS = 3  # learned points that agree to so many are drawn as one
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
@@ -90,6 +94,18 @@ def plane_section(
         ],
     }
     return Section("plane", title, content, note)
+
+
+def map_section(
+    plane: PlaneMap, learned: Sequence[tuple[float, float, str]], mark: str, note: str
+) -> Section:
+    """Draw the accuracies of a map with learned points; the note says what these are."""
+    return plane_section(
+        "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
+        learned=learned, mark=mark,
+        note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour on "
+        f"{plane.n_matrices} matrices.",
+    )  # fmt: skip
 
 
 def edges(grid: RealArray) -> RealArray:

@@ -12,7 +12,7 @@ from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import NAMED, PlaneMap
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
-from divlearn.report.planes import TITLES, plane_section
+from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section
 from divlearn.report.sections import Section, as_sentence, confusion_section
 from divlearn.report.tables import disagreement_section, table_section
 
@@ -21,10 +21,6 @@ __all__ = ["page_of"]
 _LEVELS = 0.5  # log-likelihood per matrix below the best cell that has colours of its own
 _MOST_ROWS = 500
 _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
-_BRIGHTER = (
-    "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
-    "divergences with a name in the literature, the star is "
-)
 
 
 @singledispatch
@@ -69,11 +65,9 @@ def _(plane: PlaneMap) -> Page:
     ]  # fmt: skip
     highest = max(plane.named.values(), default=0)
     return _answer("Which divergence?", plane.summary(), [
-        plane_section(
-            "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
-            learned=[(*plane.best, "best of the grid")], mark="best of the grid",
-            note=_BRIGHTER + "the best of the grid. Values are leave-one-out accuracies of the "
-            f"nearest neighbour on {plane.n_matrices} matrices.",
+        map_section(
+            plane, [(*plane.best, "best of the grid")], "best of the grid",
+            "The star is the best of the grid.",
         ),
         table_section(
             "Named divergences", ["name", "alpha", "beta", "accuracy", "standard error"], rows,
@@ -108,8 +102,8 @@ def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
         plane_section(
             "Map of the plane", answer.alphas, answer.betas, answer.map, "accuracy",
             learned=[(*answer.best, "learned")],
-            note=_BRIGHTER + "the learned point. Values are cross-validated accuracies of the "
-            f"nearest neighbour on {answer.n_matrices} matrices.",
+            note=f"{LEGEND} The star is the learned point. Values are cross-validated accuracies "
+            f"of the nearest neighbour on {answer.n_matrices} matrices.",
         ),
         table_section(
             "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
@@ -137,8 +131,9 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
             "Map of the plane", answer.alphas, answer.betas, below, "log-likelihood",
             learned=[(*answer.best, "maximum")], mark="maximum", value_format=".3f",
             floor=float(np.nanmax(below)) - _LEVELS,  # the maximum may lie far outside the map
-            note=_BRIGHTER + "the maximum. Values are log-likelihoods per matrix relative to the "
-            f"maximum; values more than {_LEVELS} below the best cell share one colour.",
+            note=f"{LEGEND} The star is the maximum. Values are log-likelihoods per matrix "
+            f"relative to the maximum; values more than {_LEVELS} below the best cell share one "
+            "colour.",
         ),
         table_section(
             "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
