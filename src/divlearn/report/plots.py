@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from divlearn.arrays import RealArray
 from divlearn.judge.evaluation import Evaluation
-from divlearn.judge.maps import NAMED, PlaneMap, Point, format_point
+from divlearn.judge.maps import NAMED, PlaneMap, format_point
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.atoms import correlations
 from divlearn.report.planes import TITLES, edges
@@ -52,61 +53,79 @@ def plot_plane(
     >>> ax = plot_plane(plane_map(X, [0, 0, 1, 1]), title="four matrices")
     """
     ax = _make_axes(ax, (7.5, 7.0), shown=path is None)
-    figure = ax.figure.canvas.figure  # the whole one, also from inside a subfigure
-    values, limits, label, texts, best, star, note = _describe(plane)
+    if isinstance(plane, PlaneMap):
+        _draw_map(ax, plane)
+    elif plane.criterion == "accuracy":
+        _draw_accuracy(ax, plane)
+    else:
+        _draw_likelihood(ax, plane)
+    ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
+    if path is not None:
+        ax.figure.canvas.figure.savefig(path)
+    return ax
+
+
+def _draw_map(ax: Axes, plane: PlaneMap) -> None:
+    n_ties = len(plane.best_points) - 1
+    ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+    noise = 100 * plane.standard_error.max()
+    _draw(
+        ax, plane, 100 * plane.accuracy, "leave-one-out 1-NN accuracy",
+        {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
+        f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
+        f"{plane.n_matrices} matrices; standard error at most {noise:.1f} percentage points",
+    )  # fmt: skip
+
+
+def _draw_accuracy(ax: Axes, answer: WhichDivergence) -> None:
+    _draw(
+        ax, answer, 100 * answer.map, "held-out 1-NN accuracy",
+        {name: f"{row.score:.1%}" for name, row in answer.named.items()},
+        f"learned point {format_point(answer.best)}  {answer.score:.1%}",
+        f"{answer.n_matrices} matrices",
+    )  # fmt: skip
+
+
+def _draw_likelihood(ax: Axes, answer: WhichDivergence) -> None:
+    lost = answer.map - answer.score
+    _draw(
+        ax, answer, lost, "log-likelihood per matrix",
+        {name: f"{-row.difference:.3f}" for name, row in answer.named.items()},
+        "maximum ({:.3g}, {:.3g})".format(*answer.best),
+        f"{answer.n_matrices} matrices; values are relative to the maximum",
+        floor=max(np.nanmin(lost), -_LEVELS),
+    )  # fmt: skip
+
+
+def _draw(
+    ax: Axes, plane: PlaneMap | WhichDivergence, values: RealArray, label: str,
+    texts: dict[str, str], star: str, note: str, floor: float | None = None,
+) -> None:  # fmt: skip
+    """Draw values, in percent unless there is a floor, with texts of named points."""
     image = ax.pcolormesh(
-        edges(plane.alphas), edges(plane.betas), values.T, cmap="cividis", **limits
-    )
+        edges(plane.alphas), edges(plane.betas), values.T, cmap="cividis", vmin=floor,
+        vmax=None if floor is None else 0,
+    )  # fmt: skip
     # An inset keeps the bar as high as the map in every layout.
-    beside = ax.inset_axes((1.025, 0, 0.045, 1))
-    bar = figure.colorbar(
-        image, cax=beside, format=None if limits else "%.1f%%",
-        extend="min" if limits else "neither",
+    bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
+        image, cax=ax.inset_axes((1.025, 0, 0.045, 1)),
+        format="%.1f%%" if floor is None else None, extend="neither" if floor is None else "min",
     )  # fmt: skip
     bar.set_label(label, fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
-    _mark(ax, plane, texts, best, star)
+    _mark(ax, plane, texts, star)
     ax.set_box_aspect(1)
     ax.set_xlabel(r"$\alpha$", fontsize=15)
     ax.set_ylabel(r"$\beta$", fontsize=15)
     ax.spines[:].set_visible(False)
-    ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
     ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
-    if path is not None:
-        figure.savefig(path)
-    return ax
 
 
-def _describe(plane: PlaneMap | WhichDivergence) -> Any:
-    """Return values, limits of colours, label, texts of names, best point, its text and a note."""
-    if isinstance(plane, PlaneMap):
-        n_ties = len(plane.best_points) - 1
-        ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
-        star = f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}"
-        texts = {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()}
-        noise = 100 * plane.standard_error.max()
-        note = f"{plane.n_matrices} matrices; standard error at most {noise:.1f} percentage points"
-        label = "leave-one-out 1-NN accuracy"
-        return 100 * plane.accuracy, {}, label, texts, plane.best, star, note
-    if plane.criterion == "accuracy":
-        star = f"learned point {format_point(plane.best)}  {plane.score:.1%}"
-        texts = {name: f"{row.score:.1%}" for name, row in plane.named.items()}
-        note, label = f"{plane.n_matrices} matrices", "held-out 1-NN accuracy"
-        return 100 * plane.map, {}, label, texts, plane.best, star, note
-    lost = plane.map - plane.score
-    star = "maximum ({:.3g}, {:.3g})".format(*plane.best)
-    texts = {name: f"{-row.difference:.3f}" for name, row in plane.named.items()}
-    note = f"{plane.n_matrices} matrices; values are relative to the maximum"
-    limits = {"vmin": max(np.nanmin(lost), -_LEVELS), "vmax": 0}
-    return lost, limits, "log-likelihood per matrix", texts, plane.best, star, note
-
-
-def _mark(
-    ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], best: Point, star: str
-) -> None:
+def _mark(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], star: str) -> None:
     """Mark the best point and the named ones, each label on the side where there is room."""
     both = edges(plane.alphas), edges(plane.betas)
     lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
+    best = plane.best
     peak = (best - lower) / (upper - lower)
     for name, text in texts.items():
         point = NAMED[name].alpha, NAMED[name].beta
