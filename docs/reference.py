@@ -11,7 +11,7 @@ from typing import Any
 
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Choosing": ("which", "maps", "evaluation", "paired", "doctor"),
+    "Choosing": ("judge", "doctor"),
     "Learning": ("committee", "iddl", "kernels", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spectral", "spd"),
@@ -22,9 +22,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "folds",
-    "interrupts", "judging",
-    "labelled", "log_vectors", "pairs", "showing", "targets", "threads", "vector_kmeans", "weights",
+    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "folds", "interrupts", "labelled",
+    "log_vectors", "pairs", "targets", "threads", "vector_kmeans", "weights",
 }  # fmt: skip
 
 

@@ -9,15 +9,15 @@ from html.parser import HTMLParser
 import numpy as np
 
 from divlearn.report import (
-    AtomsSection,
-    ConfusionSection,
-    CurvesSection,
-    DisagreementSection,
     Page,
-    PlaneSection,
-    RepeatSection,
-    TableSection,
-    TextSection,
+    atoms_section,
+    confusion_section,
+    curves_section,
+    disagreement_section,
+    plane_section,
+    repeat_section,
+    table_section,
+    text_section,
 )
 
 GRID = np.arange(5) / 2
@@ -46,34 +46,35 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
         f"title {word}",
         f"sentence {word}",
         [
-            PlaneSection(
+            plane_section(
                 f"plane {word}", GRID, GRID, plane_values(), f"accuracy {word}",
                 named={f"AIRM {word}": (0.0, 0.0), "Stein": (0.5, 0.5)},
                 learned=[(1.0, 1.5, f"atom {word}"), (1.5, 0.5, "atom 2")], note=f"note {word}",
             ),
-            CurvesSection(
+            curves_section(
                 f"curves {word}", {f"objective {word}": [3.0, np.nan, 1.0]}, f"iteration {word}",
                 f"height {word}", f"note {word}", second={f"score {word}": [[0, 2], [0.8, 0.9]]},
                 second_label=f"second {word}", marks={f"kept {word}": 1},
             ),
-            AtomsSection(
+            atoms_section(
                 f"atoms {word}", spd(n_atoms, 4), rng.random(n_atoms),
                 [f"text {word} {i}" for i in range(n_atoms)], f"note {word}",
             ),
-            ConfusionSection(f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]],
+            confusion_section(f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]],
                              f"note {word}"),
-            TableSection(f"table {word}", [f"name {word}", "score", "number"], rows, f"note {word}",
-                         bold=[1], formats={"score": ".3g"}),
-            DisagreementSection.of(
+            table_section(
+                f"table {word}", [f"name {word}", "score", "number"], rows, f"note {word}",
+                bold=[1], formats={"score": ".3g"},
+            ),
+            disagreement_section(
                 f"disagreement {word}", classes, {f"IDDL {word}": classes, "1-NN": [word, "c", "c"]}
             ),
-            TextSection(f"text {word}", f"first {word}\n\nsecond {word}"),
-            RepeatSection(
+            text_section(f"text {word}", f"first {word}\n\nsecond {word}"),
+            repeat_section(
                 f"divlearn {word}", f"digest {word}", {f"numpy {word}": f"2 {word}"},
-                {f"fit {word}": 3.0, "map": 75.0}, f"repeat {word}", f"note {word}",
+                {f"fit {word}": 3.0, "map": 75.0}, title=f"repeat {word}", note=f"note {word}",
             ),
         ],
-        footer=f"footer {word}",
         detail=f"detail {word}",
     )  # fmt: skip
 
@@ -92,14 +93,16 @@ def large_page() -> Page:
     return Page(
         "large", "A page of 10,000 matrices.",
         [
-            PlaneSection("plane", grid, grid, rng.random((33, 33)), "accuracy",
+            plane_section("plane", grid, grid, rng.random((33, 33)), "accuracy",
                          learned=[(a, b, "learned") for a, b in points]),
-            CurvesSection("curves", {f"model {i}": rng.random(200) for i in range(4)}),
-            AtomsSection("atoms", spd(500, 30), rng.random(500), ["(0.51, 1.24)"] * 500),
-            ConfusionSection("confusion", classes, rng.integers(5, size=(100, 100))),
-            TableSection("table", ["matrix", "truth", "predicted", "probability", "condition", "x"],
-                         [[i, truth[i], predicted[0][i], *numbers[i]] for i in range(n)]),
-            DisagreementSection.of(
+            curves_section("curves", {f"model {i}": rng.random(200) for i in range(4)}),
+            atoms_section("atoms", spd(500, 30), rng.random(500), ["(0.51, 1.24)"] * 500),
+            confusion_section("confusion", classes, rng.integers(5, size=(100, 100))),
+            table_section(
+                "table", ["matrix", "truth", "predicted", "probability", "condition", "x"],
+                [[i, truth[i], predicted[0][i], *numbers[i]] for i in range(n)],
+            ),
+            disagreement_section(
                 "disagreement", truth, dict(zip(("IDDL", "1-NN", "SVM"), predicted, strict=True))
             ),
         ],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import divlearn
-from divlearn import cluster, datasets, doctor, likelihood, maps, spd, spectral
+from divlearn import cluster, datasets, doctor, likelihood, plane_map, spd, spectral
 from divlearn.sharded import encode, open_shards
 
 pairs = st.sampled_from([(0, 0), (1, 0), (0, 1), (0.5, 0.5), (1, 1), (1e-9, 2), (3, 0.1)])
@@ -48,7 +48,7 @@ SLOW = {
     "fit_likelihood": lambda X: likelihood.fit_likelihood(X),
     "which_divergence": lambda X: divlearn.which_divergence(X, **GRID).best,
     "which_divergence, labels": lambda X: divlearn.which_divergence(X, labels(X), **GRID).best,
-    "plane_map": lambda X: maps.plane_map(X, labels(X), **GRID),
+    "plane_map": lambda X: plane_map(X, labels(X), **GRID),
 }
 # Powers of matrices: those of all sizes are answered, whatever is in between.
 TOLERANT = {"check_spd", "logm", "sqrtm", "powm", "geodesic", "inner", "norm", "transport", "abld"}

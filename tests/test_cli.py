@@ -86,9 +86,9 @@ def test_wrong_options(capsys, data):
         (["which", "{}/bad.npz"], r"X[3] has a NaN entry"),
         (["which", "{}/matrices.npz", "--matrices", "Z"], "Z"),
         (["which", "{}/matrices.npz", "--labels", "Z"], "Z"),
-        (["which", "{}/matrices.npz", "--folds", "1"], "cv=1"),
+        (["which", "{}/matrices.npz", "--cv", "1"], "cv=1"),
         (["which", "{}/matrices.npz", "--engine", "steam"], "engine='steam'"),
-        (["which", "{}/matrices.npz", "--repair", "hope"], "--repair 'hope' must be one of"),
+        (["which", "{}/matrices.npz", "--regularize", "hope"], "--regularize 'hope' must be"),
         (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels, must have them here"),
         (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
         (["fit", "{}/bad.npz", "-o", "."], "--output . is a folder, must be a file; add the name"),
@@ -124,7 +124,7 @@ def test_one_sentence_and_exit_code_one(capsys, data, tmp_path, monkeypatch, arg
 def test_doctor(capsys, data):
     code, printed, _ = run(capsys, "doctor", data / "matrices.npz")
     assert code == 0
-    assert "60 matrices of size 3, 3 classes: nothing is wrong" in printed
+    assert "60 matrices of size 3, 3 classes: no problems found" in printed
     code, printed, _ = run(capsys, "doctor", data / "bad.npz")
     assert code == 1
     assert "not finite: NaN or infinite entries (matrices 3)." in printed
@@ -138,11 +138,11 @@ def test_doctor(capsys, data):
 
 
 def test_which(capsys, data):
-    code, printed, _ = run(capsys, "which", data / "matrices.npz", "--folds", 3)
+    code, printed, _ = run(capsys, "which", data / "matrices.npz", "--cv", 3)
     assert code == 0
     assert "airm" in printed
     assert "accuracy" in printed
-    code, found = run_json(capsys, "which", data / "matrices.npz", "--folds", 3)
+    code, found = run_json(capsys, "which", data / "matrices.npz", "--cv", 3)
     assert found["criterion"] == "accuracy"
     assert len(found["table"]) == 6
     assert len(found["data"]) == 64
@@ -160,7 +160,7 @@ def test_fit_and_predict(capsys, data, tmp_path):
     )
     assert code == 0
     assert "IDDLClassifier learned 3 classes from 60 matrices." in printed
-    assert "held out while learning" in printed
+    assert "Held-out accuracy: " in printed
     classifier = load(model)
     with np.load(data / "matrices.npz") as stored:
         expected = classifier.predict(stored["X"])
@@ -192,7 +192,7 @@ def test_evaluate(capsys, data):
     arguments = [
         "evaluate",
         data / "matrices.npz",
-        "--folds",
+        "--cv",
         3,
         "--only",
         "1-NN",
@@ -203,11 +203,11 @@ def test_evaluate(capsys, data):
     assert code == 0
     for name in ("1-NN, AIRM", "1-NN, Stein", "1-NN, log-Euclidean", "nearest mean, AIRM"):
         assert name in printed
-    assert "each predicted by a model that never saw it" in " ".join(printed.split())
+    assert "of 60 held-out matrices" in " ".join(printed.split())
     _, found = run_json(capsys, *arguments)
     assert len(found["classifiers"]) == 4
     assert not found["interrupted"]
-    assert found["message"] == "all 3 folds are through"
+    assert found["message"] == "all 3 folds completed"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_describe(capsys, tmp_path):
     assert code == 0
     code, found = run_json(capsys, "predict", tmp_path / "model", path)
     assert found["names"][:10] == 9 * ["rough/0.png"] + ["rough/1.png"]
-    code, printed, _ = run(capsys, "evaluate", path, "--folds", 2, "--only", "1-NN, AIRM")
+    code, printed, _ = run(capsys, "evaluate", path, "--cv", 2, "--only", "1-NN, AIRM")
     assert code == 0
     assert printed.startswith("Several matrices are of one image")
 
@@ -299,15 +299,15 @@ def test_help_of_cluster_offers_what_there_is(capsys, data, method):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["which", "{}/matrices.npz", "--folds", "3"], ["Map of the plane", "Named divergences"]),
+        (["which", "{}/matrices.npz", "--cv", "3"], ["Map of the plane", "Named divergences"]),
         (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
-         ["IDDLClassifier tells 3 classes apart", "Map of the plane", "Learning", "Atoms",
+         ["IDDLClassifier separates 3 classes", "Map of the plane", "Learning", "Atoms",
           "Where the model and baselines disagree"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
-         ["DivergenceKNN has learned", "Map of the plane"]),
-        (["evaluate", "{}/matrices.npz", "--folds", "3", "--only", "stein", "--only", "mean"],
-         ["Classifiers", "takes for what", "disagree"]),
+         ["DivergenceKNN was fitted to 3 classes", "Map of the plane"]),
+        (["evaluate", "{}/matrices.npz", "--cv", "3", "--only", "stein", "--only", "mean"],
+         ["Classifiers", "Confusion matrix of", "disagree"]),
         (["cluster", "{}/matrices.npz", "-k", "3"],
          ["Centres", "Agreement with the classes", "Clusters and classes", "Progress"]),
         (["cluster", "{}/unlabelled.npy", "-k", "3", "--method", "mixture"],
@@ -323,7 +323,7 @@ def test_reports(capsys, data, tmp_path, monkeypatch, arguments, parts):
     assert code == 0
     assert f"Report: {path}" in printed.replace("\n", "")
     page = path.read_text()
-    for part in (*parts, "To repeat this", f"divlearn {arguments[0]}"):
+    for part in (*parts, "Reproduce", f"divlearn {arguments[0]}"):
         assert part in page
 
 

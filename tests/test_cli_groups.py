@@ -13,8 +13,7 @@ from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
 from divlearn.datasets import load_spd, make_wishart_clusters
 from divlearn.datasets.files import stacks
-from divlearn.evaluation import evaluate, held_out_predictions
-from divlearn.which import which_divergence
+from divlearn.judge import evaluate, held_out_predictions, which_divergence
 
 SUBJECTS = np.repeat(np.arange(16), 4)
 
@@ -58,7 +57,7 @@ GROUPS = [
 
 @pytest.mark.parametrize(("file", "groups"), GROUPS)
 def test_every_way_to_name_them_gives_the_same(capsys, folder, data, file, groups):
-    found = json.loads(run(capsys, "which", file, "--groups", groups, "--folds", "4", "--json"))
+    found = json.loads(run(capsys, "which", file, "--groups", groups, "--cv", "4", "--json"))
     expected = which_divergence(*data, groups=SUBJECTS, cv=4, random_state=0)
     assert found["kept_together"]
     scores = {row["name"]: row["score"] for row in found["table"]}
@@ -71,7 +70,7 @@ def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
     printed = run(capsys, "fit", *options, "--model", "kernel", "-o", "m")
     assert printed.startswith("Folds keep the 16 groups of subject together.")
     assert held_out_predictions(load("m"), data[1]).accuracy < 0.8
-    said = run(capsys, "evaluate", *options, "--only", "1-NN, AIRM", "--folds", "4", "--json")
+    said = run(capsys, "evaluate", *options, "--only", "1-NN, AIRM", "--cv", "4", "--json")
     [row] = json.loads(said)["classifiers"]
     chosen = {"1-NN": DivergenceKNN(1, "airm")}
     expected = evaluate(*data, chosen, cv=4, groups=SUBJECTS).table()[0].accuracy
@@ -81,7 +80,7 @@ def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
 
 def test_a_model_that_holds_nothing_out_says_so(capsys, folder):
     printed = run(capsys, "fit", "named.npz", "--groups", "subject", "--model", "knn", "-o", "m")
-    assert printed.startswith("DivergenceKNN holds nothing out: --groups changes nothing.")
+    assert printed.startswith("DivergenceKNN holds nothing out: --groups has no effect.")
 
 
 def test_clusters_are_compared_with_groups(capsys, folder):
@@ -100,8 +99,8 @@ OFFER = "named.npz has an array `subject`; pass --groups subject to keep its gro
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["which", "--folds", "2"], ["fit", "--model", "iddl", "-o", "m"], ["doctor"],
-        ["evaluate", "--only", "1-NN, AIRM", "--folds", "2"],
+        ["which", "--cv", "2"], ["fit", "--model", "iddl", "-o", "m"], ["doctor"],
+        ["evaluate", "--only", "1-NN, AIRM", "--cv", "2"],
     ],
 )  # fmt: skip
 def test_groups_in_the_file_are_offered(capsys, folder, arguments):
@@ -110,7 +109,7 @@ def test_groups_in_the_file_are_offered(capsys, folder, arguments):
 
 
 def test_groups_that_are_used_are_not_offered(capsys, folder):
-    printed = run(capsys, "which", "named.npz", "--folds", "2", "--groups", "subject")
+    printed = run(capsys, "which", "named.npz", "--cv", "2", "--groups", "subject")
     assert "has an array" not in printed
 
 

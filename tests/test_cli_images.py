@@ -10,7 +10,7 @@ import pytest
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
-TOGETHER = "Several matrices are of one image: they come into the same fold."
+TOGETHER = "Several matrices are of one image: they are held out together."
 
 
 def write(path, X, y, files):
@@ -55,8 +55,8 @@ def test_which_does_not_recognise_the_image(capsys, folder):
 
 COMMANDS = {
     "fit": ["--model", "kernel", "-o"],
-    "which": ["--folds", "2"],
-    "evaluate": ["--folds", "2", "--only", "1-NN, AIRM"],
+    "which": ["--cv", "2"],
+    "evaluate": ["--cv", "2", "--only", "1-NN, AIRM"],
 }
 
 
@@ -65,7 +65,7 @@ def test_what_is_said(capsys, folder, tmp_path, command):
     options = [*COMMANDS[command], *[tmp_path / "m"] * (command == "fit")]
     assert run(capsys, command, folder / "two_each.npz", *options).startswith(TOGETHER)
     printed = run(capsys, command, folder / "one_each.npz", *options)
-    assert printed.startswith("Class bark has one image only: matrices of one image are not kept")
+    assert printed.startswith("Class bark has one image only, so matrices of one image are not")
     found = json.loads(run(capsys, command, folder / "one_each.npz", *options, "--json"))
     assert not found["kept_together"]
 

@@ -41,7 +41,7 @@ def interrupt(capsys):
 def test_fit_keeps_the_members_so_far(interrupt):
     code, printed, _ = interrupt("kinds of classifiers", 2, "fit", "-o", "m")
     assert code == KEPT
-    assert "Interrupted, and the best so far is kept: 2 of 9 members were fitted" in printed
+    assert "Interrupted; the best model so far is kept: 2 of 8 members were fitted" in printed
     assert "Model: m" in printed
     assert len(load("m").members_) == 2
 
@@ -55,9 +55,9 @@ def test_fit_of_iddl_keeps_the_best_dictionary(interrupt):
 
 def test_evaluate_reports_the_folds_that_are_through(interrupt):
     """Three classifiers: the seventh fit is the first of the third fold."""
-    code, printed, _ = interrupt("fits", 6, "evaluate", "--folds", "4", "--only", "1-NN")
+    code, printed, _ = interrupt("fits", 6, "evaluate", "--cv", "4", "--only", "1-NN")
     assert code == KEPT
-    assert "Interrupted by the user: 2 of 4 folds are through" in printed
+    assert "Interrupted by the user: 2 of 4 folds completed" in printed
     assert "of 18 matrices" in printed
     assert "1-NN, Stein" in printed
 
@@ -70,8 +70,8 @@ def test_cluster_keeps_the_best_start(interrupt):
 
 
 def test_which_answers_from_what_was_judged(interrupt, monkeypatch):
-    monkeypatch.setattr("divlearn.judging._MOST_ROWS", 10)
-    code, printed, _ = interrupt("blocks", 3, "which", "--folds", "2")
+    monkeypatch.setattr("divlearn.judge.neighbors._MOST_ROWS", 10)
+    code, printed, _ = interrupt("blocks", 3, "which", "--cv", "2")
     assert code == KEPT
     assert "Interrupted by the user: 30 of 36 matrices were judged" in printed
 
@@ -135,5 +135,5 @@ class Terminal(io.StringIO):
 def test_no_bars_where_nobody_looks(errors, options, monkeypatch):
     """That is in a file, and beside JSON on a terminal too."""
     monkeypatch.setattr(sys, "stderr", errors())
-    assert main(["which", "data.npz", "--folds", "2", *options]) == 0
+    assert main(["which", "data.npz", "--cv", "2", *options]) == 0
     assert sys.stderr.getvalue() == ""

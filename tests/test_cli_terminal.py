@@ -15,7 +15,7 @@ import pytest
 from divlearn.cli import main
 from divlearn.cli.terminal import harmless
 from divlearn.datasets import make_wishart_clusters
-from divlearn.report import Page, TableSection
+from divlearn.report import Page, table_section
 
 STRANGE = "sand\x1b[31m\r\n\x9b2J\u202e"
 
@@ -56,7 +56,7 @@ def test_escape_bytes_never_reach_the_terminal(capsys, folder):
         ["doctor", "strange.npz"],
         ["fit", "strange.npz", "--model", "knn", "-o", "m\x1b[31m"],
         ["predict", "m\x1b[31m", "strange.npz", "-o", "said.csv"],
-        ["evaluate", "strange.npz", "--only", "1-NN, AIRM", "--folds", "2"],
+        ["evaluate", "strange.npz", "--only", "1-NN, AIRM", "--cv", "2"],
         ["doctor", "no\x1b[31mwhere.npz"],
         ["which", "strange.npz", "--matrices", "\x1b[31m"],
         ["fit", "strange.npz", "-o", "m", "--model", "\x1b[31m"],
@@ -79,7 +79,7 @@ def test_reports_hold_no_control_characters(capsys, folder):
     arguments = ["cluster", "strange.npz", "-k", "2", "--report", "page.html"]
     code, said = run(capsys, *arguments)
     assert code == 0, said
-    table = TableSection("Names", ["name"], [[STRANGE]])
+    table = table_section("Names", ["name"], [[STRANGE]])
     for page in (Path("page.html").read_text(encoding="utf-8"), Page("x", "x", [table]).html()):
         assert "sand" in page
         assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", page)

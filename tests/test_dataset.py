@@ -166,9 +166,7 @@ def test_official_splits_come_first(stored):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 0}, "n=0 must be an integer >= 1"),
-        ({"n": 2.0}, "n=2.0 must be an integer >= 1"),
-        ({"n": True}, "n=True must be an integer >= 1"),
+        ({"n": 0}, "n=0 must be >= 1"),
         ({"train": 0.0}, "train=0.0 must be a number > 0 and < 1"),
         ({"train": 1}, "train=1 must be a number > 0 and < 1"),
         ({"train": "half"}, "train='half' must be"),
@@ -180,6 +178,12 @@ def test_official_splits_come_first(stored):
 def test_splits_that_cannot_be(stored, options, message):
     with pytest.raises(ValueError, match=message):
         stored.splits(**options)
+
+
+@pytest.mark.parametrize("n", [2.0, True])
+def test_the_number_of_splits_is_an_integer(stored, n):
+    with pytest.raises(TypeError, match=f"n={n} must be an integer >= 1, the number of splits"):
+        stored.splits(n=n)
 
 
 def test_a_class_of_one_cannot_be_split(stored):

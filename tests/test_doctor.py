@@ -27,7 +27,7 @@ def test_nothing_is_wrong(X):
     assert not found.findings
     np.testing.assert_allclose(found.condition, np.linalg.cond(X), rtol=1e-9)
     assert found.classes == {"0": 6, "1": 6}
-    assert "12 matrices of size 3, 2 classes: nothing is wrong" in found.summary()
+    assert "12 matrices of size 3, 2 classes: no problems found" in found.summary()
 
 
 def test_everything_is_wrong(X):

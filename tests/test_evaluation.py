@@ -10,8 +10,7 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import Evaluation, default_classifiers, evaluate
-from divlearn.paired import compare_paired
+from divlearn.judge import Evaluation, compare_paired, default_classifiers, evaluate
 
 CLASSIFIERS = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
 
@@ -57,9 +56,8 @@ def test_tables(data):
         named = found.classes[found.predictions[row.name]]
         assert row.accuracy == pytest.approx((named == y).mean())
         np.testing.assert_array_equal(found.confusion(row.name), confusion_matrix(y, named))
-    apart = found.disagreements("near", "mean")
     paired = found.compare("near", "mean")
-    assert len(apart) == paired.first_only + paired.second_only
+    assert paired.first_only == (found.correct("near") & ~found.correct("mean")).sum()
     again = evaluate(X, y, CLASSIFIERS, cv=5, random_state=1)
     for name in CLASSIFIERS:
         np.testing.assert_array_equal(found.predictions[name], again.predictions[name])
@@ -86,11 +84,11 @@ def make(n=100, **right):
 
 
 def test_summaries():
-    assert make(one=90).summary().endswith("each predicted by a model that never saw it.")
-    assert "None of the 1 others is worse" in make(one=90, two=89).summary()
+    assert make(one=90).summary().endswith("of 100 held-out matrices.")
+    assert "No other is significantly worse" in make(one=90, two=89).summary()
     text = make(one=90, two=70, three=40).summary()
-    assert "better than all 2 others by more than noise. Next comes two, 20.0 +- 4.0" in text
-    assert "Not worse by more than noise: two." in make(one=90, two=89, three=40).summary()
+    assert "significantly better than all others. The next is two, 20.0 +- 4.0" in text
+    assert "Not significantly worse: two." in make(one=90, two=89, three=40).summary()
 
 
 def test_groups_stay_together(data):

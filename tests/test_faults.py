@@ -25,10 +25,9 @@ from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
-    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
+    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1),
-    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9),
     "mixture": divlearn.ABMixture(2, "wishart"),
 }
 
@@ -39,7 +38,6 @@ def data():
 
 
 def learned(model):
-    model.checkpoint = None
     for one in (model, *getattr(model, "members_", {}).values()):
         getattr(one, "history_", {}).pop("seconds", None)
     return vars(model)
@@ -55,8 +53,9 @@ def test_many_fits_at_once_in_threads(data, tmp_path, kept):
 
     def fit(number: int):
         path = tmp_path / str(number) if kept else None
-        model = clone(FITS[names[number]]).set_params(random_state=0, checkpoint=path)
-        return learned(model.fit(X, y))
+        model = clone(FITS[names[number]]).set_params(random_state=0)
+        with divlearn.resumable(path):
+            return learned(model.fit(X, y))
 
     with ThreadPoolExecutor(8) as pool:
         for name, found in zip(names, pool.map(fit, range(len(names))), strict=True):
@@ -131,19 +130,17 @@ def test_the_reference_engine_works_in_small_parts(monkeypatch):
     assert max(sizes) <= 2**20 < X.size
 
 
-SMALL = {"ensemble": 2, "max_iter": 1, "n_atoms": 3}
+SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3}
 STOPPED = FITS | {
-    "any loss and head": divlearn.IDDLClassifier(**SMALL, head="auto"),
-    "machine": divlearn.IDDLClassifier(**SMALL, loss="ridge", head="svm"),
-    "committee": divlearn.SPDClassifier(("iddl rbf", "tangent lda"), cv=2),
+    "any loss": divlearn.IDDLClassifier(**SMALL),
+    "committee": divlearn.SPDClassifier(("iddl ridge", "tangent lda"), cv=2),
     **{
-        solver: divlearn.IDDLClassifier(n_atoms=3, loss="ridge", ensemble=None, solver=solver,
-                                        max_iter=2)
+        solver: divlearn.IDDLClassifier(3, loss="ridge", cv=None, solver=solver, max_iter=2)
         for solver in ("joint", "bcd", "stochastic")
     },
 }  # fmt: skip
 # The others still fit the heads of all their models to the best atoms so far.
-PROMPT = ("k-means", "minibatches", "mixture", "joint", "bcd", "stochastic")
+PROMPT = ("k-means", "mixture", "joint", "bcd", "stochastic")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -19,10 +19,9 @@ from sklearn.pipeline import make_pipeline
 import divlearn
 from divlearn.baselines import LEML, RSPDL, LogEuclideanSVM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import evaluate
 from divlearn.folds import fit_grouped, make_folds
-from divlearn.maps import plane_map
-from divlearn.report.beside import map_training_data
+from divlearn.judge import evaluate, plane_map
+from divlearn.report.fitted import map_training_data
 
 
 @settings(max_examples=200, deadline=None)

@@ -74,16 +74,16 @@ def test_rotation_by_ninety_degrees_permutes_orientations(size):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "error", "message"),
     [
-        ({"scales": 13}, "scales=13 must be an integer >= 1 and <= 12"),
-        ({"scales": 0}, "scales=0 must be an integer >= 1"),
-        ({"orientations": 2.0}, "orientations=2.0 must be an integer >= 1"),
-        ({"scales": True}, "scales=True must be an integer"),
-        ({"sigma": 0}, "sigma=0 must be > 0"),
-        ({"sigma": np.nan}, "sigma=nan must be > 0"),
+        ({"scales": 13}, ValueError, "scales=13 must be >= 1 and <= 12"),
+        ({"scales": 0}, ValueError, "scales=0 must be >= 1"),
+        ({"orientations": 2.0}, TypeError, "orientations=2.0 must be an integer >= 1"),
+        ({"scales": True}, TypeError, "scales=True must be an integer"),
+        ({"sigma": 0}, ValueError, "sigma=0 must be > 0"),
+        ({"sigma": np.nan}, ValueError, "sigma=nan must be > 0"),
     ],
 )
-def test_bad_parameters(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_parameters(options, error, message):
+    with pytest.raises(error, match=message):
         GaborBank(**options)

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 import divlearn
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import evaluate, held_out_predictions
-from divlearn.paired import compare_paired, share_error, share_error_of
-from divlearn.report.beside import disagreement_section
+from divlearn.judge import (
+    compare_paired,
+    evaluate,
+    held_out_predictions,
+    share_error,
+    share_error_of,
+)
+from divlearn.report.fitted import compare_with_baselines
 
 CLASSIFIERS = {
     "IDDLClassifier": divlearn.IDDLClassifier(n_atoms=4, max_iter=1, random_state=0),
@@ -64,9 +69,11 @@ def test_baselines_beside_a_model_are_held_out_as_it_was(images):
     held_out = held_out_predictions(model, y)
     n_wrong = []
     for known in (None, groups):
-        section = disagreement_section("model", held_out, model.classes_, X, y, known)
-        neighbour = section.headings.index("1-NN, AIRM")
-        n_wrong.append(sum(row[neighbour] != row[1] for row in section.rows))
+        section = compare_with_baselines("model", held_out, model.classes_, X, y, known)
+        headings = [heading for heading, _ in section.content["headings"]]
+        rows = [*section.content["shown"], *section.content["rest"]]
+        neighbour = headings.index("1-NN, AIRM")
+        n_wrong.append(sum(row[neighbour].style == "wrong" for row in rows))
     assert n_wrong[0] == 0  # the nearest is a copy
     assert n_wrong[1] > len(y) // 8
 
@@ -91,7 +98,7 @@ def test_copies_change_no_error_and_no_p_value(seed, copies):
 def test_many_copies_are_no_evidence(images):
     X, y, groups = images
     assert (
-        "no divergence tells"
+        "no divergence separates"
         in divlearn.which_divergence(X, y, groups=groups, random_state=0).summary().lower()
     )
     few = {"1-NN": DivergenceKNN(1), "mean": DivergenceMDM()}

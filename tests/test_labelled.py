@@ -24,10 +24,9 @@ from divlearn.baselines import (
     LogEuclideanSVM,
 )
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import evaluate
 from divlearn.iddl import IDDLClassifier
+from divlearn.judge import evaluate, plane_map
 from divlearn.labelled import MatricesMixin, check_labelled
-from divlearn.maps import plane_map
 
 
 @pytest.fixture(scope="module")

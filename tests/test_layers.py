@@ -20,8 +20,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import those of its own layer and of the layers below.
 LAYERS = [
-    {"arrays", "atomic", "checks", "interrupts", "paired", "progress", "showing", "threads",
-     "vector_kmeans"},
+    {"arrays", "atomic", "checks", "interrupts", "progress", "threads", "vector_kmeans"},
     {"tolerances", "weights"},
     {"geometry", "spectral"},
     {"spd"},
@@ -33,7 +32,8 @@ LAYERS = [
     {"iddl", "kernels", "cluster", "baselines", "descriptors", "datasets", "likelihood", "torch",
      "sharded", "checkpoint", "models"},
     {"committee"},
-    {"demo", "doctor", "evaluation", "judging", "maps", "report", "which"},
+    {"doctor", "judge"},
+    {"report"},
     {"cli", "__main__"},
 ]  # fmt: skip
 ABOVE_THE_CORE = set().union(*LAYERS[8:])

@@ -90,7 +90,7 @@ def test_derivatives_and_differences(alpha, beta, d):
         ((0, 1, 1.0, 3), r"kappa=1 must be > \(d - 1\) / 2 max\(alpha, beta\) = 1"),
         ((0, 0, 0.0, 3), r"kappa=0 must be >"),
         ((1, -1, 9.0, 3), "opposite signs"),
-        ((1, 1, 9.0, 0), "d=0 must be an integer"),
+        ((1, 1, 9.0, 0), "d=0 must be >= 1"),
         ((1, 1, np.nan, 2), "kappa = nan must be finite"),
         (([1, 2], 1, 9.0, 2), "alpha must be a single number"),
     ],

@@ -8,10 +8,9 @@ from math import comb
 import numpy as np
 import pytest
 
-from divlearn import judging
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
-from divlearn.maps import NAMED, PlaneMap, plane_map
+from divlearn.judge import NAMED, PlaneMap, neighbors, plane_map
 from divlearn.report import plot_plane
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])
@@ -56,7 +55,7 @@ def test_accuracy_of_a_plain_loop(engine, plain_loop):
 @pytest.mark.parametrize("entries", [1, 50, 6 * 18 + 1, 1000])
 def test_blocks_do_not_show(monkeypatch, entries):
     expected = plane_map(*random_data(), ALPHAS, BETAS)
-    monkeypatch.setattr(judging, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(neighbors, "_BLOCK_ENTRIES", entries)
     blocked = plane_map(*random_data(), ALPHAS, BETAS)
     np.testing.assert_array_equal(blocked.correct, expected.correct)
 
@@ -148,13 +147,13 @@ def test_a_point_compared_with_itself():
         (50, (0, 0.5, 1), ["Use any", "accuracy 50.0%"]),
         ([[60, 50, 50]] + [[50] * 3] * 2, (0, 0.5, 1), ["Use airm (60.0%): no point", "50.0%"]),
         ([[60, 62, 50]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["Use airm (60.0%)", "by more than noise", "(0, 0.5) with 62.0%", "right on 2 where airm",
-          "p = 0.5", "looks better than it is"]),
+         ["Use airm (60.0%)", "significantly better", "(0, 0.5) with 62.0%",
+          "right on 2 matrices where airm", "p = 0.5", "accuracy is optimistic"]),
         ([[60, 90, 60]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["Try (0, 0.5): it beats airm or burg (60.0%)", "confirm it on data kept aside",
-          "looks better than it is", "between 50.0% and 90.0%"]),
+         ["Try (0, 0.5): it beats airm or burg (60.0%)", "Confirm it on held-out data",
+          "accuracy is optimistic", "from 50.0% to 90.0%"]),
         ([[60, 90, 90]] + [[50] * 3] * 2, (0.2, 0.3, 0.4),
-         ["No named divergence", "(0, 0.3) with 90.0% (1 other tie", "looks better than it is"]),
+         ["No named divergence", "(0, 0.3) with 90.0% (1 other tie", "accuracy is optimistic"]),
     ],
 )  # fmt: skip
 def test_summary_says_what_was_found(right, betas, expected):
@@ -209,7 +208,7 @@ def all_figures():
 def test_picture_marks_what_there_is_to_see(tmp_path, all_figures):
     plane = synthetic([[60, 62, 50]] + [[50] * 3] * 2)
     path = tmp_path / "plane.png"
-    axes = plot_plane(plane, path, title="some data")
+    axes = plot_plane(plane, path=path, title="some data")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert axes.figure not in all_figures()  # it was saved, and left no trace
     labels = " ".join(text.get_text() for text in axes.texts)
@@ -224,7 +223,7 @@ def test_picture_labels_do_not_overlap(all_figures):
     for row, column in ((0, 0), (1, 1), (4, 5), (5, 3), (8, 9), (16, 16)):
         counts = np.full((17, 17), 50)
         counts[row, column] = 60
-        axes = synthetic(counts, axis, axis).plot()
+        axes = plot_plane(synthetic(counts, axis, axis))
         axes.figure.draw_without_rendering()
         assert axes.figure in all_figures()
         star = axes.transData.transform((axis[row], axis[column]))
@@ -241,11 +240,11 @@ def test_picture_into_given_axes_and_of_one_point():
     left, right = figure.subfigures(1, 2)
     for part, plane in ((left, synthetic(50)), (right, synthetic(50, [0.0], [1.0]))):
         axes = part.add_subplot()
-        assert plane.plot(axes) is axes
+        assert plot_plane(plane, axes) is axes
     figure.draw_without_rendering()
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r'pip install "divlearn\[plot\]"'):
-        synthetic(50).plot()
+        plot_plane(synthetic(50))

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import binomtest, ttest_1samp
 
 from divlearn.datasets import make_wishart_clusters
-from divlearn.paired import compare_paired, p_above, share_error_of
-from divlearn.which import which_divergence
+from divlearn.judge import compare_paired, p_above, share_error_of, which_divergence
 
 
 def test_without_groups_it_is_the_binomial_test():
@@ -100,4 +99,4 @@ def test_which_sees_what_twelve_subjects_agree_on():
     assert answer.summary().startswith("Use")
     shuffled = which_divergence(X, rng.permutation(y), groups=groups, random_state=0, **grid)
     assert shuffled.p_chance > 0.05
-    assert shuffled.summary().startswith("No divergence tells these classes apart")
+    assert shuffled.summary().startswith("No divergence separates these classes")

@@ -12,15 +12,15 @@ import pytest
 from interrupting import press_ctrl_c, stop_at
 from rich.console import Console
 
-from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, maps, which_divergence
+from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, evaluate, plane_map, which_divergence
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.cli.bars import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
-from divlearn.evaluation import evaluate
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.progress import listen, tell, track
+from divlearn.report import page_of, plot_plane
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_long_work_tells_how_far_it_is(data):
     two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
     told = heard(lambda: evaluate(X, y, two, cv=3))
     assert told["fits"] == [(k, 6) for k in range(6)]
-    assert heard(lambda: maps.plane_map(X, y))["neighbours"][-1] == (30, 30)
+    assert heard(lambda: plane_map(X, y))["neighbours"][-1] == (30, 30)
     told = heard(lambda: which_divergence(X, y, cv=3, random_state=0))
     assert told["blocks"] == [(0, 1), (1, 1)]
     assert told["neighbours"][-1] == (30, 30)
@@ -168,26 +168,28 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 
 
 def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
-    monkeypatch.setattr("divlearn.judging._MOST_ROWS", 10)
+    monkeypatch.setattr("divlearn.judge.neighbors._MOST_ROWS", 10)
     X, y = data
     whole = which_divergence(X, y, cv=3, random_state=0)
     assert whole.message == "all 30 matrices were judged"
     with listen(stop_at("blocks", 2)):
         part = which_divergence(X, y, cv=3, random_state=0)
     assert part.message == "interrupted by the user: 20 of 30 matrices were judged"
-    assert part.n_matrices == part.correct.shape[-1] == 20
-    judged = np.sort(np.random.RandomState(0).permutation(30)[:20])
-    np.testing.assert_array_equal(part.correct, whole.correct[..., judged])
+    assert part.n_matrices == 20
     assert part.summary()
+    with listen(stop_at("blocks", 2)):
+        plane = plane_map(X, y)
+    judged = np.sort(np.random.RandomState(0).permutation(30)[:20])
+    np.testing.assert_array_equal(plane.correct, plane_map(X, y).correct[..., judged])
     with pytest.raises(KeyboardInterrupt), listen(stop_at("blocks", 0)):
         which_divergence(X, y, cv=3, random_state=0)
     grid = [0.0, 1.0]
     with listen(stop_at("points of the map", 3)):
         part = which_divergence(X, alphas=grid, betas=grid)
-    assert part.message == "interrupted by the user: 3 of 4 points of the map are known"
+    assert part.message == "interrupted by the user: 3 of 4 points of the map were computed"
     assert np.isnan(part.map).tolist() == [[False, False], [False, True]]
-    assert part.plot() is not None
-    assert "iframe" in part._repr_html_()
+    assert plot_plane(part) is not None
+    assert "Map of the plane" in page_of(part).html()
 
 
 def test_interrupted_starts_keep_the_best(data):
@@ -205,11 +207,11 @@ def test_an_interrupted_evaluation_has_whole_folds(data):
     X, y = data
     two = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
     whole = evaluate(X, y, two, cv=3)
-    assert whole.message == "all 3 folds are through"
+    assert whole.message == "all 3 folds completed"
     np.testing.assert_array_equal(whole.rows, np.arange(30))
     with listen(stop_at("fits", 3)):  # before the second classifier of the second fold
         found = evaluate(X, y, two, cv=3)
-    assert found.message == "interrupted by the user: 1 of 3 folds are through"
+    assert found.message == "interrupted by the user: 1 of 3 folds completed"
     assert found.n_folds == 1
     assert len(found.rows) == 10
     for name in two:
@@ -219,7 +221,7 @@ def test_an_interrupted_evaluation_has_whole_folds(data):
     with listen(stop_at("fits", 1)):
         found = evaluate(X, y, two, cv=3)
     assert list(found.predictions) == ["near"]
-    assert found.message.endswith("1 of 2 classifiers are through with the first fold")
+    assert found.message.endswith("1 of 2 classifiers completed the first fold")
     with pytest.raises(KeyboardInterrupt), listen(stop_at("fits", 0)):
         evaluate(X, y, two, cv=3)
     # What keeps its best so far is not taken for a model that was learned.

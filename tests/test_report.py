@@ -16,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_pages import HOSTILE, Outline, every_section, large_page, unpack
 
-from divlearn import maps, which_divergence
+from divlearn import plane_map, which_divergence
 from divlearn.datasets import make_wishart_clusters
-from divlearn.report import Page, PlaneSection, TextSection
-from divlearn.report.answers import plane_page, which_page
+from divlearn.report import Page, page, page_of, plane_section, text_section
 from divlearn.report.plain import plain, to_json
-from divlearn.report.render import render
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 plotly_offline = pytest.importorskip("plotly.offline", reason="plotly is not installed")
@@ -49,7 +47,6 @@ def test_every_part_is_there_in_order():
     ]  # fmt: skip
     for text in ("detail word", "first word", "second word", "note word"):
         assert text in outline.texts["p"]
-    assert outline.texts["footer"] == ["footer word"]
     links = [value for tag, name, value in outline.attributes if (tag, name) == ("a", "href")]
     ids = {value for _, name, value in outline.attributes if name == "id"}
     assert len(links) == 8
@@ -80,7 +77,7 @@ def test_policy_allows_the_scripts_that_are_there_and_no_other():
 def test_the_library_is_whole_and_only_where_it_is_needed():
     packed = next(text for text in Outline(document()).texts["script"] if text.startswith("H4sI"))
     assert unpack(packed) == plotly_offline.get_plotlyjs()
-    small = Page("title", "sentence", [TextSection("text", "word")]).html()
+    small = Page("title", "sentence", [text_section("text", "word")]).html()
     assert "H4sI" not in small
     assert len(small) < 60_000
 
@@ -95,14 +92,14 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")
     with pytest.raises(TypeError, match="has no place in a report"):
-        Page("t", "s", [PlaneSection("p", named={"x": (0, 0)}, label=object())]).write(path)
+        Page("t", "s", [plane_section("p", named={"x": (0, 0)}, label=object())]).write(path)
     assert path.read_text() == "old"
 
 
 def test_a_page_of_500_atoms_and_10000_matrices_is_small():
-    page = large_page()
-    assert len(page.html().encode()) < 5e6
-    assert page.sections[-1].content()["n_rows"] > 3000
+    large = large_page()
+    assert len(large.html().encode()) < 5e6
+    assert large.sections[-1].content["n_rows"] > 3000
 
 
 # --- what cannot break it
@@ -113,10 +110,11 @@ def test_no_word_changes_the_structure(word):
     harmless, hostile = Outline(document()), Outline(document(word))
     assert hostile.tags == harmless.tags
     assert [a[:2] for a in hostile.attributes] == [a[:2] for a in harmless.attributes]
-    shown = word.replace("\x00", "\N{REPLACEMENT CHARACTER}")  # as HTML demands
-    assert hostile.texts["h1"] == [f"sentence {shown}"]
+    visible = word.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    assert hostile.texts["h1"] == [f"sentence {visible}"]
     assert blocks(hostile)[0]["named"][0]["name"] == f"AIRM {word}"
-    assert [row[0] for row in hostile.cells if len(row) == 3] == [f"{shown} {i}" for i in range(8)]
+    names = [row[0] for row in hostile.cells if len(row) == 3]
+    assert names == [f"{visible} {i}" for i in range(8)]
 
 
 def test_rows_out_of_sight_are_escaped_too():
@@ -164,7 +162,7 @@ def test_numbers_of_all_kinds_become_plain():
 @pytest.mark.parametrize(("module", "name"), [("jinja2", "jinja2"), ("plotly.offline", "plotly")])
 def test_the_extra_is_named(monkeypatch, module, name):
     for part in ("_environment", "_library"):
-        sys.modules[render.__module__].__dict__[part].cache_clear()
+        getattr(page, part).cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf'{name}: pip install "divlearn\[report\]"'):
         every_section().html()
@@ -183,32 +181,25 @@ def test_a_notebook_gets_a_frame():
     assert html.unescape(frame).count("<!doctype html>") == 1
 
 
-def test_answers_show_themselves():
+def test_pages_say_what_answers_say():
     X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     grid = np.array([0.0, 0.5, 1.0])
     labelled = which_divergence(X, y, alphas=grid, betas=grid, random_state=0)
     unlabelled = which_divergence(X[:30], alphas=grid, betas=grid)
-    plane = maps.plane_map(X, y, grid, grid)
-    for answer, page in (
-        (labelled, which_page(labelled)),
-        (unlabelled, which_page(unlabelled)),
-        (plane, plane_page(plane)),
-    ):
-        assert answer._repr_html_() == page._repr_html_()
-        said = f"{page.sentence} {page.detail}".lower()
+    for answer in (labelled, unlabelled, plane_map(X, y, grid, grid)):
+        made = page_of(answer)
+        said = f"{made.sentence} {made.detail}".lower()
         assert set(re.findall(r"\d+\.\d+", answer.summary())) <= set(re.findall(r"\d+\.\d+", said))
-        data, table = (section.content() for section in page.sections)
+        data, table = (section.content for section in made.sections)
         assert np.shape(data["values"]) == (3, 3)
         assert len(data["learned"]) == 1
         assert {"AIRM", "Burg"} <= {row[0].text for row in table["shown"]}
-    content = which_page(labelled).sections[0].content()
-    assert np.array_equal(content["values"].T, labelled.map)
-    shown = {
-        row[0].text: row[3].text for row in which_page(labelled).sections[1].content()["shown"]
-    }
+    plane, table = (section.content for section in page_of(labelled).sections)
+    assert np.array_equal(plane["values"].T, labelled.map)
+    shown = {row[0].text: row[3].text for row in table["shown"]}
     assert shown["learned"] == f"{labelled.score:.1%}"
     assert shown["Stein"] == f"{labelled.named['stein'].score:.1%}"
     best = max(0, unlabelled.map.max() - unlabelled.score)
-    low, high = which_page(unlabelled).sections[0].content()["range"]
+    low, high = page_of(unlabelled).sections[0].content["range"]
     assert high <= best + 1e-12
     assert low >= high - 0.5 - 1e-12

@@ -10,10 +10,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from divlearn import DivergenceKernelClassifier, IDDLClassifier
 from divlearn.baselines import DivergenceKNN
 from divlearn.datasets import make_wishart_clusters
-from divlearn.evaluation import default_classifiers, held_out_predictions
-from divlearn.maps import plane_map
-from divlearn.report import beside
-from divlearn.report.fitted import classifier_page
+from divlearn.judge import default_classifiers, held_out_predictions, plane_map
+from divlearn.report import classifier_page, fitted
 
 
 @pytest.fixture(scope="module")
@@ -31,34 +29,40 @@ def titles(page):
     return [section.title for section in page.sections]
 
 
+def texts(section):
+    rows = [*section.content["shown"], *section.content["rest"]]
+    return [tuple(cell.text for cell in row) for row in rows]
+
+
 def test_disagreements_are_those_of_predictions_held_out(data, kernel):
     X, y = data
     page = classifier_page(kernel, X, y)
     section = page.sections[titles(page).index("Where the model and baselines disagree")]
-    assert section.headings[2:] == [
+    headings = [heading for heading, _ in section.content["headings"]]
+    assert headings[2:] == [
         "DivergenceKernelClassifier", "1-NN, AIRM", "linear SVM, log-Euclidean",
     ]  # fmt: skip
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
     said = [kernel.classes_[kernel.oof_proba_.argmax(axis=1)]]
-    for name in section.headings[3:]:
+    for name in headings[3:]:
         model = clone(default_classifiers()[name])
         said.append(cross_val_predict(model, X, y, cv=folds))
     expected = [
-        (i, y[i], *answers)
+        (str(i), y[i], *answers)
         for i, answers in enumerate(zip(*said, strict=True))
         if len(set(answers)) > 1
     ]
     assert expected
-    assert [tuple(row) for row in section.rows] == expected
+    assert texts(section) == expected
 
 
 def test_matrices_without_a_prediction_are_left_out(data, kernel):
     X, y = data
     known = held_out_predictions(kernel, y)
     some = known._replace(rows=known.rows[5:], codes=known.codes[5:], predicted=known.predicted[5:])
-    section = beside.disagreement_section("model", some, kernel.classes_, X, y)
-    whole = beside.disagreement_section("model", known, kernel.classes_, X, y)
-    assert section.rows == [row for row in whole.rows if row[0] >= 5]
+    section = fitted.compare_with_baselines("model", some, kernel.classes_, X, y)
+    whole = fitted.compare_with_baselines("model", known, kernel.classes_, X, y)
+    assert texts(section) == [row for row in texts(whole) if int(row[0]) >= 5]
 
 
 def test_the_plane_is_that_of_the_training_data(data, kernel):
@@ -66,17 +70,24 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     page = classifier_page(kernel, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
     expected = plane_map(X, y)
-    np.testing.assert_array_equal(section.values, expected.accuracy)
+    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
     best = kernel.best_params_
-    assert section.learned == [(best["alpha"], best["beta"], "chosen")]
+    [point] = section.content["learned"]
+    assert (point["alpha"], point["beta"]) == pytest.approx((best["alpha"], best["beta"]), abs=1e-3)
+    assert point["name"] == "chosen"
     near = classifier_page(DivergenceKNN(1, "airm").fit(X, y), X, y)
     section = near.sections[titles(near).index("Map of the plane")]
-    assert section.learned == []
+    assert section.content["learned"] == []
     model = IDDLClassifier(n_atoms=3, max_iter=1, cv=2, random_state=0).fit(X, y)
     page = classifier_page(model, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
-    assert len(section.learned) == model.alpha_.size
-    np.testing.assert_array_equal(section.values, expected.accuracy)
+    points = {(round(a, 3), round(b, 3)) for a, b in zip(*shapes(model), strict=True)}
+    assert {(one["alpha"], one["beta"]) for one in section.content["learned"]} == points
+    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+
+
+def shapes(model):
+    return model.alpha_.ravel().tolist(), model.beta_.ravel().tolist()
 
 
 def small(**parameters):
@@ -105,7 +116,7 @@ def test_every_fit_of_iddl_has_a_page(data, name):
     template, n_curves, iterations = FITS[name]
     model = clone(template).fit(*data)
     section = learning_section(model, data)
-    found = section.content()["curves"]
+    found = section.content["curves"]
     objectives = [curve for curve in found if not curve["second"]]
     assert len(objectives) == n_curves
     for curve in objectives:
@@ -114,17 +125,17 @@ def test_every_fit_of_iddl_has_a_page(data, name):
     held_out = [curve["y"].tolist() for curve in found if curve["second"]]
     if template.cv is None:
         assert held_out == []
-        assert section.marks == {}
+        assert section.content["marks"] == []
     else:
         assert held_out == [model.history_["held_out_loss"].tolist()]
-        assert section.marks == {"kept": model.n_iter_}
+        assert section.content["marks"] == [{"name": "selected", "x": model.n_iter_}]
 
 
 def test_many_matrices_are_mapped_in_part(data, monkeypatch):
     X, y = data
-    monkeypatch.setattr(beside, "_MOST_MAPPED", 40)
-    assert beside.map_training_data(X, y).n_matrices == 40
-    monkeypatch.setattr(beside, "_MOST_COMPARED", 59)
+    monkeypatch.setattr(fitted, "_MOST_MAPPED", 40)
+    assert fitted.map_training_data(X, y).n_matrices == 40
+    monkeypatch.setattr(fitted, "_MOST_COMPARED", 59)
     kernel = DivergenceKernelClassifier(random_state=0).fit(X, y)
     assert "Where the model and baselines disagree" not in titles(classifier_page(kernel, X, y))
 
@@ -132,8 +143,8 @@ def test_many_matrices_are_mapped_in_part(data, monkeypatch):
 def test_classes_too_small_for_a_map_or_for_folds(data):
     X, _ = data
     single = np.array(["bark"] * 10 + ["moss"])
-    assert beside.map_training_data(X[:11], single) is None
+    assert fitted.map_training_data(X[:11], single) is None
     both = np.array(["bark"] * 5 + ["moss"] * 5 + ["sand"])
-    assert beside.map_training_data(X[:11], both).n_matrices == 10
+    assert fitted.map_training_data(X[:11], both).n_matrices == 10
     model = DivergenceKNN(1, "airm").fit(X[:11], single)
     assert titles(classifier_page(model, X[:11], single)) == []

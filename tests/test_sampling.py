@@ -108,7 +108,7 @@ def test_acceptance(d):
     [
         ((0, 1, 1, 5, np.eye(3)), r"kappa=1 must be > \(d - 1\) / 2 max\(alpha, beta\) = 1"),
         ((1, -1, 9, 5, np.eye(3)), "opposite signs"),
-        ((0, 1, 9, 0, np.eye(3)), "n_samples=0 must be an integer >= 1"),
+        ((0, 1, 9, 0, np.eye(3)), "n_samples=0 must be >= 1"),
         ((0, 1, 9, 5, -np.eye(3)), "center has a diagonal entry -1"),
         ((0, 1, 1.01, 500, np.eye(3), 0), "kappa=1.01 is so close to .* = 1 that draws cannot"),
     ],

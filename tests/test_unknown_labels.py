@@ -9,8 +9,7 @@ from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier, 
 from divlearn.baselines import LEML, DivergenceKNN, DivergenceMDM, LogEuclideanSVM
 from divlearn.datasets import Dataset, make_wishart_clusters
 from divlearn.doctor import examine
-from divlearn.evaluation import evaluate
-from divlearn.maps import plane_map
+from divlearn.judge import evaluate, plane_map
 from divlearn.sharded import open_shards
 
 X, CODES = make_wishart_clusters(2, 4, 2, random_state=0)

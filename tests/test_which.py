@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from divlearn import judging
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
     make_riemannian_gaussian_clusters,
@@ -15,8 +14,16 @@ from divlearn.datasets import (
 )
 from divlearn.divergence import abld
 from divlearn.folds import make_folds
-from divlearn.maps import NAMED, PlaneMap, plane_map
-from divlearn.which import NamedScore, WhichDivergence, which_divergence
+from divlearn.judge import (
+    NAMED,
+    NamedScore,
+    PlaneMap,
+    WhichDivergence,
+    neighbors,
+    plane_map,
+    which_divergence,
+)
+from divlearn.report import plot_plane
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
 
@@ -100,9 +107,9 @@ def test_blocks_do_not_show(monkeypatch, entries):
     X, y = overlapping(30)
     options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
-    monkeypatch.setattr(judging, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(neighbors, "_BLOCK_ENTRIES", entries)
     blocked = which_divergence(X, y, **options)
-    np.testing.assert_array_equal(blocked.correct, expected.correct)
+    np.testing.assert_array_equal(blocked.map, expected.map)
     assert blocked.table() == expected.table()
 
 
@@ -132,7 +139,9 @@ def test_permuted_labels_mean_nothing():
     X, y = overlapping(90)
     shuffled = np.random.default_rng(3).permutation(y)
     answer = which_divergence(X, shuffled, random_state=0)
-    assert answer.summary().startswith("No divergence tells these classes apart by more than noise")
+    assert answer.summary().startswith(
+        "No divergence separates these classes significantly better than chance"
+    )
     assert answer.score < 0.5
     assert answer.map.max() >= answer.score  # the map's maximum is not what is reported
 
@@ -192,7 +201,7 @@ def test_picture(tmp_path, labels):
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
     X, y = overlapping(30)
     answer = which_divergence(X, y if labels else None, cv=3, alphas=ALPHAS, betas=BETAS)
-    ax = answer.plot()
+    ax = plot_plane(answer)
     assert any("burg" in text.get_text().lower() for text in ax.texts)
     ax.figure.savefig(tmp_path / "plane.png")
     pyplot.close("all")
@@ -202,11 +211,11 @@ def test_words_of_every_verdict():
     row = NamedScore(0.0, 1.0, 0.8, 0.1, 0.02, 1e-4)
     grid = np.array([0.0, 1.0])
     answer = WhichDivergence(
-        "accuracy", (1.0, 1.0), 0.9, {"burg": row}, grid, grid, np.full((2, 2), 0.8),
-        ((1.0, 1.0), (1.0, 1.0)), 0.5, 200, p_chance=1e-9,
+        "accuracy", (1.0, 1.0), 0.9, {"burg": row}, grid, grid, np.full((2, 2), 0.8), 200,
+        chosen=((1.0, 1.0), (1.0, 1.0)), chance=0.5, p_chance=1e-9,
     )  # fmt: skip
-    assert answer.summary().startswith("Use (1, 1): points learned inside the training folds beat")
-    assert answer.summary().endswith("the choice was (1, 1).")
+    assert answer.summary().startswith("Use (1, 1): the learned point beats burg")
+    assert answer.summary().endswith("chosen without each fold: (1, 1).")
     even = replace(
         answer, score=0.8, named={"burg": replace(row, difference=0.0, standard_error=0, p_value=1)}
     )
@@ -218,7 +227,7 @@ def test_words_of_every_verdict():
     [
         ({"y": np.zeros(30)}, "y holds the one class 0.0, must hold >= 2"),
         ({"y": np.arange(29) % 3}, "y has 29 rows, but X has 30 matrices"),
-        ({"cv": 1}, "cv=1 must be an integer >= 2"),
+        ({"cv": 1}, "cv=1 must be >= 2"),
         ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of the 30"),
         ({"groups": np.arange(30) % 3}, "smallest class has 1 group, must have >= 2"),
         ({"groups": np.arange(30), "y": None}, "without labels.*leave out groups, or pass y"),

@@ -19,17 +19,17 @@ import matplotlib.pyplot as plt
 
 from divlearn import which_divergence
 from divlearn.datasets import make_wishart_clusters
+from divlearn.report import plot_plane
 
 X, y = make_wishart_clusters(8, 60, 5, dof=6, separation=4, random_state=0)
 answer = which_divergence(X, y, random_state=0)
 print(answer.summary())
 
 # %%
-# Choose badly, and two fifths of the answers that could be right are lost. Choose well, and a named
-# divergence does: the star is the best of all because it was picked as such, and on matrices that
-# were held out from picking it the gain is within noise. That is what the sentence above says.
+# A bad choice loses two fifths of the right answers. A good named divergence is enough: the star is
+# the learned point, and its gain on held-out matrices is not significant, as the summary says.
 
-answer.plot()
+plot_plane(answer)
 plt.show()
 
 # %%
@@ -43,5 +43,5 @@ plt.show()
 matrices, _ = make_wishart_clusters(1, 400, 4, dof=8, random_state=0)
 unlabelled = which_divergence(matrices, random_state=0)
 print(unlabelled.summary())
-unlabelled.plot()
+plot_plane(unlabelled)
 plt.show()

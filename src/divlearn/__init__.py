@@ -20,9 +20,9 @@ __version__ = "0.2.0.dev0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "evaluation",
-    "iddl", "kernels", "likelihood", "maps", "models", "optim", "paired",
-    "progress", "report", "sharded", "torch", "which",
+    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor",
+    "iddl", "judge", "kernels", "likelihood", "models", "optim", "progress",
+    "report", "sharded", "torch",
 )  # fmt: skip
 _LATE = {
     "ABKMeans": "divlearn.cluster",
@@ -36,18 +36,21 @@ _LATE = {
     "LogEuclideanKMeans": "divlearn.cluster",
     "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
+    "evaluate": "divlearn.judge",
     "load": "divlearn.models",
+    "plane_map": "divlearn.judge",
     "resumable": "divlearn.checkpoint",
     "save": "divlearn.models",
-    "which_divergence": "divlearn.which",
+    "which_divergence": "divlearn.judge",
 }
 
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
     "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
-    "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
-    "get_engine", "load", "mean_abld", "pairwise_abld", "resumable", "save", "which_divergence",
+    "abld_grad", "available_engines", "check_spd", "divergence_plane", "evaluate",
+    "get_divergence", "get_engine", "load", "mean_abld", "pairwise_abld", "plane_map", "resumable",
+    "save", "which_divergence",
 ]  # fmt: skip
 
 

@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 __all__ = ["check_count", "check_number", "check_sortable"]
 
 
-def check_count(value: Any, name: str) -> int:
-    """Return a value that is an integer >= 1, or raise.
+def check_count(
+    value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
+) -> int:
+    """Return an integer of a range, or raise; messages end with ``fix``.
 
     Examples
     --------
-    >>> check_count(0, "n_init")
+    >>> check_count(0, "n_threads", fix="; pass None for all cores")
     Traceback (most recent call last):
-    ValueError: n_init=0 must be >= 1
+    ValueError: n_threads=0 must be >= 1; pass None for all cores
     """
+    relation = f">= {least}" + (f" and <= {most}" if most is not None else "") + fix
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} must be an integer >= 1")
-    if value < 1:
-        raise ValueError(f"{name}={value} must be >= 1")
-    return int(value)
+        raise TypeError(f"{name}={value!r} must be an integer {relation}")
+    count = int(value)
+    if count < least or (most is not None and count > most):
+        raise ValueError(f"{name}={value} must be {relation}")
+    return count
 
 
 def check_sortable(labels: NDArray[Any], name: str) -> None:

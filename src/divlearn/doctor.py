@@ -1,8 +1,9 @@
-"""What is wrong with matrices, all of it at once, and what to do."""
+"""Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
-from divlearn.showing import Shown
 from divlearn.spd import find_not_definite
 
 __all__ = ["Diagnosis", "Finding", "examine"]
@@ -24,7 +24,7 @@ _MANY_UNITS = 1e6  # ratio of traces
 _SHOWN = 8
 _TROUBLES = {
     "not finite": (
-        "NaN or infinite entries", "drop these matrices, or find out where the values come from",
+        "NaN or infinite entries", "drop these matrices, or fix the computation they come from",
     ),
     "asymmetric": (
         "entries differ from those across the diagonal by more than rounding",
@@ -32,35 +32,33 @@ _TROUBLES = {
     ),
     "indefinite": (
         "negative eigenvalues",
-        "these are no covariances: look at how they are made, or repair them with clip",
+        "these are not covariances: check how they are computed, or pass regularize=\"clip\"",
     ),
     "rank-deficient": (
         "some eigenvalues are zero",
-        "take more samples per covariance, drop features that depend on others, or repair them "
-        "with shrink",
+        "take more samples per covariance, drop dependent features, or pass regularize=\"shrink\"",
     ),
 }  # fmt: skip
 _ADVICE_CONDITION = (
-    "results are exact but ten times slower, and the smallest eigenvalues are mostly noise: "
-    "consider shrinkage"
+    "results are exact but ten times slower, and the smallest eigenvalues are mostly noise; "
+    'consider regularize="shrink"'
 )
 _ADVICE_UNITS = (
-    "bring matrices that are measured in different units to the same; where scale means nothing, "
-    "divide each by its trace"
+    "convert all matrices to the same units; if scale has no meaning, divide each by its trace"
 )
 _BLOCK_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One kind of trouble.
+    """One kind of problem.
 
     Attributes
     ----------
     kind : str
-    severe : bool, whether nothing can be computed until it is dealt with.
-    indices : ndarray of int, the matrices that have it.
-    text : str, what it is.
+    severe : bool, whether the matrices cannot be used before it is fixed.
+    indices : ndarray of int, the matrices concerned.
+    text : str, description.
     advice : str, what to do.
     """
 
@@ -72,15 +70,14 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis(Shown):
+class Diagnosis:
     """What `examine` found.
 
     Attributes
     ----------
     n_matrices, size : int
     findings : tuple of Finding, the severe ones first.
-    condition : ndarray, ratio of the largest to the smallest eigenvalue of each matrix, NaN where
-        it is not SPD.
+    condition : ndarray, condition number of each matrix, NaN if it is not SPD.
     classes : dict, the number of matrices of each class; empty without labels.
     """
 
@@ -92,32 +89,31 @@ class Diagnosis(Shown):
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing severe was found."""
+        """Whether no severe problem was found."""
         return not any(finding.severe for finding in self.findings)
 
     def summary(self) -> str:
-        """Say it in a sentence."""
+        """Summarise the diagnosis in one sentence."""
         what = f"{self.n_matrices} matrices of size {self.size}"
         if self.classes:
             what += f", {len(self.classes)} class{'es' * (len(self.classes) > 1)}"
-        if not self.findings:
-            return f"{what}: nothing is wrong; condition numbers {self._span()}."
-        severe = sum(finding.severe for finding in self.findings)
-        if severe:
-            kinds = ", ".join(one.kind for one in self.findings if one.severe)
+        kinds = ", ".join(one.kind for one in self.findings if one.severe or self.healthy)
+        if not self.healthy:
             return f"{what}: not usable as they are ({kinds})."
-        kinds = ", ".join(finding.kind for finding in self.findings)
-        return f"{what}: usable, but look at: {kinds}. Condition numbers {self._span()}."
-
-    def _span(self) -> str:
         known = self.condition[np.isfinite(self.condition)]
-        return f"{known.min():.3g} to {known.max():.3g}, median {np.median(known):.3g}"
+        span = f"{known.min():.3g} to {known.max():.3g}, median {np.median(known):.3g}"
+        if not kinds:
+            return f"{what}: no problems found; condition numbers {span}."
+        return f"{what}: usable, but look at: {kinds}. Condition numbers {span}."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"
 
 
 def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
-    """Look for everything that could be wrong with matrices and their labels.
+    """Find all problems of matrices and their labels.
 
-    Unlike `divlearn.check_spd` it does not stop at the first matrix that is no SPD matrix.
+    Unlike `divlearn.check_spd` it does not stop at the first matrix that is not SPD.
 
     Parameters
     ----------
@@ -146,28 +142,26 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     if matrices.shape[1] != matrices.shape[2] or not matrices.size:
         raise ValueError(f"X has shape {matrices.shape}, must hold square matrices; pass some")
     labels = None if y is None else np.asarray(y)
-    if labels is not None and labels.shape != (len(matrices),):
-        raise ValueError(f"y has shape {labels.shape}, must have ({len(matrices)},)")
     if labels is not None:
+        if labels.shape != (len(matrices),):
+            raise ValueError(f"y has shape {labels.shape}, must have ({len(matrices)},)")
         check_sortable(labels, "y")
-    spectra, findings = _look_at_matrices(matrices)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        condition: RealArray = spectra[:, -1] / spectra[:, 0]
-    findings += _look_at_spread(matrices, condition)
-    findings += _look_at_copies(matrices, labels)
+    condition, findings = _examine_spectra(matrices)
+    findings += _examine_spread(matrices, condition)
+    findings += _examine_copies(matrices, labels)
     classes: dict[str, int] = {}
     if labels is not None:
         names, counts = np.unique(labels, return_counts=True)
         classes = dict(zip(map(str, names), counts.tolist(), strict=True))
-        findings += _look_at_classes(labels, names, counts)
+        findings += _examine_classes(labels, names, counts)
     ordered = sorted(findings, key=lambda finding: not finding.severe)
     return Diagnosis(len(matrices), matrices.shape[-1], tuple(ordered), condition, classes)
 
 
-def _look_at_matrices(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
-    """Eigenvalues, NaN where a matrix is not SPD, and what is wrong with those."""
+def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
+    """Return condition numbers, NaN if a matrix is not SPD, and the reasons why not."""
     n, d = matrices.shape[:2]
-    spectra, ranks = np.full((n, d), np.nan), []
+    condition, ranks = np.full(n, np.nan), []
     found: dict[str, list[int]] = {kind: [] for kind in _TROUBLES}
     relative = tolerances.asymmetry(np.float32 if matrices.dtype.itemsize < 8 else np.float64)
     step = max(1, _BLOCK_ENTRIES // d**2)
@@ -177,7 +171,7 @@ def _look_at_matrices(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]
         block[~finite] = np.eye(d)
         gaps = np.abs(block - block.mT).max(axis=(1, 2))
         skew = gaps > relative * np.abs(block).max(axis=(1, 2))
-        block[skew] = np.eye(d)  # what is not symmetric is neither definite nor indefinite
+        block[skew] = np.eye(d)  # an asymmetric matrix is neither definite nor indefinite
         symmetric = 0.5 * (block + block.mT)
         bad = find_not_definite(symmetric, tolerances.positive_definite(d))
         values = np.linalg.eigvalsh(symmetric)
@@ -189,17 +183,17 @@ def _look_at_matrices(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]
         for kind, which in zip(_TROUBLES, rows, strict=True):
             found[kind] += (start + which).tolist()
         usable = np.setdiff1d(np.flatnonzero(finite & ~skew), bad)
-        spectra[start + usable] = values[usable]
+        condition[start + usable] = values[usable, -1] / values[usable, 0]
     findings = [
         _make(kind, rows, *_TROUBLES[kind], severe=True) for kind, rows in found.items() if rows
     ]
     if ranks:
         span = f"rank {min(ranks)}" + f" to {max(ranks)}" * (max(ranks) > min(ranks))
         findings[-1] = replace(findings[-1], text=f"{span} of {d}, {findings[-1].text}")
-    return spectra, findings
+    return condition, findings
 
 
-def _look_at_spread(matrices: NDArray[Any], condition: RealArray) -> list[Finding]:
+def _examine_spread(matrices: NDArray[Any], condition: RealArray) -> list[Finding]:
     findings = []
     ill = np.flatnonzero(condition > _ILL_CONDITIONED)
     if ill.size:
@@ -214,42 +208,34 @@ def _look_at_spread(matrices: NDArray[Any], condition: RealArray) -> list[Findin
     return findings
 
 
-def _look_at_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list[Finding]:
-    clashes: list[tuple[int, ...]] = []
-    plain: list[tuple[int, ...]] = []
+def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list[Finding]:
+    found: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}  # by whether labels differ
     for rows in find_copies(matrices):
-        clash = labels is not None and len(set(labels[list(rows)].tolist())) > 1
-        (clashes if clash else plain).append(rows)
-    findings = []
-    if clashes:
-        text = f"{_count(clashes)} there more than once, with different labels"
-        advice = "at most one label can be right: drop the others"
-        findings.append(
-            _make("copies under different labels", np.concatenate(clashes), text, advice)
-        )
-    if plain:
-        text = f"{_count(plain)} there more than once"
-        advice = "drop copies: one in training and one in test makes a test too easy"
-        findings.append(_make("copies", np.concatenate(plain), text, advice))
-    return findings
+        found[labels is not None and len(set(labels[list(rows)].tolist())) > 1].append(rows)
+    words = {
+        True: ("copies under different labels", " with different labels",
+               "at most one label can be right: drop the others"),
+        False: ("copies", "",
+                "drop copies: one in training and one in test makes a test too easy"),
+    }  # fmt: skip
+    return [
+        _make(kind, np.concatenate(copies), f"{len(copies)} repeated{detail}", advice)
+        for differ, (kind, detail, advice) in words.items()
+        if (copies := found[differ])
+    ]
 
 
-def _count(copies: list[tuple[int, ...]]) -> str:
-    return "1 matrix is" if len(copies) == 1 else f"{len(copies)} matrices are"
-
-
-def _look_at_classes(
+def _examine_classes(
     labels: NDArray[Any], names: NDArray[Any], counts: NDArray[np.intp]
 ) -> list[Finding]:
     if len(names) == 1:
-        text = f"all are of the class {names[0]}"
-        advice = "nothing can be told apart; pass more classes, or no labels"
+        text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make("one class", np.arange(len(labels)), text, advice)]
     single = np.flatnonzero(np.isin(labels, names[counts == 1]))
     if not single.size:
         return []
     text = f"{len(single)} of {len(names)} classes have one matrix"
-    advice = "such a class cannot be both learned and tested; drop it or find more of it"
+    advice = "such a class cannot be both learned and tested; drop it or add matrices"
     return [_make("classes of one", single, text, advice)]
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, as_real, beside, to_host
+from divlearn.checks import check_count
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
-from divlearn.showing import Shown
 from divlearn.spd import check_spd
 from divlearn.spectral import invert_f_t
 from divlearn.weights import as_weights, check_total_weight
@@ -30,7 +30,7 @@ _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class MeanResult(Shown):
+class MeanResult:
     """A centroid and how it was found. ``np.asarray(result)`` is the centroid.
 
     Attributes
@@ -51,6 +51,13 @@ class MeanResult(Shown):
     converged: bool
     message: str
     history: RealArray
+
+    def summary(self) -> str:
+        """Say how good the centroid is and why the iteration stopped."""
+        return (
+            f"Centroid of size {len(self.mean)} with mean divergence {self.objective:.4g}; "
+            f"{self.message} ({self.n_iter} iterations)."
+        )
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -109,8 +116,7 @@ def mean_abld(
     weights = _check_weights(sample_weight, data.n_matrices)
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
-    if not isinstance(max_iter, int | np.integer) or max_iter < 0:
-        raise ValueError(f"max_iter={max_iter!r} must be an integer >= 0")
+    max_iter = check_count(max_iter, "max_iter", least=0)
     problem = _Problem(chosen, data, weights, a, b)
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines.coding import Coder, learn_dictionary
 from divlearn.baselines.tuning import FOLDS, VectorMachine, fit_svm
-from divlearn.checks import check_number
+from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.folds import Folds
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
@@ -156,10 +156,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         return self.machine_.predict(self.transform(X))
 
     def _check_parameters(self) -> None:
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer):
-            raise TypeError(f"max_iter={self.max_iter!r} must be an integer >= 0")
-        if self.max_iter < 0:
-            raise ValueError(f"max_iter={self.max_iter} must be >= 0")
+        check_count(self.max_iter, "max_iter", least=0)
         check_number(self.tol, "tol")
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:

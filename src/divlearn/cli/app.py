@@ -1,4 +1,4 @@
-"""All commands together, and what becomes of their errors."""
+"""The commands of the program, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ From a folder of images, one sub-folder for each class, to a model and a report:
 
     divlearn predict model.divlearn new.npz
 
-DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, and their labels if there
-are any. Exit codes: 0 done, 1 something is wrong and one sentence says what, 2 wrong options, 3
-interrupted and the best so far is kept, 130 interrupted before there was anything to keep.
+DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, with labels if there are
+any. Exit codes: 0 done, 1 error (one sentence says which), 2 wrong options, 3 interrupted with the
+best result so far kept, 130 interrupted with nothing kept.
 """
 _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _INTERRUPTED = 130
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn what goes wrong into one sentence and an exit code."""
+    """Report errors as one sentence and an exit code."""
 
     @functools.wraps(command)
     def told(*arguments: Any, **options: Any) -> None:
@@ -100,7 +100,7 @@ def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
             _complain(f"interrupted; {_say(interrupt) if interrupt.args else 'nothing is kept'}")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
-            # Whoever reads the output has seen enough; what is left must not be flushed to it.
+            # The reader closed the pipe; the rest of the output must not be flushed to it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             _complain(_say(error))

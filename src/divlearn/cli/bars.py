@@ -1,4 +1,4 @@
-"""Bars that show how far work has come."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Bars"]
 
 
 class Bars:
-    """Bars on a terminal, the whole work first and its parts below; they vanish in the end.
+    """Bars on a terminal, the whole work first and its parts below; they vanish at the end.
 
-    Called as a listener of `divlearn.progress`: work that was not heard of is part of what is under
-    way, and what goes on ends its parts.
+    A listener of `divlearn.progress`: new work is part of the current work, and progress of some
+    work ends its parts.
 
     Parameters
     ----------
     console : Console
     text : str
-        What the whole is.
+        Description of the whole work.
     """
 
     def __init__(self, console: Console, text: str) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(), console=console, transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the terminal
+            redirect_stdout=sys.stdout.isatty(),  # output to a file stays out of the terminal
         )  # fmt: skip
         self._whole = self._progress.add_task(as_markup(text), total=None, count="")
         self._rows: dict[str, TaskID] = {}
@@ -47,11 +47,11 @@ class Bars:
         self._progress.stop()
 
     def rename(self, text: str) -> None:
-        """Say something else of the whole."""
+        """Change the description of the whole work."""
         self._progress.update(self._whole, description=as_markup(text))
 
     def __call__(self, what: str, done: int, total: int, news: str) -> None:
-        """Show how far work has come."""
+        """Show progress."""
         if what not in self._rows:
             self._rows[what] = self._progress.add_task("", count="") if self._rows else self._whole
         row = self._rows[what]

@@ -8,24 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from divlearn.cli.options import (
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Repair,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 __all__ = ["cluster"]
 
 
 def cluster(
-    data: Data,
-    n_clusters: Annotated[int, typer.Option("--clusters", "-k", help="How many.")],
+    data: options.Data,
+    n_clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
     method: Annotated[
         str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
     ] = "k-means",
@@ -38,18 +28,18 @@ def cluster(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File of the model.")
     ] = None,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
-    repair: Repair = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Find clusters of matrices; if there are labels, say how well clusters agree with them.
+    """Find clusters of matrices, and compare them with labels if there are any.
 
-    Nothing is held out: --groups only says whether clusters agree with the groups instead.
+    Nothing is held out: with --groups, clusters are compared with the groups too.
 
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
     """
@@ -59,7 +49,7 @@ def cluster(
     from divlearn.cli.output import Output
     from divlearn.cli.paths import check_paths
     from divlearn.models import save
-    from divlearn.report.clusterings import cluster_page
+    from divlearn.report import cluster_page
 
     out = Output(as_json, report)
     check_paths(
@@ -67,7 +57,7 @@ def cluster(
         [("--output", output), ("--report", report)],
     )
     model = _make(method, n_clusters, divergence, seed, engine)
-    dataset = read_data(data, matrices, labels, repair, out, groups, "compare clusters with it")
+    dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
     started = time.perf_counter()
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
         model.fit(dataset.matrices)
@@ -88,7 +78,7 @@ def cluster(
     if output is not None:
         save(model, output)
         out.say(f"Model: {output}")
-    digest = dataset.digest()
+    digest = out.digest(dataset)
     out.write_page(
         lambda: cluster_page(model, found, dataset.labels, scores, text), digest,
         {"clustering": seconds},

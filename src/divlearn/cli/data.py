@@ -1,4 +1,4 @@
-"""Data of a command: read once, and what of it belongs together."""
+"""Data of a command: matrices, labels, and groups of matrices that belong together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEEP", "groups_file", "keep_together", "offer_groups", "read_data", "require_labels",
-    "stated_names",
+    "stated_names", "with_options",
 ]  # fmt: skip
 
 KEEP = "keep its groups together"  # in the same fold
@@ -30,7 +30,7 @@ def groups_file(groups: str | None) -> Path | None:
 
 
 def read_data(
-    path: Path, matrices: str | None, labels: str | None, repair: str, out: Output,
+    path: Path, matrices: str | None, labels: str | None, regularize: str, out: Output,
     groups: str | None = None, purpose: str | None = None,
 ) -> Dataset:  # fmt: skip
     """Read matrices, labels and groups; messages name the options of the program.
@@ -40,14 +40,14 @@ def read_data(
     path : Path
     matrices, labels : str or None
         Names of arrays; the usual ones are found.
-    repair : str
-        What to do with matrices that are not definite.
+    regularize : str
+        How to treat matrices that are not positive definite.
     out : Output
-        Says which arrays look like groups, where none are given.
+        Says which arrays look like groups, if none are given.
     groups : str or None
         Name of an array, or of a file with one entry for each matrix.
     purpose : str or None
-        What the command would do with groups; None if nothing.
+        What the command would use groups for, if anything.
     """
     from divlearn.datasets.dataset import NOT_STATED
     from divlearn.datasets.files import read_spd
@@ -59,10 +59,10 @@ def read_data(
     try:
         found = read_spd(
             path, matrices=matrices, labels=labels, groups=None if file else groups,
-            regularize=repair,
+            regularize=regularize,
         )  # fmt: skip
     except ValueError as error:
-        raise ValueError(_with_options(str(error))) from error
+        raise ValueError(with_options(str(error))) from error
     dataset = from_file(found, name=path.stem, citation=NOT_STATED)
     if file is not None:
         given = read_column_file(file, len(found.matrices), "groups", GROUP_NAMES)
@@ -79,7 +79,7 @@ def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) ->
 
 
 def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[Any] | None:
-    """Return what must come into the same fold, and say so: groups, or matrices of one image.
+    """Return groups that must be held out together, and say so: --groups, or images.
 
     Parameters
     ----------
@@ -125,19 +125,20 @@ def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
     n_images = count_groups(codes, groups)
     if n_images.min() < 2:  # held out together, they would leave nothing to learn the class from
         out.say(
-            f"Class {classes[n_images.argmin()]!s} has one image only: matrices of one image are "
-            "not kept together, and new images will be harder than what is told here."
+            f"Class {classes[n_images.argmin()]!s} has one image only, so matrices of one image "
+            "are not kept together; accuracy on new images will be lower than reported here."
         )
         return None
-    out.say("Several matrices are of one image: they come into the same fold.")
+    out.say("Several matrices are of one image: they are held out together.")
     return groups
 
 
-def _with_options(text: str) -> str:
+def with_options(text: str) -> str:
+    """Name options of the program in place of parameters."""
     for keyword, option in (
-        ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --repair shrink"),
+        ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --regularize shrink"),
         ("matrices=", "--matrices "), ("labels=", "--labels "), ("groups=", "--groups "),
-        ("regularize=", "--repair "),
+        ("regularize=", "--regularize "),
     ):  # fmt: skip
         text = text.replace(keyword, option)
     return text

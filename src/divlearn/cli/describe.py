@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from divlearn.cli.options import AsJson
+from divlearn.cli import options
 
 __all__ = ["describe"]
 
@@ -21,7 +21,7 @@ def describe(
     patch: Annotated[
         int | None, typer.Option(help="Side of square patches; whole images without it.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Turn a folder of images, one sub-folder for each class, into covariance matrices.
 

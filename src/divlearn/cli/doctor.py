@@ -1,26 +1,29 @@
-"""``divlearn doctor``: what is wrong with matrices."""
+"""``divlearn doctor``: problems of matrices and labels."""
 
 from __future__ import annotations
 
 import typer
 
-from divlearn.cli.options import AsJson, Data, LabelsKey, MatricesKey
+from divlearn.cli import options
 
 __all__ = ["doctor"]
 
 
 def doctor(
-    data: Data, matrices: MatricesKey = None, labels: LabelsKey = None, as_json: AsJson = False
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Say what is wrong with matrices and labels, all of it, and what to do.
+    """List all problems of matrices and labels, and what to do about them.
 
     Example: divlearn doctor matrices.npz
 
-    The exit code is 1 if nothing can be computed until something is dealt with.
+    The exit code is 1 if the matrices cannot be used before a problem is fixed.
     """
     import numpy as np
 
-    from divlearn.cli.data import KEEP, offer_groups
+    from divlearn.cli.data import KEEP, offer_groups, with_options
     from divlearn.cli.output import Output
     from divlearn.datasets.files.stacks import read_stacks
     from divlearn.doctor import examine
@@ -30,7 +33,9 @@ def doctor(
     diagnosis = examine(np.concatenate(list(found.parts.values())), found.labels)
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:
-        out.say(f"\n{finding.kind}: {finding.text}.\n    What to do: {finding.advice}.")
+        out.say(
+            f"\n{finding.kind}: {finding.text}.\n    What to do: {with_options(finding.advice)}."
+        )
     offer_groups(data, found.group_names, KEEP, out)
     if diagnosis.classes:
         out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])

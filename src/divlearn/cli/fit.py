@@ -4,55 +4,47 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divlearn.cli.options import (
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Repair,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
+
+if TYPE_CHECKING:
+    from divlearn.cli.output import Output
 
 __all__ = ["fit"]
 
 
 def fit(
-    data: Data,
+    data: options.Data,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
     ] = None,
     model: Annotated[
-        str, typer.Option(help="spd (the best of all kinds), iddl, kernel, rbf, mdm or knn.")
+        str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
     ] = "spd",
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
-    repair: Repair = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep progress in a file, to go on from after a kill."),
+        Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the file of --checkpoint.")
+        bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
     ] = False,
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Learn a classifier of matrices, and keep it in a file.
+    """Fit a classifier to matrices, and save it to a file.
 
-    Ctrl-C stops learning early where that is possible, and keeps the best so far. With
-    --checkpoint, learning that was stopped or killed goes on by --resume, and ends with the same
-    model; the file is removed once that is written.
+    Ctrl-C stops the fit early if possible, and keeps the best model so far. With --checkpoint, a
+    stopped or killed fit resumes with --resume and ends with the same model. The checkpoint is
+    removed once the model is written.
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """
@@ -60,12 +52,10 @@ def fit(
 
     from divlearn.checkpoint import checkpointed, resumable, stage
     from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
-    from divlearn.cli.models import make_classifier
     from divlearn.cli.output import Output
     from divlearn.cli.paths import check_paths, shell_name
-    from divlearn.cli.tales import tell_of
     from divlearn.models import save
-    from divlearn.report.fitted import classifier_page
+    from divlearn.report import classifier_page
 
     out = Output(as_json, report)
     output = Path(f"{data.stem}.divlearn") if output is None else output
@@ -74,54 +64,93 @@ def fit(
         [("--output", output), ("--checkpoint", checkpoint), ("--report", report)],
     )
     _check_checkpoint(checkpoint, resume)
-    classifier = make_classifier(model, seed, engine)
+    classifier = _make(model, seed, engine)
     holds_out = has_fit_parameter(classifier, "groups")
     judges = holds_out or report is not None
-    dataset = read_data(data, matrices, labels, repair, out, groups, KEEP if judges else None)
+    dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP if judges else None)
     given = {"X": require_labels(dataset, data).matrices, "y": dataset.labels}
     together = keep_together(dataset, groups, out) if judges else None
     if groups is not None and not judges:
-        out.say(f"{type(classifier).__name__} holds nothing out: --groups changes nothing.")
+        out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
     started = time.perf_counter()
     with resumable(checkpoint), checkpointed(classifier, **given, **kept):
-        with out.working(f"Learning from {len(dataset.labels)} matrices"):
+        with out.working(f"Fitting {len(dataset.labels)} matrices"):
             classifier = stage("fit", lambda: classifier.fit(**given, **kept))
         seconds = time.perf_counter() - started
         save(classifier, output)
-    tale = tell_of(classifier, dataset.labels)
     if out.interrupted:
-        out.say(f"Interrupted, and the best so far is kept: {classifier.message_}.")
+        out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
-            out.say(f"To go on: the same command with --resume; its checkpoint is {checkpoint}.")
-    out.say(f"{type(classifier).__name__} {tale.text}")
-    if tale.members:
-        out.table(["member", "weight", "right, held out"], tale.members)
+            out.say(f"To resume, add --resume to the same command; the checkpoint is {checkpoint}.")
+    text, accuracy = _show(out, classifier, dataset.labels)
     out.say(
         f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {shell_name(output)} "
         "NEW.npz"
     )
-    digest = dataset.digest()
+    digest = out.digest(dataset)
     out.write_page(
         lambda: classifier_page(classifier, **given, groups=together), digest,
-        {"learning": seconds},
+        {"fitting": seconds},
     )  # fmt: skip
     out.finish(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
-        held_out_accuracy=tale.held_out_accuracy, summary=tale.text,
-        kept_together=together is not None, data=digest,
+        held_out_accuracy=accuracy, summary=text, kept_together=together is not None, data=digest,
     )  # fmt: skip
 
 
+def _make(name: str, seed: int, engine: str) -> Any:
+    """Make the classifier that --model names."""
+    from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+    from divlearn.committee import SPDClassifier
+    from divlearn.iddl import IDDLClassifier
+    from divlearn.kernels import DivergenceKernelClassifier
+
+    made = {
+        "spd": SPDClassifier(random_state=seed, engine=engine),
+        "iddl": IDDLClassifier(random_state=seed, engine=engine),
+        "kernel": DivergenceKernelClassifier(random_state=seed, engine=engine),
+        "rbf": LogEuclideanSVM("rbf", random_state=seed),
+        "mdm": DivergenceMDM("airm", engine=engine),
+        "knn": DivergenceKNN(1, "airm", engine=engine),
+    }
+    if name not in made:
+        raise ValueError(f"--model {name} must be one of {', '.join(made)}")
+    return made[name]
+
+
+def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
+    """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
+    from divlearn.judge import held_out_predictions
+
+    held_out = held_out_predictions(model, labels)
+    text = (
+        f"{type(model).__name__} learned {len(model.classes_)} classes from {len(labels)} matrices."
+    )
+    if held_out is not None:
+        text += f" Held-out accuracy: {held_out.accuracy:.1%}."
+    weights = getattr(model, "weights_", {})
+    if weights:
+        text += f" It averages {len(weights)} classifiers:"
+    elif hasattr(model, "message_"):
+        text += f" How the fit ended: {model.message_}."
+    out.say(text)
+    if weights:
+        names = sorted(weights, key=lambda name: -weights[name])
+        rows = [[one, f"{weights[one]:.2f}", f"{model.oof_accuracy_[one]:.1%}"] for one in names]
+        out.table(["member", "weight", "held-out accuracy"], rows)
+    return text, None if held_out is None else held_out.accuracy
+
+
 def _check_checkpoint(checkpoint: Path | None, resume: bool) -> None:
-    """Raise where it is not clear whether to go on or to start anew."""
+    """Raise unless it is clear whether to resume or to start anew."""
     if checkpoint is None:
         if resume:
-            raise ValueError("--resume needs --checkpoint FILE, the file to go on from; add it")
+            raise ValueError("--resume needs --checkpoint FILE, the file to resume from; add it")
     elif resume and not checkpoint.exists():
-        raise ValueError(f"--resume: there is no {checkpoint} to go on from; leave out --resume")
+        raise ValueError(f"--resume: there is no {checkpoint} to resume from; leave out --resume")
     elif not resume and checkpoint.exists():
         raise ValueError(
-            f"--checkpoint {checkpoint} is there already; add --resume to go on from it, or remove "
+            f"--checkpoint {checkpoint} exists already; add --resume to resume from it, or remove "
             "it to start anew"
         )

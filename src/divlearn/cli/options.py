@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "AsJson", "Data", "EngineName", "Groups", "LabelsKey", "MatricesKey", "Repair", "ReportFile",
-    "Seed",
+    "CV", "AsJson", "Data", "EngineName", "Groups", "LabelsKey", "MatricesKey", "Regularize",
+    "ReportFile", "Seed",
 ]  # fmt: skip
 
 Data = Annotated[
@@ -17,10 +17,11 @@ Data = Annotated[
 ]
 MatricesKey = Annotated[
     str | None,
-    typer.Option("--matrices", metavar="NAME", help="Array of matrices; found by itself."),
+    typer.Option("--matrices", metavar="NAME", help="Array of matrices; usual names are known."),
 ]
 LabelsKey = Annotated[
-    str | None, typer.Option("--labels", metavar="NAME", help="Array of labels; found by itself.")
+    str | None,
+    typer.Option("--labels", metavar="NAME", help="Array of labels; usual names are known."),
 ]
 Groups = Annotated[
     str | None,
@@ -30,17 +31,17 @@ Groups = Annotated[
         "with one entry for each matrix.",
     ),
 ]  # fmt: skip
-Repair = Annotated[
+Regularize = Annotated[
     str,
     typer.Option(
-        "--repair", metavar="HOW",
-        help="What to do with matrices that are not definite: raise, shrink, jitter or clip.",
+        "--regularize", metavar="HOW",
+        help="How to treat matrices that are not positive definite: raise, shrink, jitter or clip.",
     ),
 ]  # fmt: skip
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
+CV = Annotated[int, typer.Option("--cv", help="Number of folds of cross-validation.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, native, reference or cuda.")]
 ReportFile = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="Write a page to look at: report.html."),
+    Path | None, typer.Option("--report", metavar="FILE", help="Write a report: report.html.")
 ]

@@ -1,4 +1,4 @@
-"""What commands print: tables and sentences for people, JSON for machines."""
+"""Output of commands: tables and sentences, or JSON."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from divlearn.interrupts import Interrupts
 from divlearn.progress import listen
 
 if TYPE_CHECKING:
+    from divlearn.datasets import Dataset
     from divlearn.report import Page
 
 __all__ = ["KEPT", "Output"]
@@ -29,19 +30,19 @@ KEPT = 3  # exit code: interrupted, and the best so far was kept
 
 
 class Output:
-    """Where a command tells what it found; progress goes to standard error.
+    """Prints results to standard output, and progress to standard error.
 
     Parameters
     ----------
     as_json : bool
-        Whether all that is printed is one JSON object, at the end.
+        Whether to print one JSON object at the end, and nothing else.
     report : Path, optional
-        Page to write; what is wrong with that is told before any work is done.
+        Page to write; refused before any work if it cannot be written.
 
     Attributes
     ----------
     interrupted : bool
-        Whether the user has stopped work that kept its best so far.
+        Whether the user interrupted work that kept its best result so far.
     """
 
     def __init__(self, as_json: bool, report: Path | None = None) -> None:
@@ -75,9 +76,9 @@ class Output:
 
     @contextmanager
     def working(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show how work goes on, on a terminal; whether it is interrupted is remembered.
+        """Show progress on a terminal, and remember interrupts.
 
-        What is yielded says something else of the work.
+        Yields a function that changes the text.
         """
         with Interrupts() as interrupts:
             try:
@@ -89,25 +90,29 @@ class Output:
             finally:
                 self.interrupted |= interrupts.seen
 
+    def digest(self, dataset: Dataset) -> str:
+        """Compute the digest of the data, if a report or JSON output shows it."""
+        return dataset.digest() if self.as_json or self._report is not None else ""
+
     def write_page(
         self, make: Callable[[], Page], data_digest: str, seconds: Mapping[str, float]
     ) -> None:
-        """Make and write the page that was asked for, if any; without it there is the rest."""
+        """Make and write the report, if one is wanted; an interrupt skips it."""
         if self._report is None:
             return
-        from divlearn.report.writing import write_report
+        from divlearn.report.page import write_report
 
         try:
             with self.working("Writing the report"):
                 page = make()
         except KeyboardInterrupt:
-            self.say("Interrupted: there is no report.")
+            self.say("Interrupted: no report was written.")
             return
         write_report(self._report, page, data_digest, seconds)
         self.say(f"Report: {self._report}")
 
     def finish(self, **result: Any) -> None:
-        """Print the JSON object, if that is what was asked for; ends the program if interrupted."""
+        """Print the JSON object, if wanted; exit if work was interrupted."""
         if self.as_json:
             from divlearn.report.plain import plain
 

@@ -17,9 +17,9 @@ Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
 def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
-    """Refuse outputs that would destroy an input or each other, or that cannot be written.
+    """Refuse outputs that would overwrite an input or each other, or that cannot be written.
 
-    The folders of outputs are made. Nothing is written into an input that is a folder.
+    The folders of outputs are created. Nothing is written into an input that is a folder.
 
     Parameters
     ----------

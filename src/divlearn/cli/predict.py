@@ -1,4 +1,4 @@
-"""``divlearn predict``: what a model says of matrices."""
+"""``divlearn predict``: predictions of a model for matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divlearn.cli.options import AsJson, LabelsKey, MatricesKey, Repair
+from divlearn.cli import options
 
 __all__ = ["predict"]
 
@@ -22,16 +22,16 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    repair: Repair = "raise",
-    as_json: AsJson = False,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    regularize: options.Regularize = "raise",
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of matrices, with probabilities where the model has them.
 
     Example: divlearn predict model.divlearn new.npz -o predictions.csv
 
-    If the data has labels, the share of right predictions is told too.
+    If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
     from divlearn.cli.data import read_data, stated_names
@@ -43,8 +43,8 @@ def predict(
     check_paths([("MODEL", model), ("DATA", data)], [("--output", output)])
     classifier = load(model)
     if not hasattr(classifier, "predict"):
-        raise ValueError(f"{model} is a {type(classifier).__name__}, which predicts nothing")
-    dataset = read_data(data, matrices, labels, repair, out)
+        raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
+    dataset = read_data(data, matrices, labels, regularize, out)
     predicted = classifier.predict(dataset.matrices)
     names = stated_names(dataset, len(predicted))
     headings = ["matrix", "predicted"]

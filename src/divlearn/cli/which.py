@@ -1,4 +1,4 @@
-"""``divlearn which``: the divergence that matrices want."""
+"""``divlearn which``: the divergence that suits matrices."""
 
 from __future__ import annotations
 
@@ -7,54 +7,44 @@ from typing import Annotated
 
 import typer
 
-from divlearn.cli.options import (
-    AsJson,
-    Data,
-    EngineName,
-    Groups,
-    LabelsKey,
-    MatricesKey,
-    Repair,
-    ReportFile,
-    Seed,
-)
+from divlearn.cli import options
 
 __all__ = ["which"]
 
 
 def which(
-    data: Data,
-    matrices: MatricesKey = None,
-    labels: LabelsKey = None,
-    groups: Groups = None,
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
     without_labels: Annotated[
-        bool, typer.Option("--without-labels", help="Choose by likelihood, though there are some.")
+        bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
     ] = False,
-    folds: Annotated[int, typer.Option(help="Of cross-validation.")] = 5,
-    repair: Repair = "raise",
-    seed: Seed = 0,
-    engine: EngineName = "auto",
-    report: ReportFile = None,
-    as_json: AsJson = False,
+    cv: options.CV = 5,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Say which divergence these matrices want, and how sure that is.
+    """Recommend a divergence for matrices, and say how sure that is.
 
-    With labels it is the one under which nearest neighbours are most often of the same class,
-    without them the most likely one.
+    With labels, nearest neighbours should be of the same class as often as possible. Without
+    labels, the likelihood of the matrices is maximised.
 
     Example: divlearn which matrices.npz --report which.html
     """
     from divlearn.cli.data import KEEP, groups_file, keep_together, read_data
     from divlearn.cli.output import Output
     from divlearn.cli.paths import check_paths
-    from divlearn.report.results import result_page
-    from divlearn.report.words import as_sentence
-    from divlearn.which import which_divergence
+    from divlearn.judge import which_divergence
+    from divlearn.report import page_of
+    from divlearn.report.sections import as_sentence
 
     out = Output(as_json, report)
     check_paths([("DATA", data), ("--groups", groups_file(groups))], [("--report", report)])
     purpose = None if without_labels else KEEP
-    dataset = read_data(data, matrices, labels, repair, out, groups, purpose)
+    dataset = read_data(data, matrices, labels, regularize, out, groups, purpose)
     y = None if without_labels else dataset.labels
     if y is None and groups is not None:
         raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
@@ -62,7 +52,7 @@ def which(
     started = time.perf_counter()
     with out.working("Comparing divergences"):
         answer = which_divergence(
-            dataset.matrices, y, groups=together, cv=folds, engine=engine, random_state=seed
+            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed
         )
     seconds = time.perf_counter() - started
     out.say(answer.summary())
@@ -74,8 +64,8 @@ def which(
         for row in answer.table()
     ]
     out.table(["divergence", "alpha", "beta", score], rows)
-    digest = dataset.digest()
-    out.write_page(lambda: result_page(answer), digest, {"comparing": seconds})
+    digest = out.digest(dataset)
+    out.write_page(lambda: page_of(answer), digest, {"comparing": seconds})
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
         summary=answer.summary(), message=answer.message, table=answer.table(),

@@ -16,8 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_sortable
-from divlearn.showing import Shown
+from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
 __all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "find_copies"]
@@ -36,7 +35,7 @@ class SplitRule:
 
 
 @dataclass(eq=False, repr=False)
-class Dataset(Shown):
+class Dataset:
     """SPD matrices, their labels, and where they come from.
 
     Attributes
@@ -199,7 +198,7 @@ class Dataset(Shown):
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
-        number = _check_number(self.rule.n if n is None else n)
+        number = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
         share = _check_share(self.rule.train if train is None else train)
         self._check_stratified(share)
         shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
@@ -298,12 +297,6 @@ def class_sizes(labels: NDArray[Any]) -> str:
     counts = np.unique(labels, return_counts=True)[1]
     most = "" if counts.min() == counts.max() else f" to {counts.max()}"
     return f"{len(counts)} class{'es' * (len(counts) > 1)} of {counts.min()}{most}"
-
-
-def _check_number(n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n={n!r} must be an integer >= 1, the number of splits")
-    return int(n)
 
 
 def _check_share(train: Any) -> float:

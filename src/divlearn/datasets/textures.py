@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from divlearn.checks import check_count
 from divlearn.datasets.dataset import Dataset
 from divlearn.descriptors.region import RegionCovariance
 from divlearn.spd import SPDRepairWarning
@@ -53,8 +54,6 @@ def load_textures(patch: int = 32) -> Dataset:
     >>> textures.matrices.shape, textures.classes.tolist()
     ((768, 5, 5), ['brick', 'grass', 'gravel'])
     """
-    if isinstance(patch, bool) or not isinstance(patch, int | np.integer):
-        raise TypeError(f"patch={patch!r} must be an integer, the side of a patch in pixels")
     try:
         from skimage import data
     except ImportError as error:
@@ -63,18 +62,17 @@ def load_textures(patch: int = 32) -> Dataset:
         ) from error
     images = [getattr(data, name)() for name in _NAMES]
     side = min(images[0].shape)
-    if not 2 <= patch <= side:
-        raise ValueError(f"patch={patch} must be >= 2 and <= {side}, the side of the images")
+    patch = check_count(patch, "patch", least=2, most=side, fix=", the side of the images")
     dataset = Dataset(
         name="textures",
         labels=np.repeat(_NAMES, [(side // patch) ** 2] * len(_NAMES)),
         citation="the images brick, grass and gravel of scikit-image",
         terms="CC0, as scikit-image's documentation says of these images",
         images=images,
-        descriptor=RegionCovariance("brodatz", patch=int(patch)),
+        descriptor=RegionCovariance("brodatz", patch=patch),
         notes=("A class is one photograph: train and test are patches of the same photographs.",),
     )
-    _check_definite(dataset, int(patch))
+    _check_definite(dataset, patch)
     return dataset
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import fft
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_count
 
 __all__ = ["GaborBank"]
 
@@ -52,11 +53,8 @@ class GaborBank:
     sigma: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("scales", "orientations"):
-            value = getattr(self, name)
-            most = _MOST_SCALES if name == "scales" else _MOST_ORIENTATIONS
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise ValueError(f"{name}={value!r} must be an integer >= 1 and <= {most}")
+        check_count(self.scales, "scales", most=_MOST_SCALES)
+        check_count(self.orientations, "orientations", most=_MOST_ORIENTATIONS)
         if not 0 < self.sigma < math.inf:
             raise ValueError(f"sigma={self.sigma!r} must be > 0 and finite")
 

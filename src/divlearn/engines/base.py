@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import IntArray, RealArray, as_real
+from divlearn.checks import check_count
 from divlearn.spd import check_spd
 from divlearn.threads import available_threads, limit_blas
 from divlearn.tolerances import condition_limit
@@ -236,18 +237,6 @@ def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any
     return out
 
 
-def _check_threads(n_threads: Any) -> int:
-    if isinstance(n_threads, bool) or not isinstance(n_threads, int | np.integer):
-        raise TypeError(f"n_threads={n_threads!r} must be an integer >= 1 or None")
-    if n_threads < 1:
-        raise ValueError(f"n_threads={n_threads} must be >= 1; pass None for all cores")
-    if n_threads > MOST_THREADS:
-        raise ValueError(
-            f"n_threads={n_threads} must be <= {MOST_THREADS}; pass None for all cores"
-        )
-    return int(n_threads)
-
-
 class Engine(ABC):
     r"""Divergences of data to atoms, and their gradients.
 
@@ -274,7 +263,9 @@ class Engine(ABC):
 
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         if n_threads is not None:
-            n_threads = _check_threads(n_threads)
+            n_threads = check_count(
+                n_threads, "n_threads", most=MOST_THREADS, fix="; pass None for all cores"
+            )
         number = isinstance(accuracy, float) and 0 < accuracy < 1
         if not number and accuracy not in ACCURACIES:
             raise ValueError(

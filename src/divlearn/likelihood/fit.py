@@ -15,7 +15,6 @@ from divlearn.likelihood.concentration import solve_kappa
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.means import mean_abld
-from divlearn.showing import Shown
 
 __all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
 
@@ -25,7 +24,7 @@ _SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to
 
 
 @dataclass(frozen=True, eq=False)
-class LikelihoodFit(Shown):
+class LikelihoodFit:
     """A density fitted to SPD matrices; what `fit_likelihood` returns.
 
     Attributes
@@ -47,6 +46,14 @@ class LikelihoodFit(Shown):
     n_iter: int
     converged: bool
     message: str
+
+    def summary(self) -> str:
+        """Say which density fits best and why the search stopped."""
+        return (
+            f"Most likely: alpha = {self.alpha:.3g}, beta = {self.beta:.3g}, kappa = "
+            f"{self.kappa:.3g} (log-likelihood {self.log_likelihood:.4g} per matrix); "
+            f"{self.message} ({self.n_iter} iterations)."
+        )
 
     def log_density(self, X: ArrayLike | Prepared, *, engine: str | Engine = "auto") -> RealArray:
         """Logarithm of the density at each of several matrices; see `log_density`."""

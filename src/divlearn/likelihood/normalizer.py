@@ -23,6 +23,7 @@ from scipy.linalg import matmul_toeplitz
 from scipy.special import multigammaln, sici
 
 from divlearn.arrays import RealArray, as_real
+from divlearn.checks import check_count
 from divlearn.spectral import abld_scalar, invert_f_t
 
 __all__ = [
@@ -160,8 +161,7 @@ def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float
     for name, value in numbers.items():
         if as_real(value, name).ndim:
             raise ValueError(f"{name} must be a single number: a density has one")
-    if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
-        raise ValueError(f"d={d!r} must be an integer >= 1")
+    check_count(d, "d")
     if alpha * beta < 0:
         raise ValueError(
             f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_count
 from divlearn.datasets.riemannian_gaussian import Potential, sample_log_eigenvalues
 from divlearn.datasets.synthetic import random_frames
 from divlearn.likelihood.normalizer import check_family, smallest_kappa
@@ -90,13 +91,12 @@ def sample_family(
     middle = check_spd(center, ndim=2, name="center", dtype=np.float64)
     d = len(middle)
     check_family(alpha, beta, kappa, d)
-    if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
-        raise ValueError(f"n_samples={n_samples!r} must be an integer >= 1")
+    n_samples = check_count(n_samples, "n_samples")
     # For None scikit-learn would take the global generator, which others may seed.
     fresh = np.random.RandomState() if random_state is None else random_state
     generator = check_random_state(fresh)
     t, acceptance = sample_log_eigenvalues(
-        _potential(alpha, beta, kappa), int(n_samples), d, generator, return_acceptance=True
+        _potential(alpha, beta, kappa), n_samples, d, generator, return_acceptance=True
     )
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)

@@ -1,16 +1,23 @@
-"""Reports: pictures and pages of what was computed."""
+"""Reports: pictures (``plot_...``) and HTML pages (`page_of`, `classifier_page`) of results."""
 
-from divlearn.report.atoms import AtomsSection
-from divlearn.report.confusion import ConfusionSection
-from divlearn.report.curves import CurvesSection
+from divlearn.report.atoms import atoms_section
+from divlearn.report.clusters import cluster_page
+from divlearn.report.fitted import classifier_page
 from divlearn.report.page import Page
-from divlearn.report.plane import plot_plane
-from divlearn.report.plane_section import PlaneSection
-from divlearn.report.section import Section
-from divlearn.report.tables import DisagreementSection, TableSection
-from divlearn.report.words import RepeatSection, TextSection
+from divlearn.report.planes import plane_section
+from divlearn.report.plots import plot_evaluation, plot_matrix, plot_plane
+from divlearn.report.results import page_of
+from divlearn.report.sections import (
+    Section,
+    confusion_section,
+    curves_section,
+    repeat_section,
+    text_section,
+)
+from divlearn.report.tables import disagreement_section, table_section
 
 __all__ = [
-    "AtomsSection", "ConfusionSection", "CurvesSection", "DisagreementSection", "Page",
-    "PlaneSection", "RepeatSection", "Section", "TableSection", "TextSection", "plot_plane",
+    "Page", "Section", "atoms_section", "classifier_page", "cluster_page", "confusion_section",
+    "curves_section", "disagreement_section", "page_of", "plane_section", "plot_evaluation",
+    "plot_matrix", "plot_plane", "repeat_section", "table_section", "text_section",
 ]  # fmt: skip

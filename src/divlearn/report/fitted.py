@@ -1,4 +1,4 @@
-"""Pages of fitted classifiers: what they learned, and how they do on matrices held out."""
+"""Pages of fitted classifiers: what they learned, and how they do on held-out matrices."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import pairwise_abld
-from divlearn.evaluation import HeldOut, count_confusions, held_out_predictions
+from divlearn.folds import count_groups
 from divlearn.iddl import IDDLClassifier
-from divlearn.maps import PlaneMap
-from divlearn.report.atoms import AtomsSection
-from divlearn.report.beside import disagreement_section, map_training_data, plane_section
-from divlearn.report.confusion import ConfusionSection
-from divlearn.report.curves import CurvesSection
+from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
+from divlearn.judge.maps import PlaneMap, plane_map
+from divlearn.report.atoms import atoms_section
 from divlearn.report.page import Page
-from divlearn.report.plane_section import PlaneSection
-from divlearn.report.section import Section
-from divlearn.report.tables import TableSection
-from divlearn.report.words import TextSection
+from divlearn.report.planes import map_section, plane_section
+from divlearn.report.sections import Section, confusion_section, curves_section, text_section
+from divlearn.report.tables import disagreement_section, table_section
 
-__all__ = ["classifier_page", "iddl_sections"]
+__all__ = ["classifier_page", "compare_with_baselines", "iddl_sections", "map_training_data"]
 
+_BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
+_MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
+_MOST_MAPPED = 1000  # matrices whose pairs are all compared
 _MOST_POINTS = 600
+_FOLDS = 4
 
 
 def classifier_page(
     model: Any, X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
 ) -> Page:
-    """Page of a fitted classifier.
+    """Make the page of a fitted classifier.
 
     Parameters
     ----------
-    model : estimator
-    X : ndarray, shape (n_matrices, d, d), what it was fitted to.
+    model : estimator, fitted
+    X : ndarray, shape (n_matrices, d, d)
+        Training data.
     y : ndarray, shape (n_matrices,)
     groups : ndarray, shape (n_matrices,), optional
-        What its folds kept together.
+        Matrices that its folds kept together.
 
     Returns
     -------
@@ -51,83 +54,63 @@ def classifier_page(
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     >>> page = classifier_page(DivergenceKernelClassifier().fit(X, y), X, y)
     >>> page.sentence
-    'DivergenceKernelClassifier tells 3 classes apart: it is right on ...% of 60 matrices held out.'
+    'DivergenceKernelClassifier separates 3 classes: it is right on ...% of 60 held-out matrices.'
     """
-    sentence = f"{type(model).__name__} has learned to tell {len(model.classes_)} classes apart."
+    name, classes = type(model).__name__, model.classes_
+    sentence = f"{name} was fitted to {len(classes)} classes."
     sections: list[Section] = []
+    if getattr(model, "members_", {}):
+        sections.append(_members(model))
     held_out = held_out_predictions(model, y)
     if held_out is not None:
         sentence = (
-            f"{type(model).__name__} tells {len(model.classes_)} classes apart: it is right on "
-            f"{held_out.accuracy:.1%} of {len(held_out.rows)} matrices held out."
+            f"{name} separates {len(classes)} classes: it is right on {held_out.accuracy:.1%} of "
+            f"{len(held_out.rows)} held-out matrices."
         )
-        sections.append(_held_out(model.classes_, held_out))
-    members = getattr(model, "members_", {})
-    if members:
-        sections.insert(0, _members(model))
+        codes = np.arange(len(classes))
+        sections.append(confusion_section(
+            "Confusion matrix", classes.tolist(),
+            confusion_matrix(held_out.codes, held_out.predicted, labels=codes),
+            note="Rows are true classes, columns predicted ones, of held-out matrices.",
+        ))  # fmt: skip
     plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
     if learner is not None:
         sections += iddl_sections(learner, X, plane)
     elif plane is not None:
-        sections.append(_chosen(model, plane))
+        best = getattr(model, "best_params_", {})
+        chosen = [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
+        star = "The star is the divergence that the model chose." if chosen else ""
+        sections.append(map_section(plane, chosen, "chosen", star))
     if held_out is not None:
-        name = type(model).__name__
-        section = disagreement_section(name, held_out, model.classes_, X, y, groups)
+        section = compare_with_baselines(name, held_out, classes, X, y, groups)
         sections += [section] if section is not None else []
     if hasattr(model, "message_"):
-        sections.append(TextSection("How it ended", f"{model.message_}."))
-    detail = f"It was learned from {len(X)} matrices of size {X.shape[-1]}."
-    return Page("What was learned", sentence, sections, detail=detail)
+        sections.append(text_section("How the fit ended", f"{model.message_}."))
+    detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
+    return Page("Fitted classifier", sentence, sections, detail=detail)
 
 
 def iddl_sections(
     model: IDDLClassifier, X: RealArray, plane: PlaneMap | None = None
 ) -> list[Section]:
-    """Sections of an IDDL model: where its divergences lie, how it learned, and its atoms.
-
-    Parameters
-    ----------
-    model : IDDLClassifier, or another estimator with atoms.
-    X : ndarray, shape (n_matrices, d, d), the matrices it was fitted to.
-    plane : PlaneMap, optional
-        Shown behind the learned divergences.
-
-    Returns
-    -------
-    list of Section
-
-    Examples
-    --------
-    >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
-    >>> model = IDDLClassifier(n_atoms=3, max_iter=2, random_state=0).fit(X, y)
-    >>> [section.title for section in iddl_sections(model, X)]
-    ['Learned divergences', 'Learning', 'Atoms']
-    """
+    """Show the divergences, the learning curve and the atoms of a model fitted to X."""
     alpha, beta = (np.reshape(value, (len(value), -1)) for value in (model.alpha_, model.beta_))
-    points = [
-        (float(a), float(b), f"atom {k}")
-        for k in range(len(alpha))
-        for a, b in zip(alpha[k], beta[k], strict=True)
-    ]
+    pairs = np.stack([alpha, beta], axis=2).tolist()
+    points = [(a, b, f"atom {k}") for k, atom in enumerate(pairs) for a, b in atom]
     nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
-    uses = np.bincount(nearest, minlength=len(alpha))
-    texts = [
-        "; ".join(f"({a:.2g}, {b:.2g})" for a, b in zip(alpha[k], beta[k], strict=True))
-        for k in range(len(alpha))
-    ]
+    note = "Small marks are the learned divergences of atoms."
+    shown = points[:_MOST_POINTS]
     return [
-        plane_section(
-            plane, points[:_MOST_POINTS],
-            "Every small mark is a divergence that was learned for an atom; circles have a name in "
-            "the literature.",
-        ),
+        plane_section("Learned divergences", learned=shown, note=f"{note} Circles have names.")
+        if plane is None
+        else map_section(plane, shown, "learned", note),
         _learning(model),
-        AtomsSection(
-            "Atoms", model.atoms_, uses, texts,
-            note="The SPD matrices that divergences are measured to, as correlations, with the "
-            "(alpha, beta) of each. The share is that of the matrices it is the nearest atom of.",
+        atoms_section(
+            "Atoms", model.atoms_, np.bincount(nearest, minlength=len(alpha)),
+            ["; ".join(f"({a:.2g}, {b:.2g})" for a, b in atom) for atom in pairs],
+            note="The SPD matrices that divergences are measured to, drawn as correlations, with "
+            "their (alpha, beta). Percentages are the shares of matrices nearest to each atom.",
         ),
     ]  # fmt: skip
 
@@ -144,60 +127,72 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
     return model.members_[max(learners, key=weights.__getitem__)] if learners else None
 
 
-def _learning(model: IDDLClassifier) -> CurvesSection:
+def _learning(model: IDDLClassifier) -> Section:
     history = model.history_
     # Block-coordinate descent has a row for every block; an iteration ends with the head.
     ends = ~np.isin(history["block"], ["atoms", "parameters"])
     objective = history["objective"][ends]
     if "batch" in history["block"]:
-        return CurvesSection(
+        return curves_section(
             "Learning", {"objective": [np.arange(1, len(objective) + 1), objective]}, "batch",
-            "objective", note="The objective on every batch, before the model learned from it.",
+            "objective", "The objective on every batch, before the model learned from it.",
         )  # fmt: skip
     if "held_out_loss" not in history:
-        return CurvesSection(
-            "Learning",
-            {"objective": objective},
-            "iteration",
-            "objective",
-            note="The objective falls with every iteration. The model is the last one.",
-        )
+        return curves_section(
+            "Learning", {"objective": objective}, "iteration", "objective",
+            "The objective falls with every iteration. The model is that of the last one.",
+        )  # fmt: skip
     owners = history["model"][ends]
     numbers = np.unique(owners).tolist()
-    return CurvesSection(
+    return curves_section(
         "Learning", {f"model {number + 1}": objective[owners == number] for number in numbers},
-        "iteration", "objective", second={"held-out loss": history["held_out_loss"]},
-        second_label="loss of matrices held out", marks={"kept": float(model.n_iter_)},
-        note="The objective falls with every iteration. What counts is the loss of matrices held "
-        "out: the models are taken from the iteration where it is lowest.",
+        "iteration", "objective",
+        "The objective falls with every iteration. The models are those of the iteration with the "
+        "lowest held-out loss.",
+        second={"held-out loss": history["held_out_loss"]}, second_label="held-out loss",
+        marks={"selected": float(model.n_iter_)},
     )  # fmt: skip
 
 
-def _chosen(model: Any, plane: PlaneMap) -> PlaneSection:
-    """Mark the one divergence of a model, where it has chosen one."""
-    best = getattr(model, "best_params_", {})
-    points = [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= set(best) else []
-    said = "The star is the divergence that the model has chosen; c" if points else "C"
-    return plane_section(plane, points, f"{said}ircles have a name in the literature.", "chosen")
-
-
-def _held_out(classes: NDArray[Any], held_out: HeldOut) -> ConfusionSection:
-    counts = count_confusions(held_out.codes, held_out.predicted, len(classes))
-    return ConfusionSection(
-        "What is taken for what", classes.tolist(), counts,
-        note="Rows are true classes, columns predicted ones, of matrices that were held out while "
-        "the model was learned.",
+def _members(model: Any) -> Section:
+    weights = sorted(model.weights_.items(), key=lambda item: -item[1])
+    return table_section(
+        "Members", ["member", "weight", "held-out accuracy"],
+        [[name, weight, model.oof_accuracy_.get(name)] for name, weight in weights],
+        formats={"weight": ".2f", "held-out accuracy": ".1%"},
+        note="Predictions are weighted averages over these classifiers. The weights maximise the "
+        "likelihood of held-out labels.",
     )  # fmt: skip
 
 
-def _members(model: Any) -> TableSection:
-    rows = [
-        [name, weight, model.oof_accuracy_.get(name)]
-        for name, weight in sorted(model.weights_.items(), key=lambda item: -item[1])
-    ]
-    return TableSection(
-        "Who has a say", ["member", "weight", "right on matrices held out"], rows,
-        formats={"weight": ".2f", "right on matrices held out": ".1%"},
-        note="The answer is an average of quite different classifiers; the weights make what "
-        "happened to matrices held out likely.",
+def map_training_data(
+    X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
+) -> PlaneMap | None:
+    """Map the plane for training data, or a sample of it; None without two classes of two."""
+    order = np.random.RandomState(0).permutation(len(X))[:_MOST_MAPPED]
+    codes = np.unique(y[order], return_inverse=True)[1]
+    counts = count_groups(codes, None if groups is None else groups[order])
+    rows = np.sort(order[counts[codes] > 1])
+    if np.count_nonzero(counts > 1) < 2:
+        return None
+    return plane_map(X[rows], y[rows], groups=None if groups is None else groups[rows])
+
+
+def compare_with_baselines(
+    name: str, held_out: HeldOut, classes: NDArray[Any], X: RealArray, y: NDArray[Any],
+    groups: NDArray[Any] | None = None,
+) -> Section | None:  # fmt: skip
+    """Show where a model and baselines disagree; None if classes are too small, or data large."""
+    smallest = int(count_groups(np.searchsorted(classes, y), groups).min())
+    if smallest < 2 or len(X) > _MOST_COMPARED:
+        return None
+    known = default_classifiers()
+    found = evaluate(X, y, {one: known[one] for one in _BASELINES}, cv=_FOLDS, groups=groups)
+    rows = held_out.rows[np.isin(held_out.rows, found.rows)]  # fewer after an interrupt
+    said = {name: held_out.predicted[np.searchsorted(held_out.rows, rows)]} | {
+        one: codes[np.searchsorted(found.rows, rows)] for one, codes in found.predictions.items()
+    }
+    return disagreement_section(
+        "Where the model and baselines disagree", y[rows].tolist(),
+        {one: classes[codes].tolist() for one, codes in said.items()}, names=rows.tolist(),
     )  # fmt: skip

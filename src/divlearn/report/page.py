@@ -1,19 +1,39 @@
-"""A report: one page that holds everything it needs."""
+"""A report: one HTML page that contains everything it needs."""
 
 from __future__ import annotations
 
+import gzip
 import html
+import importlib.metadata
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+import sys
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from divlearn.atomic import open_atomic
-from divlearn.report.section import Section
+from divlearn.report.plain import to_json
+from divlearn.report.sections import Section, repeat_section
 
-__all__ = ["Page"]
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
-# The frame grows to what is in it once that is there; figures have their height from the start.
+__all__ = ["Page", "write_report"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
+_LIBRARIES = ("divlearn", "numpy", "scipy", "scikit-learn")
+# Names from files may hold characters that HTML forbids.
+_CONTROLS = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))
+    if chr(code) not in "\t\n\r"
+}  # fmt: skip
+# The frame grows to its content once that is loaded; figures have their height from the start.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
 
@@ -25,16 +45,15 @@ class Page:
     ----------
     title : str
     sentence : str
-        The plain answer in one or two sentences, shown large at the top.
+        The answer in one or two sentences, shown large at the top.
     sections : sequence of Section
-    footer : str
     detail : str
-        What stands below the sentence: how sure it is, for example.
+        Text below the sentence, such as the evidence.
 
     Examples
     --------
-    >>> from divlearn.report import TextSection
-    >>> page = Page("Textures", "Use AIRM.", [TextSection("Why", "It is right on 90.1%.")])
+    >>> from divlearn.report import text_section
+    >>> page = Page("Textures", "Use AIRM.", [text_section("Why", "It is right on 90.1%.")])
     >>> "<h2>Why</h2>" in page.html()
     True
     """
@@ -42,34 +61,37 @@ class Page:
     title: str
     sentence: str
     sections: Sequence[Section] = ()
-    footer: str = ""
     detail: str = ""
 
     def html(self) -> str:
-        """Return the page as a document of HTML.
+        """Return the page as an HTML document.
+
+        Styles, scripts, data and the compressed plotting library are inside. A content security
+        policy forbids network access and any other script.
 
         Raises
         ------
         ImportError
             If jinja2 or plotly is not installed.
         """
-        from divlearn.report.render import render
-
-        return render(self)
+        template = _environment().get_template("page.html")
+        script = _join("script", "js")
+        plotted = any(section.kind in _PLOTTED for section in self.sections)
+        library = _library() if plotted else None
+        document = template.render(
+            page=self,
+            sections=self.sections,
+            style=_join("style", "css"),
+            script=script,
+            library=library and library[0],
+            allowed=[_digest(script), *(library or ())[1:]],
+        )
+        return document.translate(_CONTROLS)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page; the file is either the old one or the whole new one.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        Path
-        """
+        """Write the page and return its path; an error leaves the old file untouched."""
         target = Path(path)
-        # A name read from a file may hold what UTF-8 cannot; a report is no place to fail for it.
+        # A name read from a file may not be valid UTF-8, which must not stop a report.
         document = self.html().encode("utf-8", errors="replace")
         with open_atomic(target) as file:
             file.write(document)
@@ -80,8 +102,63 @@ class Page:
             document = self.html()
         except ImportError:
             return None  # a notebook then shows the plain text
-        # A frame, so that the styles of the page and of the notebook leave each other alone.
+        # A frame isolates the styles of the page from those of the notebook.
         return (
             f'<iframe srcdoc="{html.escape(document)}" title="{html.escape(self.title)}" '
             f'onload="{_GROW}" style="width: 100%; height: 40rem; border: 0"></iframe>'
         )
+
+
+def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str, float]) -> None:
+    """Write a page with the command, the digest of the data, versions and times at its end."""
+    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    versions["Python"] = ".".join(map(str, sys.version_info[:3]))
+    command = shlex.join(["divlearn", *sys.argv[1:]])
+    repeat = repeat_section(command, data_digest, versions, seconds)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(page, sections=[*page.sections, repeat]).write(path)
+
+
+@cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FileSystemLoader
+        from markupsafe import Markup
+    except ImportError as error:
+        raise ImportError('the report needs jinja2: pip install "divlearn[report]"') from error
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    # JSON is escaped already, for script elements and not as HTML.
+    environment.filters["json"] = lambda value: Markup(to_json(value))
+    environment.filters["packed"] = _pack
+    return environment
+
+
+@cache
+def _join(folder: str, ending: str) -> str:
+    """Join the files of a folder in the order of their names."""
+    files = sorted((_TEMPLATES / folder).glob(f"*.{ending}"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@cache
+def _library() -> tuple[str, str]:
+    """Return the plotting library, packed, and the digest of its source."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError('the report needs plotly: pip install "divlearn[report]"') from error
+    source = get_plotlyjs()
+    return _pack(source), _digest(source)
+
+
+def _pack(text: str) -> str:
+    """Compress a text to characters without meaning in HTML."""
+    # Without a time stamp, so that the same report has the same bytes.
+    packed = gzip.compress(text.encode("utf-8", errors="replace"), 9, mtime=0)
+    return b64encode(packed).decode("ascii")
+
+
+def _digest(source: str) -> str:
+    return "sha256-" + b64encode(sha256(source.encode("utf-8")).digest()).decode("ascii")

@@ -1,158 +1,188 @@
-"""How results look: a picture and a page of every kind."""
+"""Pages of the answers of `divlearn.judge`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray
-from divlearn.datasets import Dataset
-from divlearn.doctor import Diagnosis
-from divlearn.evaluation import Evaluation
-from divlearn.likelihood import LikelihoodFit
-from divlearn.maps import PlaneMap
-from divlearn.means import MeanResult
-from divlearn.report.answers import plane_page, which_page
-from divlearn.report.atoms import AtomsSection
-from divlearn.report.evaluations import evaluation_page
+from divlearn.judge.evaluation import Evaluation
+from divlearn.judge.maps import NAMED, PlaneMap
+from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
-from divlearn.report.pictures import plot_classes, plot_conditions, plot_evaluation, plot_matrix
-from divlearn.report.plane import plot_plane
-from divlearn.report.section import Section
-from divlearn.report.tables import TableSection
-from divlearn.report.which import plot_answer
-from divlearn.report.words import TextSection
-from divlearn.which import WhichDivergence
+from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section
+from divlearn.report.sections import Section, as_sentence, confusion_section
+from divlearn.report.tables import disagreement_section, table_section
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["page_of"]
 
-__all__ = ["plot_result", "result_page"]
+_LEVELS = 0.5  # log-likelihood per matrix below the best cell that has colours of its own
+_MOST_ROWS = 500
+_OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
 
 @singledispatch
-def result_page(result: Any) -> Page:
-    """Page of a result; `divlearn.showing.Shown` shows it in notebooks.
+def page_of(result: Any) -> Page:
+    """Make the page of a result.
 
     Parameters
     ----------
-    result : object
+    result : WhichDivergence, PlaneMap or Evaluation
 
     Returns
     -------
     Page
+        Notebooks show it; `Page.write` writes it to a file.
 
     Examples
     --------
-    >>> from divlearn.doctor import examine
-    >>> result_page(examine([np.eye(2), 2 * np.eye(2)])).sentence
-    '2 matrices of size 2: nothing is wrong; condition numbers 1 to 1, median 1.'
+    >>> from divlearn import plane_map
+    >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
+    >>> page_of(plane_map(X, [0, 0, 1, 1], [0, 1], [0, 1])).sentence
+    'Use any.'
     """
     raise TypeError(f"a {type(result).__name__} has no page")
 
 
-@singledispatch
-def plot_result(result: Any, ax: Axes | None = None) -> Axes:
-    """Draw a picture of a result.
-
-    Parameters
-    ----------
-    result : object
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> plot_result("a text")
-    Traceback (most recent call last):
-    TypeError: a str has no picture
-    """
-    raise TypeError(f"a {type(result).__name__} has no picture")
+def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
+    """Show the first statement of a summary as the answer, and the evidence below."""
+    summary = summary.replace("+-", "±")
+    ends = [place for place in (summary.find(": "), summary.find(". ")) if place > 0]
+    end = min(ends, default=len(summary))
+    answer, evidence = summary[:end].rstrip("."), summary[end + 1 :].strip()
+    return Page(title, f"{answer}.", sections, detail=evidence[:1].upper() + evidence[1:])
 
 
-result_page.register(Evaluation, evaluation_page)
-result_page.register(WhichDivergence, which_page)
-result_page.register(PlaneMap, plane_page)
-plot_result.register(Evaluation, plot_evaluation)
-plot_result.register(WhichDivergence, plot_answer)
-plot_result.register(PlaneMap, lambda plane, ax=None: plot_plane(plane, ax=ax))
-plot_result.register(Diagnosis, plot_conditions)
-plot_result.register(Dataset, plot_classes)
-
-
-@result_page.register
-def _(result: Diagnosis) -> Page:
+@page_of.register
+def _(plane: PlaneMap) -> Page:
+    errors = plane.standard_error
     rows = [
-        [one.kind, len(one.indices), one.text, one.advice, "yes" if one.severe else "no"]
-        for one in result.findings
-    ]
-    headings = ["finding", "matrices", "what it is", "what to do", "nothing works before"]
-    sections: list[Section] = [TableSection("Findings", headings, rows)] if rows else []
-    if result.classes:
-        sections.append(_classes(result.classes))
-    return Page("Diagnosis", result.summary(), sections)
+        [TITLES[name], known.alpha, known.beta, plane.at(known.alpha, known.beta),
+         errors[plane.index(known.alpha, known.beta)]]
+        for name, known in NAMED.items() if name in plane.named
+    ]  # fmt: skip
+    highest = max(plane.named.values(), default=0)
+    return _answer("Which divergence?", plane.summary(), [
+        map_section(
+            plane, [(*plane.best, "best of the grid")], "best of the grid",
+            "The star is the best of the grid.",
+        ),
+        table_section(
+            "Named divergences", ["name", "alpha", "beta", "accuracy", "standard error"], rows,
+            bold=[index for index, row in enumerate(rows) if row[3] == highest],
+            formats={"alpha": "g", "beta": "g", "accuracy": ".1%", "standard error": ".1%"},
+        ),
+    ])  # fmt: skip
 
 
-@result_page.register
-def _(result: Dataset) -> Page:
-    sections: list[Section] = []
-    if result.labels is not None:
-        names, counts = np.unique(result.labels, return_counts=True)
-        sections.append(_classes(dict(zip(map(str, names), counts.tolist(), strict=True))))
-    sections.append(TextSection("About this data", "\n\n".join(result.summary().split("\n"))))
-    return Page("Data", repr(result).strip("<>"), sections)
+@page_of.register
+def _(answer: WhichDivergence) -> Page:
+    summary = answer.summary()
+    if answer.message.startswith("interrupted"):
+        summary += f" {as_sentence(answer.message)}"
+    draw = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
+    return _answer("Which divergence?", summary, draw(answer))
 
 
-@result_page.register
-def _(result: LikelihoodFit) -> Page:
-    values = {
-        "alpha": result.alpha, "beta": result.beta, "kappa": result.kappa,
-        "log-likelihood per matrix": result.log_likelihood,
+def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
+    rows = [["learned", *answer.best, answer.score, None, None, None]]
+    rows += [
+        [TITLES[name], row.alpha, row.beta, row.score, 100 * row.difference,
+         100 * row.standard_error, row.p_value]
+        for name, row in answer.named.items()
+    ]  # fmt: skip
+    formats = {
+        "alpha": "g", "beta": "g", "accuracy": ".1%", "learned ahead by": "+.1f",
+        "standard error": ".1f", "p": ".2g",
     }  # fmt: skip
-    sections: list[Section] = [_values(values), _matrix("Centre", result.center), _ending(result)]
-    return Page("Likelihood", f"Most likely is {_say_member(result)}.", sections)
+    test = "McNemar's test" if answer.n_groups is None else "sign-flip test over groups"
+    return [
+        plane_section(
+            "Map of the plane", answer.alphas, answer.betas, answer.map, "accuracy",
+            learned=[(*answer.best, "learned")],
+            note=f"{LEGEND} The star is the learned point. Values are cross-validated accuracies "
+            f"of the nearest neighbour on {answer.n_matrices} matrices.",
+        ),
+        table_section(
+            "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
+            note="Differences between the learned point and each named divergence, in percentage "
+            f"points on the same matrices, with p-values (exact {test}). The learned point is "
+            "evaluated on held-out folds.",
+        ),
+    ]  # fmt: skip
 
 
-@plot_result.register
-def _(result: LikelihoodFit, ax: Any = None) -> Any:
-    return plot_matrix(result.center, f"centre of {_say_member(result)}", ax)
+def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
+    rows = [["maximum", *answer.best, answer.score, None, None, None, None]]
+    rows += [
+        [TITLES[name], row.alpha, row.beta, row.score, row.difference, row.standard_error,
+         row.p_value, row.bic_difference]
+        for name, row in answer.named.items()
+    ]  # fmt: skip
+    formats = {
+        "alpha": ".3g", "beta": ".3g", "log-likelihood": ".3f", "maximum ahead by": ".3f",
+        "standard error": ".3f", "p": ".2g", "BIC difference": "+.1f",
+    }  # fmt: skip
+    below = answer.map - answer.score
+    return [
+        plane_section(
+            "Map of the plane", answer.alphas, answer.betas, below, "log-likelihood",
+            learned=[(*answer.best, "maximum")], mark="maximum", value_format=".3f",
+            floor=float(np.nanmax(below)) - _LEVELS,  # the maximum may lie far outside the map
+            note=f"{LEGEND} The star is the maximum. Values are log-likelihoods per matrix "
+            f"relative to the maximum; values more than {_LEVELS} below the best cell share one "
+            "colour.",
+        ),
+        table_section(
+            "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
+            note="Differences between the maximum and each named divergence, in log-likelihood per "
+            "matrix, with p-values of the likelihood-ratio test. A positive BIC difference prefers "
+            "the maximum, which has two more parameters.",
+        ),
+    ]  # fmt: skip
 
 
-@result_page.register
-def _(result: MeanResult) -> Page:
-    values = {"mean divergence": result.objective, "size of the gradient": result.gradient_norm}
-    sections: list[Section] = [_matrix("Centroid", result.mean), _values(values), _ending(result)]
-    return Page("Centroid", f"A centroid of size {len(result.mean)}.", sections)
+@page_of.register
+def _(found: Evaluation) -> Page:
+    best, table = found.best, found.table()
+    formats = {
+        "accuracy": ".1%", "±": ".1%", "behind the best": ".1f", "± points": ".1f", "p": ".2g",
+        "seconds": ".1f",
+    }  # fmt: skip
+    rows = [
+        [row.name, row.accuracy, row.standard_error, 100 * row.versus_best.difference,
+         100 * row.versus_best.standard_error, row.versus_best.p_value, row.seconds]
+        for row in table
+    ]  # fmt: skip
+    test = "McNemar's test" if found.groups is None else "sign-flip test over groups"
+    sections = [
+        table_section(
+            "Classifiers", ["classifier", *formats], rows, bold=[0], formats=formats,
+            note=f"Cross-validation on the same folds: {found.message}. Differences to the best "
+            f"classifier are in percentage points on the same matrices, with p-values (exact "
+            f"{test}).",
+        ),
+        confusion_section(
+            f"Confusion matrix of {best}", found.classes.tolist(), found.confusion(best),
+            note="Rows are true classes, columns predicted ones.",
+        ),
+    ]  # fmt: skip
+    others = [row.name for row in table if row.name != best]
+    rival = next(iter([name for name in others if name not in _OURS] or others), None)
+    if rival is not None:
+        sections.append(_disagreements(found, best, rival))
+    return _answer("Which classifier?", found.summary(), sections)
 
 
-@plot_result.register
-def _(result: MeanResult, ax: Any = None) -> Any:
-    return plot_matrix(result.mean, f"mean divergence {result.objective:.4g}", ax)
-
-
-def _say_member(fit: LikelihoodFit) -> str:
-    return f"the density of alpha = {fit.alpha:.3g}, beta = {fit.beta:.3g}, kappa = {fit.kappa:.3g}"
-
-
-def _classes(sizes: dict[str, int]) -> TableSection:
-    return TableSection("Classes", ["class", "matrices"], list(sizes.items()))
-
-
-def _values(values: dict[str, float]) -> TableSection:
-    return TableSection("Values", ["name", "value"], list(values.items()))
-
-
-def _matrix(title: str, matrix: RealArray) -> AtomsSection:
-    return AtomsSection(
-        title, matrix[None], [1], [f"{len(matrix)} x {len(matrix)}"],
-        note="As correlations; standard deviations appear where one points at it.",
+def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
+    rows = np.flatnonzero(found.correct(best) != found.correct(rival))
+    shown = rows[:_MOST_ROWS]
+    more = f" The first {_MOST_ROWS} of {len(rows)}." if len(rows) > _MOST_ROWS else ""
+    said = {name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)}
+    return disagreement_section(
+        f"Where {best} and {rival} disagree", found.classes[found.codes[shown]].tolist(), said,
+        names=found.rows[shown].tolist(),
+        note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
     )  # fmt: skip
-
-
-def _ending(result: LikelihoodFit | MeanResult) -> TextSection:
-    return TextSection("How it ended", f"{result.message} ({result.n_iter} iterations).")

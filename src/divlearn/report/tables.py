@@ -1,199 +1,145 @@
-"""Tables as sections of a page."""
+"""Sections that show tables, which a click on a heading sorts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["DisagreementSection", "TableSection"]
+from divlearn.report.sections import Section
 
-_SHOWN = 50  # rows that are there at once; the others appear when asked for
+__all__ = ["disagreement_section", "table_section"]
+
+_SHOWN = 50  # rows shown at once; the others are shown on request
 _MISSING = "\N{EN DASH}"
 
 
 class Cell(NamedTuple):
-    """What is shown, the number it is sorted by where that is another, and a class of style."""
+    """Text, the number to sort by if it differs from the text, and a class of style."""
 
     text: str
     value: str
     style: str
 
 
-@dataclass(frozen=True, eq=False)
-class TableSection:
-    """Table that is sorted by a click on a heading.
+def table_section(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
+    bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
+) -> Section:  # fmt: skip
+    """Make a table.
 
-    Attributes
+    Parameters
     ----------
     title : str
     headings : sequence of str
     rows : sequence of sequences of str, number or None
-        As many cells as headings each. None and NaN are shown as missing, and sorted last.
+        One cell per heading. None and NaN are shown as missing and sorted last.
     note : str
-        What one sees, in plain words.
     bold : collection of int
-        Rows that stand out, by their index.
-    formats : mapping of str to str
-        How numbers are written, by heading, as formats of Python: ".1%". Whole numbers are written
-        as they are and others with four digits by default.
+        Indices of highlighted rows.
+    formats : mapping of str to str, optional
+        Formats of numbers by heading, such as ".1%". By default integers are written as they are
+        and other numbers with four digits.
 
     Examples
     --------
-    >>> section = TableSection(
+    >>> section = table_section(
     ...     "Scores", ["name", "accuracy"], [["AIRM", 0.9012], ["Stein", None]],
     ...     formats={"accuracy": ".1%"},
     ... )
-    >>> [[cell.text for cell in row] for row in section.content()["shown"]]
+    >>> [[cell.text for cell in row] for row in section.content["shown"]]
     [['AIRM', '90.1%'], ['Stein', '–']]
     """
-
-    template: ClassVar[str] = "table.html"
-    kind: ClassVar[str] = "table"
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
-    bold: Collection[int] = ()
-    formats: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _check_rows(self.headings, self.rows)
-        unknown = set(self.formats) - set(self.headings)
-        if unknown:
-            raise ValueError(f"formats name {sorted(unknown)}, which are not among the headings")
-
-    def content(self) -> dict[str, Any]:
-        """Return what the template and the script need, as plain values."""
-        numeric = _numeric(self.headings, self.rows)
-        specs = [self.formats.get(heading, "") for heading in self.headings]
-        bold = set(self.bold)
-        return _table(
-            self.headings, numeric, self.rows,
-            lambda row, column, value: _cell(
-                value, specs[column], "n" * numeric[column] + " b" * (row in bold)
-            ),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class DisagreementSection:
-    """Where several predictors say different things about the same matrices.
-
-    Attributes
-    ----------
-    title : str
-    headings : sequence of str
-        Of the matrix, of its true class, and of every predictor.
-    rows : sequence of sequences
-        Name or number of the matrix, its true class, and what each predictor says. Right and wrong
-        answers are marked.
-    note : str
-        What one sees, in plain words.
-
-    Examples
-    --------
-    >>> section = DisagreementSection.of(
-    ...     "Disagreement", ["a", "b", "b"], {"IDDL": ["a", "b", "a"], "1-NN": ["b", "b", "b"]},
-    ... )
-    >>> section.rows
-    [(0, 'a', 'a', 'b'), (2, 'b', 'a', 'b')]
-    """
-
-    template: ClassVar[str] = "table.html"
-    kind: ClassVar[str] = "table"
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        if len(self.headings) < 3:
-            raise ValueError(
-                f"headings={list(self.headings)} must be >= 3: the matrix, its true class, and "
-                "every predictor"
-            )
-        _check_rows(self.headings, self.rows)
-
-    @classmethod
-    def of(
-        cls, title: str, truth: Sequence[Any], predictions: Mapping[str, Sequence[Any]],
-        names: Sequence[Any] | None = None, note: str = "",
-    ) -> Self:  # fmt: skip
-        """Find where predictors disagree.
-
-        Parameters
-        ----------
-        title : str
-        truth : sequence, of length n_matrices
-            True classes.
-        predictions : mapping of str to sequence, of length n_matrices
-            What every predictor says.
-        names : sequence, of length n_matrices, optional
-            Of the matrices; 0, 1, ... by default.
-        note : str
-            How many there are, and who is right on them, by default.
-
-        Returns
-        -------
-        DisagreementSection
-        """
-        names = range(len(truth)) if names is None else names
-        for name, says in {**predictions, "names": names}.items():
-            if len(says) != len(truth):
-                raise ValueError(f"{name} has length {len(says)}, truth {len(truth)}: must agree")
-        table = zip(names, truth, *predictions.values(), strict=True)
-        rows = [row for row in table if len({str(said) for said in row[2:]}) > 1]
-        note = note or _say_who(rows, list(predictions), len(truth))
-        return cls(title, ["matrix", "truth", *predictions], rows, note)
-
-    def content(self) -> dict[str, Any]:
-        """Return what the template and the script need, as plain values."""
-
-        def cell(row: int, column: int, value: Any) -> Cell:
-            if column < 2:
-                return _cell(value, "", "n" * numeric[column])
-            right = str(value) == str(self.rows[row][1])
-            return _cell(value, "", "right" if right else "wrong")
-
-        first = _numeric(self.headings[:1], self.rows)[0]
-        numeric = [first] + [False] * (len(self.headings) - 1)
-        return _table(self.headings, numeric, self.rows, cell)
-
-
-def _check_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    formats = formats or {}
     for index, row in enumerate(rows):
         if len(row) != len(headings):
             raise ValueError(
                 f"rows[{index}] has {len(row)} cells, but there are {len(headings)} headings"
             )
+    if unknown := set(formats) - set(headings):
+        raise ValueError(f"formats name {sorted(unknown)}, which are not among the headings")
+    numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
+    specs, marked = [formats.get(heading, "") for heading in headings], set(bold)
+    cells = [
+        [
+            _cell(value, spec, "n" * is_numeric + " b" * (index in marked))
+            for value, spec, is_numeric in zip(row, specs, numeric, strict=True)
+        ]
+        for index, row in enumerate(rows)
+    ]
+    return _table(title, headings, numeric, cells, note)
+
+
+def disagreement_section(
+    title: str, truth: Sequence[Any], predictions: Mapping[str, Sequence[Any]],
+    names: Sequence[Any] | None = None, note: str = "",
+) -> Section:  # fmt: skip
+    """Make a table of the matrices on which predictors disagree, with right and wrong marked.
+
+    Parameters
+    ----------
+    title : str
+    truth : sequence, of length n_matrices
+        True classes.
+    predictions : mapping of str to sequence, of length n_matrices
+        Predicted classes by predictor.
+    names : sequence, of length n_matrices, optional
+        Names of the matrices; 0, 1, ... by default.
+    note : str
+        By default, how many there are and who is right on them.
+
+    Examples
+    --------
+    >>> section = disagreement_section(
+    ...     "Disagreement", ["a", "b", "b"], {"IDDL": ["a", "b", "a"], "1-NN": ["b", "b", "b"]},
+    ... )
+    >>> [[cell.text for cell in row] for row in section.content["shown"]]
+    [['0', 'a', 'a', 'b'], ['2', 'b', 'a', 'b']]
+    """
+    if not predictions:
+        raise ValueError("predictions is empty, must hold >= 1 predictor; pass some by name")
+    names = range(len(truth)) if names is None else names
+    for name, said in {**predictions, "names": names}.items():
+        if len(said) != len(truth):
+            raise ValueError(f"{name} has length {len(said)}, truth {len(truth)}: must agree")
+    table = zip(names, truth, *predictions.values(), strict=True)
+    rows = [row for row in table if len({str(said) for said in row[2:]}) > 1]
+    numeric = [_is_numeric([row[0] for row in rows])] + [False] * (1 + len(predictions))
+    cells = [
+        [_cell(row[0], "", "n" * numeric[0]), _cell(row[1], "", "")]
+        + [_cell(said, "", "right" if str(said) == str(row[1]) else "wrong") for said in row[2:]]
+        for row in rows
+    ]
+    if not note:
+        right = [
+            f"{name} {sum(row[column].style == 'right' for row in cells):,}"
+            for column, name in enumerate(predictions, start=2)
+        ]
+        note = (
+            f"They disagree on {len(rows):,} of {len(truth):,} matrices. Right predictions for "
+            f"these: {', '.join(right)}."
+        )
+    return _table(title, ["matrix", "truth", *predictions], numeric, cells, note)
 
 
 def _table(
-    headings: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[Any]],
-    cell: Callable[[int, int, Any], Cell],
-) -> dict[str, Any]:  # fmt: skip
-    cells = [[cell(i, j, value) for j, value in enumerate(row)] for i, row in enumerate(rows)]
-    return {
+    title: str, headings: Sequence[str], numeric: Sequence[bool], cells: list[list[Cell]], note: str
+) -> Section:
+    content = {
         "headings": list(zip(headings, numeric, strict=True)),
         "shown": cells[:_SHOWN],
         "rest": cells[_SHOWN:],
         "n_rows": len(cells),
     }
+    return Section("table", title, content, note)
 
 
-def _numeric(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
-    """Which columns hold numbers only, besides what is missing."""
-    return [
-        any(row[column] is not None for row in rows)
-        and all(row[column] is None or _is_number(row[column]) for row in rows)
-        for column in range(len(headings))
-    ]
+def _is_numeric(column: Sequence[Any]) -> bool:
+    """Whether a column holds numbers only, apart from missing ones."""
+    known = [value for value in column if value is not None]
+    return bool(known) and all(map(_is_number, known))
 
 
 def _cell(value: Any, spec: str, style: str) -> Cell:
@@ -210,14 +156,3 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def _say_who(rows: Sequence[Sequence[Any]], predictors: Sequence[str], n_matrices: int) -> str:
-    right = [
-        f"{name} on {sum(str(row[column]) == str(row[1]) for row in rows):,}"
-        for column, name in enumerate(predictors, start=2)
-    ]
-    return (
-        f"They disagree on {len(rows):,} of {n_matrices:,} matrices. Of these are right: "
-        f"{', '.join(right)}."
-    )

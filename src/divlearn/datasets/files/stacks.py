@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.checks import check_count
 from divlearn.datasets.files.columns import check_column, fits, read_column
 from divlearn.datasets.files.hdf5_files import find_hdf5, open_hdf5
 from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
@@ -179,11 +180,7 @@ def read_stacks(
     -------
     Stacks
     """
-    if isinstance(limit, bool) or not isinstance(limit, int | np.integer):
-        raise TypeError(f"limit={limit!r} must be an integer, a number of bytes")
-    if limit < 1:
-        raise ValueError(f"limit={limit} must be >= 1, a number of bytes")
-    limit = int(limit)
+    limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""How sure accuracies are: of one classifier against chance, and of two on the same matrices."""
+"""Significance of accuracies: of one classifier against chance, and of two on the same matrices."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from scipy.stats import binom
 
 from divlearn.arrays import RealArray
 
-__all__ = ["PairedComparison", "compare_paired", "p_above", "share_error", "share_error_of"]
+__all__ = [
+    "SIGNIFICANT", "PairedComparison", "compare_paired", "p_above", "share_error", "share_error_of",
+]  # fmt: skip
+
+SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 
 _Groups = NDArray[np.intp] | None
 
 
 def share_error(share: Any, count: int) -> Any:
-    """Binomial standard error of a share, or of an array of them, of so many matrices.
+    """Binomial standard error of a share, or of an array of shares, of ``count`` matrices.
 
     Examples
     --------
@@ -30,13 +34,13 @@ def share_error(share: Any, count: int) -> Any:
 
 
 def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
-    """Compute the standard error of the share that is true: binomial, unless there are groups.
+    """Compute the standard error of the share of true flags, which groups may cluster.
 
     Parameters
     ----------
     flags : ndarray of bool, shape (n_matrices,)
     groups : ndarray of int, shape (n_matrices,), optional
-        Numbers from 0. Only groups are independent of each other.
+        Numbers from 0. Only different groups are independent.
 
     Examples
     --------
@@ -48,12 +52,11 @@ def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
 
 
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
-    """Compute the one-sided p-value of a share that is no higher than a level.
+    """One-sided p-value of the null hypothesis that the share is not above a level.
 
-    Without groups it is that of an exact binomial test. With groups it is that of a t-test over
-    the groups, whose shares vary as they do. It is at least ``level ** n_groups``, the chance that
-    all groups are right though each is right or wrong as a whole: t-tests of few groups that agree
-    would claim more.
+    Without groups this is an exact binomial test, with groups a t-test over the groups. The p-value
+    is at least ``level ** n_groups``, the probability that all groups are right when each is right
+    or wrong as a whole: a t-test of few groups that agree would claim more.
 
     Parameters
     ----------
@@ -78,7 +81,7 @@ def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> f
 
 
 def _error(values: RealArray, groups: _Groups) -> float:
-    """Compute the standard error of a mean, of groups that are independent."""
+    """Compute the standard error of a mean over independent groups."""
     sums = _sum(values - values.mean(), groups)
     error = float(np.sqrt(sums @ sums)) / len(values)
     if groups is None:
@@ -93,16 +96,15 @@ def _sum(values: RealArray, groups: _Groups) -> RealArray:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    r"""How the answers of two classifiers to the same matrices compare.
+    """Paired comparison of two classifiers on the same matrices.
 
     Attributes
     ----------
     first_only, second_only : int, matrices that only the first (the second) one gets right.
     difference : float, accuracy of the first minus accuracy of the second.
-    standard_error : float, of the difference; it knows that the matrices are the same.
-    p_value : float, exact two-sided sign-flip test: if the two were equally good, the gain of one
-        over the other would be as likely to have the opposite sign, for every matrix (then this is
-        McNemar's test), or for every group.
+    standard_error : float, of the paired difference.
+    p_value : float, of the exact two-sided sign-flip test over matrices (McNemar's test), or over
+        groups.
     """
 
     first_only: int
@@ -144,9 +146,9 @@ def compare_paired(
 
 
 def _flip_signs(gains: NDArray[Any]) -> float:
-    """Compute how likely a sum as far from zero as that of the gains is if signs are random.
+    """Probability of a sum at least as far from zero as that of the gains, under random signs.
 
-    The sum is the difference of what goes to either side. What goes to one side is a sum of
+    The sum is the difference between the positive and the negative part; either part is a sum of
     binomial variables, one for each size of a gain.
     """
     sizes, counts = np.unique(np.abs(gains[gains != 0]), return_counts=True)

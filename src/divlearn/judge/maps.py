@@ -1,9 +1,10 @@
-"""Maps of the (alpha, beta) plane: the answer to "which divergence should I use?"."""
+"""Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,31 +12,37 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.folds import check_groups
-from divlearn.judging import judge_neighbors
-from divlearn.paired import PairedComparison, compare_paired, share_error, share_error_of
-from divlearn.showing import Shown
+from divlearn.judge.neighbors import check_codes, check_group_codes, judge_neighbors
+from divlearn.judge.significance import (
+    SIGNIFICANT,
+    PairedComparison,
+    compare_paired,
+    share_error,
+    share_error_of,
+)
 from divlearn.spd import check_spd
-from divlearn.targets import check_labels, keep_classes
 
 __all__ = [
-    "NAMED", "PlaneMap", "check_axis", "check_codes", "plane_map",
+    "NAMED", "NAMED_POINTS", "PlaneMap", "Point", "check_axis", "format_point", "make_grid",
+    "plane_map", "rank_best", "say_range",
 ]  # fmt: skip
 
 NAMED: dict[str, Divergence] = {
     name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
 }
+NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 Point = tuple[float, float]
 
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
-_SIGNIFICANT = 0.05  # of the paired test in the summary
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneMap(Shown):
+class PlaneMap:
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
+
+    `divlearn.report.plot_plane` draws it.
 
     Attributes
     ----------
@@ -43,7 +50,7 @@ class PlaneMap(Shown):
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), whether the nearest other
         matrix has the right label.
     groups : ndarray of int, shape (n_matrices,), or None
-        Matrices of one group are no neighbours of each other, and errors know it.
+        Matrices of one group are not neighbours of each other, and not independent.
     """
 
     alphas: RealArray
@@ -74,16 +81,12 @@ class PlaneMap(Shown):
     def best_points(self) -> tuple[Point, ...]:
         """All (alpha, beta) of the highest accuracy, the preferred one first.
 
-        Points that tie are ordered by the distance to the nearest named divergence, then by
-        alpha + beta, then by alpha: a name that is as good as the rest comes first.
+        Ties are ordered by the distance to the nearest named divergence, then by alpha + beta,
+        then by alpha.
         """
-        accuracy = self.accuracy
-        rows, columns = np.nonzero(accuracy == accuracy.max())
-        points = np.column_stack([self.alphas[rows], self.betas[columns]])
-        names = np.array([(known.alpha, known.beta) for known in NAMED.values()])
-        distance = np.linalg.norm(points[:, None] - names, axis=-1).min(axis=1)
-        order = np.lexsort((points[:, 0], points.sum(axis=1), distance))
-        return tuple((float(alpha), float(beta)) for alpha, beta in points[order])
+        grid = make_grid(self.alphas, self.betas)
+        best = grid[rank_best(grid, self.accuracy.ravel())]
+        return tuple((float(alpha), float(beta)) for alpha, beta in best)
 
     @property
     def best(self) -> Point:
@@ -93,24 +96,21 @@ class PlaneMap(Shown):
     @property
     def named(self) -> dict[str, float]:
         """Accuracy of every named divergence whose point lies on the grid."""
-        found = {}
-        for name, known in NAMED.items():
-            row, column = _find(self.alphas, known.alpha), _find(self.betas, known.beta)
-            if row is not None and column is not None:
-                found[name] = float(self.correct[row, column].mean())
-        return found
+        places = {name: self._find(known.alpha, known.beta) for name, known in NAMED.items()}
+        accuracy = self.accuracy
+        return {name: float(accuracy[place]) for name, place in places.items() if place is not None}
 
     def index(self, alpha: float, beta: float) -> tuple[int, int]:
         """Index of a point of the grid; any other point raises ValueError."""
-        row, column = _find(self.alphas, alpha), _find(self.betas, beta)
-        if row is None or column is None:
+        place = self._find(alpha, beta)
+        if place is None:
             axes = (self.alphas, alpha), (self.betas, beta)
-            near = [grid[np.abs(grid - value).argmin()] for grid, value in axes]
+            near = [axis[np.abs(axis - value).argmin()] for axis, value in axes]
             raise ValueError(
-                f"(alpha, beta) = {_format((alpha, beta))} must be a point of the grid; nearest is "
-                f"{_format(near)}. Pass alphas and betas that contain it to plane_map"
+                f"(alpha, beta) = {format_point((alpha, beta))} must be a point of the grid; the "
+                f"nearest is {format_point(near)}. Pass alphas and betas that contain it"
             )
-        return row, column
+        return place
 
     def at(self, alpha: float, beta: float) -> float:
         """Accuracy at one point of the grid."""
@@ -122,43 +122,51 @@ class PlaneMap(Shown):
         return compare_paired(one, other, self.groups)
 
     def summary(self) -> str:
-        """Answer to "which metric should I use?", with the evidence and its limits."""
+        """Recommend a divergence, with the evidence and its limits."""
         accuracy, named, best = self.accuracy, self.named, self.best
-        lowest, highest, n_points = accuracy.min(), accuracy.max(), accuracy.size
-        if lowest == highest:
-            return (
-                f"Use any: all points of the grid ({n_points}) have the accuracy {highest:.1%}, so "
-                "this data does not tell them apart."
-            )
-        span = f"The whole grid lies between {lowest:.1%} and {highest:.1%}."
+        highest, n_points = accuracy.max(), accuracy.size
+        if accuracy.min() == highest:
+            return f"Use any: all {n_points} points of the grid have the accuracy {highest:.1%}."
         n_ties = len(self.best_points) - 1
         ties = f" ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
-        leader = f"The best of {n_points} points, {_format(best)} with {highest:.1%}{ties},"
-        optimistic = "was picked on this very data, so it looks better than it is"
+        leader = f"The best of {n_points} points, {format_point(best)} with {highest:.1%}{ties},"
+        optimistic = "was selected on the same data, so its accuracy is optimistic"
         if not named:
-            return f"No named divergence lies on the grid. {leader} {optimistic}. {span}"
+            return (
+                f"No named divergence lies on the grid. {leader} {optimistic}. "
+                f"{say_range(accuracy)}"
+            )
         top = max(named.values())
         leaders = [name for name, value in named.items() if value == top]
         names = " or ".join(leaders)
         if top == highest:
-            return f"Use {names} ({top:.1%}): no point of the grid is better. {span}"
+            return f"Use {names} ({top:.1%}): no point of the grid is better. {say_range(accuracy)}"
         known = NAMED[leaders[0]]
         paired = self.compare(best, (known.alpha, known.beta))
         evidence = (
-            f"{leader} is right on {paired.first_only} where {known.name} is wrong and wrong on "
-            f"{paired.second_only} where {known.name} is right (p = {paired.p_value:.2g}); "
-            f"it {optimistic}"
+            f"{leader} is right on {paired.first_only} matrices where {known.name} is wrong, and "
+            f"wrong on {paired.second_only} where {known.name} is right (p = {paired.p_value:.2g});"
+            f" it {optimistic}"
         )
-        if paired.p_value >= _SIGNIFICANT:
-            return (
-                f"Use {names} ({top:.1%}): no point of the grid is better by more than noise. "
-                f"{evidence}. {span}"
+        if paired.p_value >= SIGNIFICANT:
+            answer = f"Use {names} ({top:.1%}): no point of the grid is significantly better."
+        else:
+            answer = (
+                f"Try {format_point(best)}: it beats {names} ({top:.1%}), the best named "
+                "divergence, significantly for a single comparison. Confirm it on held-out data."
             )
-        return (
-            f"Try {_format(best)}: it beats {names} ({top:.1%}), the best named divergence, by "
-            f"more than the noise of one comparison. {evidence}: confirm it on data kept aside. "
-            f"{span}"
-        )
+        return f"{answer} {evidence}. {say_range(accuracy)}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"
+
+    def _find(self, alpha: float, beta: float) -> tuple[int, int] | None:
+        """Index of a point, up to the rounding that steps such as 0.1 accumulate."""
+        places = [
+            np.flatnonzero(np.isclose(axis, value, rtol=_ROUNDING, atol=_ROUNDING))
+            for axis, value in ((self.alphas, alpha), (self.betas, beta))
+        ]
+        return (int(places[0][0]), int(places[1][0])) if all(map(len, places)) else None
 
 
 def plane_map(
@@ -183,16 +191,16 @@ def plane_map(
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (patches of an image, trials of a person) are no neighbours of each
+        Matrices of one group (patches of an image, trials of a person) are not neighbours of each
         other.
     engine : str or Engine, default="auto"
     n_threads : int, optional
-        Threads to use; all by default. Ignored if ``engine`` is an engine already.
+        Number of threads; all by default. Ignored if ``engine`` is an engine already.
 
     Returns
     -------
     PlaneMap
-        Of the matrices judged by then, which are drawn at random, where the user interrupts.
+        After an interrupt it covers the matrices judged so far, a random sample of all.
 
     Notes
     -----
@@ -218,27 +226,11 @@ def plane_map(
                 f"{grid[1][-1]:g} must not pair opposite signs, for which D is not defined for "
                 "every pair of matrices; map one quadrant at a time"
             )
-    known = check_groups(groups, len(matrices))
-    together = None if known is None else np.unique(known, return_inverse=True)[1]
-    alone = np.arange(len(matrices)) if together is None else together
-    points = np.array([(alpha, beta) for alpha in grid[0] for beta in grid[1]])
+    known = check_group_codes(groups, len(matrices))
     one_fold = np.zeros(len(matrices), dtype=np.intp)
-    correct, judged = judge_neighbors(matrices, codes, one_fold, alone, points, chosen)
+    correct, judged = judge_neighbors(matrices, codes, one_fold, known, make_grid(*grid), chosen)
     flags = correct[-1].reshape(len(grid[0]), len(grid[1]), -1)
-    return PlaneMap(*grid, flags, None if together is None else together[judged])
-
-
-def check_codes(y: ArrayLike, n_matrices: int) -> NDArray[np.intp]:
-    """Check labels, and return them as numbers from 0."""
-    labels = check_labels(y, n_matrices)
-    classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    keep_classes(classes, counts, counts)
-    if counts.min() < 2:
-        raise ValueError(
-            f"class {classes[counts.argmin()]!s} has 1 matrix, but every class must have >= 2: "
-            "left out, it has no neighbour of its class; drop it or pass more matrices of it"
-        )
-    return codes
+    return PlaneMap(*grid, flags, None if known is None else known[judged])
 
 
 def check_axis(values: ArrayLike | None, name: str) -> RealArray:
@@ -251,11 +243,25 @@ def check_axis(values: ArrayLike | None, name: str) -> RealArray:
     return axis
 
 
-def _find(grid: RealArray, value: float) -> int | None:
-    """Index of a value up to the rounding that steps such as 0.1 accumulate."""
-    found = np.flatnonzero(np.isclose(grid, value, rtol=_ROUNDING, atol=_ROUNDING))
-    return int(found[0]) if found.size else None
+def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
+    """All points (alpha, beta), shape (n_alphas * n_betas, 2), beta fastest."""
+    return np.column_stack([np.repeat(alphas, len(betas)), np.tile(betas, len(alphas))])
 
 
-def _format(point: Sequence[float]) -> str:
+def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
+    """Return the indices of the most accurate points; ties as in `PlaneMap.best_points`."""
+    best = np.flatnonzero(accuracy == accuracy.max())
+    tied = points[best]
+    distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
+    order: NDArray[np.intp] = best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
+    return order
+
+
+def format_point(point: Sequence[float]) -> str:
+    """Write a point of the plane."""
     return "({:g}, {:g})".format(*point)
+
+
+def say_range(accuracy: RealArray) -> str:
+    """Say how much accuracy depends on the divergence."""
+    return f"Accuracy over the grid ranges from {accuracy.min():.1%} to {accuracy.max():.1%}."

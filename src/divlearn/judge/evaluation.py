@@ -1,10 +1,12 @@
-"""Classifiers side by side on the same folds, with what their differences are worth."""
+"""Cross-validation of several classifiers on the same folds, with paired differences."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,28 +16,31 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.folds import Folds, count_groups, fit_grouped
 from divlearn.interrupts import Interrupts
+from divlearn.judge.significance import (
+    SIGNIFICANT,
+    PairedComparison,
+    compare_paired,
+    share_error_of,
+)
 from divlearn.labelled import Labelled, check_labelled
-from divlearn.paired import PairedComparison, compare_paired, share_error_of
 from divlearn.progress import tell
-from divlearn.showing import Shown
 
 __all__ = [
-    "Evaluation", "HeldOut", "Row", "count_confusions", "default_classifiers", "evaluate",
-    "held_out_predictions",
+    "Evaluation", "HeldOut", "Row", "default_classifiers", "evaluate", "held_out_predictions",
 ]  # fmt: skip
 
-_SIGNIFICANT = 0.05
+_Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
 
 
 @dataclass(frozen=True)
 class Row:
-    """One classifier among others.
+    """Accuracy of one classifier among others.
 
     Attributes
     ----------
     name : str
-    accuracy, standard_error : float, over all matrices, predicted by models that never saw them.
-    versus_best : PairedComparison, the best one minus this one.
+    accuracy, standard_error : float, of held-out predictions.
+    versus_best : PairedComparison, the best classifier minus this one.
     seconds : float, to fit and predict all folds.
     """
 
@@ -47,21 +52,23 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Shown):
-    """What classifiers predict for matrices they have not seen; `summary` says it in words.
+class Evaluation:
+    """Held-out predictions of several classifiers; `summary` says which one to use.
+
+    `divlearn.report.plot_evaluation` draws it.
 
     Attributes
     ----------
     classes : ndarray, shape (n_classes,)
-    codes : ndarray of int, shape (n_matrices,), the true classes as indices, of the matrices that
-        were predicted: all, unless the user stopped it.
-    predictions : dict of ndarray of int, shape (n_matrices,), the predicted ones by classifier.
+    codes : ndarray of int, shape (n_matrices,), true classes as indices, of the predicted matrices:
+        all, unless the user interrupted.
+    predictions : dict of ndarray of int, shape (n_matrices,), predicted classes by classifier.
     seconds : dict of float
-    n_folds : int
-    rows : ndarray of int, shape (n_matrices,), which of the given matrices these are.
-    message : str, what is through.
+    n_folds : int, completed folds.
+    rows : ndarray of int, shape (n_matrices,), indices of these matrices in the given data.
+    message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
-        What was kept together: only groups are independent, and errors know it.
+        Only different groups are independent; standard errors and p-values account for it.
     """
 
     classes: NDArray[Any]
@@ -89,43 +96,47 @@ class Evaluation(Shown):
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
-        rows = [self._row(name) for name in self.predictions]
+        best = self.best
+        rows = [
+            Row(
+                name, float(self.correct(name).mean()),
+                share_error_of(self.correct(name), self.groups), self.compare(best, name), seconds,
+            )
+            for name, seconds in self.seconds.items()
+        ]  # fmt: skip
         return sorted(rows, key=lambda row: -row.accuracy)
 
     def confusion(self, name: str) -> NDArray[np.intp]:
         """Count matrices by true class (rows) and predicted class (columns)."""
-        return count_confusions(self.codes, self.predictions[name], len(self.classes))
-
-    def disagreements(self, first: str, second: str) -> NDArray[np.intp]:
-        """Find the matrices that exactly one of two classifiers gets right, as in `codes`."""
-        return np.flatnonzero(self.correct(first) != self.correct(second))
+        labels = np.arange(len(self.classes))
+        counts: NDArray[np.intp] = confusion_matrix(
+            self.codes, self.predictions[name], labels=labels
+        )
+        return counts
 
     def summary(self) -> str:
-        """Say which classifier to take and how sure that is."""
-        rows = self.table()
-        best = rows[0]
+        """Say which classifier is best and how sure that is."""
+        best, *others = self.table()
         text = (
             f"{best.name} is right on {best.accuracy:.1%} +- {best.standard_error:.1%} of "
-            f"{len(self.codes)} matrices, each predicted by a model that never saw it"
+            f"{len(self.codes)} held-out matrices"
         )
-        if len(rows) == 1:
+        if not others:
             return f"{text}."
-        ties = [row.name for row in rows[1:] if row.versus_best.p_value >= _SIGNIFICANT]
+        ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:
-            paired = rows[1].versus_best
+            paired = others[0].versus_best
             return (
-                f"{text}: better than all {len(rows) - 1} others by more than noise. Next comes "
-                f"{rows[1].name}, {100 * paired.difference:.1f} +- "
+                f"{text}: significantly better than all others. The next is "
+                f"{others[0].name}, {100 * paired.difference:.1f} +- "
                 f"{100 * paired.standard_error:.1f} points behind (p = {paired.p_value:.2g})."
             )
-        if len(ties) == len(rows) - 1:
-            return f"{text}. None of the {len(ties)} others is worse by more than noise."
-        return f"{text}. Not worse by more than noise: {', '.join(ties)}."
+        if len(ties) == len(others):
+            return f"{text}. No other is significantly worse."
+        return f"{text}. Not significantly worse: {', '.join(ties)}."
 
-    def _row(self, name: str) -> Row:
-        correct = self.correct(name)
-        error, versus = share_error_of(correct, self.groups), self.compare(self.best, name)
-        return Row(name, float(correct.mean()), error, versus, self.seconds[name])
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"
 
 
 def evaluate(
@@ -134,30 +145,30 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
-    All classifiers take a fold before the next: stopped by the user, they can be compared on the
-    folds that are through.
+    All classifiers complete a fold before the next one starts, so that an interrupted evaluation
+    compares them on the completed folds.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
     y : array-like, shape (n_matrices,)
     classifiers : dict of estimators, optional
-        By name; `default_classifiers` if not given.
+        By name; `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
-        A number of folds is stratified and shuffled, and keeps groups together. There are no more
-        folds than groups, or matrices in the largest class.
+        A number of folds is an upper bound: folds are stratified and shuffled and keep groups
+        together, and there are no more of them than groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (a patient, a sample of a material) come into one fold: otherwise a
+        Matrices of one group (a patient, a sample of a material) are held out together. Otherwise a
         classifier may recognise the group in place of the class. Classifiers whose ``fit`` takes
-        groups get those of the training part, for the folds they make of it.
+        groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
-        Draws the folds.
+        Seed of the folds.
 
     Returns
     -------
     Evaluation
-        Stopped by the user it has the folds that all classifiers were through with; in the first
-        fold, the classifiers that were through with that. With none it raises KeyboardInterrupt.
+        After an interrupt it has the folds that all classifiers completed, or, in the first fold,
+        the classifiers that completed it. Without any KeyboardInterrupt is raised.
 
     Examples
     --------
@@ -166,7 +177,7 @@ def evaluate(
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
     >>> found = evaluate(X, y, {"kernel": DivergenceKernelClassifier()}, cv=3)
     >>> print(found.summary())
-    kernel is right on ...% +- ...% of 60 matrices, each predicted by a model that never saw it.
+    kernel is right on ...% +- ...% of 60 held-out matrices.
     """
     data = check_labelled(X, y, None, None, groups)
     known = default_classifiers(random_state) if classifiers is None else classifiers
@@ -177,91 +188,68 @@ def evaluate(
         what = "matrix" if groups is None else "group"
         raise ValueError(
             f"class {data.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to train "
-            "on and one to judge by; drop the class, or pass more of it"
+            "on and one to test on; drop the class, or pass more of it"
         )
     folds = data.folds(cv, random_state)
-    results: list[_Result] = []
+    results: dict[str, list[_Fitted]] = {name: [] for name in known}
     with Interrupts() as interrupts:
         try:
-            for number, (name, classifier) in enumerate(len(folds) * list(known.items())):
-                fold = number // len(known)
-                tell("fits", number, len(folds) * len(known), f"fold {fold + 1}: {name}")
-                result = _predict(classifier, data, *folds[fold])
-                if interrupts.seen:  # a model that was learned in part is no fair one
+            steps = list(product(range(len(folds)), known))
+            for number, (fold, name) in enumerate(steps):
+                tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
+                result = _predict(known[name], data, *folds[fold])
+                if interrupts.seen:  # comparing with an unfinished fit would be unfair
                     raise KeyboardInterrupt
-                results.append(result)
+                results[name].append(result)
         except KeyboardInterrupt:
-            if not results:
+            if not any(results.values()):
                 raise
-    return _gather(list(known), data, folds, results)
-
-
-@dataclass(frozen=True, eq=False)
-class _Result:
-    """What one classifier says of one fold."""
-
-    predicted: NDArray[np.intp]
-    seconds: float
+    return _gather(results, data, folds)
 
 
 def _predict(
     classifier: Any, data: Labelled, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> _Result:
+) -> _Fitted:
     started = time.perf_counter()
     groups = None if data.groups is None else data.groups[train]
     model = fit_grouped(clone(classifier), data.matrices[train], data.codes[train], groups)
     predicted = model.predict(data.matrices[test])
-    return _Result(predicted, time.perf_counter() - started)
+    return predicted, time.perf_counter() - started
 
 
-def _gather(
-    names: Sequence[str], data: Labelled, folds: Folds, results: Sequence[_Result]
-) -> Evaluation:
-    """Join the folds that are through, all classifiers on the same matrices."""
-    message = f"all {len(folds)} folds are through"
-    if len(results) < len(folds) * len(names):
-        n_through = len(results) // len(names)
-        message = f"interrupted by the user: {n_through} of {len(folds)} folds are through"
-    if len(results) < len(names):
+def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
+    """Join the completed folds, the same matrices for all classifiers."""
+    completed = {name: fitted for name, fitted in results.items() if fitted}
+    n_folds = min(map(len, completed.values()))
+    message = f"all {n_folds} folds completed"
+    if n_folds < len(folds):
+        message = f"interrupted by the user: {n_folds} of {len(folds)} folds completed"
+    if len(completed) < len(results):
         message = (
-            f"interrupted by the user: {len(results)} of {len(names)} classifiers are through with "
+            f"interrupted by the user: {len(completed)} of {len(results)} classifiers completed "
             "the first fold"
         )
-        names = names[: len(results)]
-    n_folds = len(results) // len(names)
     rows = np.concatenate([test for _, test in folds[:n_folds]])
     order = np.argsort(rows)
-    predictions, seconds = {}, {}
-    for place, name in enumerate(names):
-        own = results[place :: len(names)][:n_folds]
-        predictions[name] = np.concatenate([result.predicted for result in own])[order]
-        seconds[name] = sum(result.seconds for result in own)
     rows = rows[order]
-    groups = None
-    if data.groups is not None:
-        groups = np.unique(data.groups, return_inverse=True)[1][rows]
+    groups = data.groups
     return Evaluation(
-        data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message, groups
-    )
-
-
-def count_confusions(
-    codes: NDArray[np.intp], predicted: NDArray[np.intp], n_classes: int
-) -> NDArray[np.intp]:
-    """Count matrices by true class (rows) and predicted class (columns).
-
-    Examples
-    --------
-    >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2)
-    array([[1, 0],
-           [1, 1]])
-    """
-    counts: NDArray[np.intp] = confusion_matrix(codes, predicted, labels=np.arange(n_classes))
-    return counts
+        data.classes, data.codes[rows],
+        {
+            name: np.concatenate([predicted for predicted, _ in fitted[:n_folds]])[order]
+            for name, fitted in completed.items()
+        },
+        {
+            name: sum(seconds for _, seconds in fitted[:n_folds])
+            for name, fitted in completed.items()
+        },
+        n_folds, rows, message,
+        None if groups is None else np.unique(groups, return_inverse=True)[1][rows],
+    )  # fmt: skip
 
 
 class HeldOut(NamedTuple):
-    """What a classifier predicted for matrices it held out.
+    """Held-out predictions of a fitted classifier.
 
     Attributes
     ----------
@@ -275,21 +263,21 @@ class HeldOut(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Share that is predicted right."""
+        """Share of right predictions."""
         return float((self.codes == self.predicted).mean())
 
 
 def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
-    """Look up what a fitted classifier predicted for matrices it held out while learning.
+    """Return what a classifier predicted for matrices held out during its fit.
 
     Parameters
     ----------
-    model : estimator
+    model : estimator, fitted
     y : ndarray, shape (n_matrices,), the labels it was fitted to.
 
     Returns
     -------
-    HeldOut, or None where nothing was held out.
+    HeldOut, or None if nothing was held out.
 
     Examples
     --------
@@ -299,15 +287,15 @@ def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
     >>> held_out_predictions(DivergenceKernelClassifier().fit(X, y), y).accuracy > 0.8
     True
     """
-    said = getattr(model, "oof_proba_", None)
-    rows = np.flatnonzero([] if said is None else np.isfinite(said).all(axis=1))
-    if said is None or not len(rows):
+    proba = getattr(model, "oof_proba_", None)
+    rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))
+    if proba is None or not len(rows):
         return None
-    return HeldOut(rows, np.searchsorted(model.classes_, y[rows]), said[rows].argmax(axis=1))
+    return HeldOut(rows, np.searchsorted(model.classes_, y[rows]), proba[rows].argmax(axis=1))
 
 
 def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
-    """Make what `evaluate` compares: the estimators of divlearn beside the usual baselines.
+    """Make the classifiers that `evaluate` compares by default.
 
     Examples
     --------

@@ -1,33 +1,60 @@
-"""Whether nearest neighbours are of the same class, under many divergences and for many folds."""
+"""Whether nearest neighbours share a class, for many divergences and held-out folds at once."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
+from divlearn.folds import check_groups
 from divlearn.progress import tell, track
+from divlearn.targets import check_labels, keep_classes
 
-__all__ = ["judge_neighbors"]
+__all__ = ["check_codes", "check_group_codes", "judge_neighbors"]
 
 Flags = NDArray[np.bool_]
+Codes = NDArray[np.intp]
 
 _BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
-_MOST_ROWS = 512  # in a block: enough for an engine, and progress is seen
+_MOST_ROWS = 512  # per block: large enough for an engine, small enough to report progress
+
+
+def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
+    """Check labels, and return their classes as numbers from 0."""
+    classes, codes, counts = np.unique(
+        check_labels(y, n_matrices), return_inverse=True, return_counts=True
+    )
+    keep_classes(classes, counts, counts)
+    if counts.min() < 2:
+        raise ValueError(
+            f"class {classes[counts.argmin()]!s} has 1 matrix, but every class must have >= 2: "
+            "the only matrix of a class has no neighbour of its class; drop the class or pass "
+            "more matrices of it"
+        )
+    return codes
+
+
+def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Codes | None:
+    """Check groups, and return them as numbers from 0."""
+    known = check_groups(groups, n_matrices)
+    return None if known is None else np.unique(known, return_inverse=True)[1]
 
 
 def judge_neighbors(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
-    groups: NDArray[np.intp], points: RealArray, engine: Engine,
-) -> tuple[Flags, NDArray[np.intp]]:  # fmt: skip
-    """Whether the nearest matrix of another group, outside a fold, has the same code.
+    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
+    engine: Engine,
+) -> tuple[Flags, Codes]:  # fmt: skip
+    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
+
+    Neighbours are searched among the matrices of other groups outside the left-out fold.
 
     Parameters
     ----------
     matrices : ndarray, shape (n_matrices, d, d)
-    codes, folds, groups : ndarray of int, shape (n_matrices,)
-        Groups all differ where a matrix is to be left out only for itself.
+    codes, folds : ndarray of int, shape (n_matrices,)
+    groups : ndarray of int, shape (n_matrices,), or None
+        Without groups only the matrix itself is no neighbour.
     points : ndarray, shape (n_points, 2), of alpha and beta.
     engine : Engine
 
@@ -36,28 +63,29 @@ def judge_neighbors(
     ndarray of bool, shape (n_folds + 1, n_points, n_judged)
         The last leaves out no fold.
     ndarray of int, shape (n_judged,)
-        The matrices that were judged: all, or those of whole blocks before an interrupt.
+        The matrices that were judged: all, or those of the blocks completed before an interrupt.
 
     Examples
     --------
     >>> from divlearn.engines import get_engine
     >>> X = np.array([scale * np.eye(2) for scale in (1, 2, 20, 30)])
     >>> flags, judged = judge_neighbors(
-    ...     X, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.arange(4), np.zeros((1, 2)),
+    ...     X, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), None, np.zeros((1, 2)),
     ...     get_engine(),
     ... )
     >>> flags[-1].tolist(), judged.tolist()
     ([[True, True, True, True]], [0, 1, 2, 3])
     """
     n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
+    apart = np.arange(n) if groups is None else groups
     n_rows = min(_MOST_ROWS, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))
-    # In an order of chance, so that those judged before an interrupt stand for all.
+    # In random order, so that the matrices judged before an interrupt represent all.
     order = np.random.RandomState(0).permutation(n)
     blocks = [order[start : start + n_rows] for start in range(0, n, n_rows)]
     found: list[Flags] = []
     try:
         for queries in track(blocks, "blocks"):
-            found.append(_judge_block(matrices, codes, folds, groups, points, engine, queries))
+            found.append(_judge_block(matrices, codes, folds, apart, points, engine, queries))
     except KeyboardInterrupt:
         if not found:
             raise
@@ -67,8 +95,8 @@ def judge_neighbors(
 
 
 def _judge_block(
-    matrices: RealArray, codes: NDArray[np.intp], folds: NDArray[np.intp],
-    groups: NDArray[np.intp], points: RealArray, engine: Engine, queries: NDArray[np.intp],
+    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes, points: RealArray,
+    engine: Engine, queries: Codes,
 ) -> Flags:  # fmt: skip
     n_points, n_folds = len(points), int(folds.max()) + 1
     n_columns = max(1, _BLOCK_ENTRIES // (len(queries) * n_points))

@@ -1,0 +1,26 @@
+"""Questions about data: which divergence to use, which classifier, and how sure the answer is."""
+
+from divlearn.judge.evaluation import (
+    Evaluation,
+    HeldOut,
+    Row,
+    default_classifiers,
+    evaluate,
+    held_out_predictions,
+)
+from divlearn.judge.maps import NAMED, PlaneMap, plane_map
+from divlearn.judge.significance import (
+    PairedComparison,
+    compare_paired,
+    p_above,
+    share_error,
+    share_error_of,
+)
+from divlearn.judge.which import NamedScore, WhichDivergence, which_divergence
+
+__all__ = [
+    "NAMED", "Evaluation", "HeldOut", "NamedScore", "PairedComparison", "PlaneMap", "Row",
+    "WhichDivergence", "compare_paired", "default_classifiers", "evaluate",
+    "held_out_predictions", "p_above", "plane_map", "share_error", "share_error_of",
+    "which_divergence",
+]  # fmt: skip

@@ -1,0 +1,214 @@
+"""Pictures of results, drawn with matplotlib."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import RealArray
+from divlearn.judge.evaluation import Evaluation
+from divlearn.judge.maps import NAMED, PlaneMap, format_point
+from divlearn.judge.which import WhichDivergence
+from divlearn.report.atoms import correlations
+from divlearn.report.planes import TITLES, edges
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_evaluation", "plot_matrix", "plot_plane"]
+
+_COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
+_LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
+_LEVELS = 0.5  # log-likelihood per matrix below the maximum that has colours of its own
+
+
+def plot_plane(
+    plane: PlaneMap | WhichDivergence, ax: Axes | None = None, *, title: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Axes:  # fmt: skip
+    """Draw a heat map of the plane with the named divergences and the best point marked.
+
+    Parameters
+    ----------
+    plane : PlaneMap or WhichDivergence
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    title : str, optional
+        Name of the data.
+    path : path-like, optional
+        File to save the picture to; its suffix chooses the format. Needs no display, and pyplot
+        does not keep the figure.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from divlearn import plane_map
+    >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
+    >>> ax = plot_plane(plane_map(X, [0, 0, 1, 1]), title="four matrices")
+    """
+    ax = _make_axes(ax, (7.5, 7.0), shown=path is None)
+    if isinstance(plane, PlaneMap):
+        _draw_map(ax, plane)
+    elif plane.criterion == "accuracy":
+        _draw_accuracy(ax, plane)
+    else:
+        _draw_likelihood(ax, plane)
+    ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
+    if path is not None:
+        ax.figure.canvas.figure.savefig(path)
+    return ax
+
+
+def _draw_map(ax: Axes, plane: PlaneMap) -> None:
+    n_ties = len(plane.best_points) - 1
+    ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+    noise = 100 * plane.standard_error.max()
+    _draw(
+        ax, plane, 100 * plane.accuracy, "leave-one-out 1-NN accuracy",
+        {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
+        f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
+        f"{plane.n_matrices} matrices; standard error at most {noise:.1f} percentage points",
+    )  # fmt: skip
+
+
+def _draw_accuracy(ax: Axes, answer: WhichDivergence) -> None:
+    _draw(
+        ax, answer, 100 * answer.map, "held-out 1-NN accuracy",
+        {name: f"{row.score:.1%}" for name, row in answer.named.items()},
+        f"learned point {format_point(answer.best)}  {answer.score:.1%}",
+        f"{answer.n_matrices} matrices",
+    )  # fmt: skip
+
+
+def _draw_likelihood(ax: Axes, answer: WhichDivergence) -> None:
+    lost = answer.map - answer.score
+    _draw(
+        ax, answer, lost, "log-likelihood per matrix",
+        {name: f"{-row.difference:.3f}" for name, row in answer.named.items()},
+        "maximum ({:.3g}, {:.3g})".format(*answer.best),
+        f"{answer.n_matrices} matrices; values are relative to the maximum",
+        floor=max(np.nanmin(lost), -_LEVELS),
+    )  # fmt: skip
+
+
+def _draw(
+    ax: Axes, plane: PlaneMap | WhichDivergence, values: RealArray, label: str,
+    texts: dict[str, str], star: str, note: str, floor: float | None = None,
+) -> None:  # fmt: skip
+    """Draw values, in percent unless there is a floor, with texts of named points."""
+    image = ax.pcolormesh(
+        edges(plane.alphas), edges(plane.betas), values.T, cmap="cividis", vmin=floor,
+        vmax=None if floor is None else 0,
+    )  # fmt: skip
+    # An inset keeps the bar as high as the map in every layout.
+    bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
+        image, cax=ax.inset_axes((1.025, 0, 0.045, 1)),
+        format="%.1f%%" if floor is None else None, extend="neither" if floor is None else "min",
+    )  # fmt: skip
+    bar.set_label(label, fontsize=12, labelpad=8)
+    bar.outline.set_visible(False)
+    _mark(ax, plane, texts, star)
+    ax.set_box_aspect(1)
+    ax.set_xlabel(r"$\alpha$", fontsize=15)
+    ax.set_ylabel(r"$\beta$", fontsize=15)
+    ax.spines[:].set_visible(False)
+    ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
+
+
+def _mark(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], star: str) -> None:
+    """Mark the best point and the named ones, each label on the side where there is room."""
+    both = edges(plane.alphas), edges(plane.betas)
+    lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
+    best = plane.best
+    peak = (best - lower) / (upper - lower)
+    for name, text in texts.items():
+        point = NAMED[name].alpha, NAMED[name].beta
+        place = (point - lower) / (upper - lower)
+        leftward = place[0] > 0.65
+        reach = (place[0] - peak[0]) if leftward else (peak[0] - place[0])
+        below = place[1] > 0.85 or (-0.06 < reach < 0.35 and 0 < peak[1] - place[1] < 0.12)
+        ax.plot(*point, "o", color="white", markeredgecolor=_INK, markersize=8)
+        ax.annotate(
+            f"{TITLES[name]}  {text}", point, (-4 if leftward else 4, -12 if below else 12),
+            textcoords="offset points", ha="right" if leftward else "left",
+            va="top" if below else "bottom", color=_INK, fontsize=11, bbox=_LABEL,
+        )  # fmt: skip
+    ax.plot(
+        *best, "*", color=_BEST, markeredgecolor="white", markersize=20, linestyle="none",
+        label=star, zorder=5,
+    )  # fmt: skip
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
+
+
+def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
+    """Draw the accuracies of classifiers with their standard errors, the best on top.
+
+    Parameters
+    ----------
+    found : Evaluation
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    rows = found.table()
+    ax = _make_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
+    for place, row in enumerate(rows):
+        ax.errorbar(
+            100 * row.accuracy, place, xerr=100 * row.standard_error, fmt="o", capsize=4,
+            color=_COLOUR if place else _BEST,
+        )  # fmt: skip
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel("accuracy in %, with its standard error")
+    ax.set_title(f"{len(found.codes)} matrices, {found.n_folds} folds")
+    ax.grid(axis="x", alpha=0.3)
+    return ax
+
+
+def plot_matrix(matrix: ArrayLike, ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Draw the correlations of an SPD matrix, such as a mean or the centre of a density.
+
+    Parameters
+    ----------
+    matrix : array-like, shape (d, d)
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    title : str
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> ax = plot_matrix([[4.0, 1.0], [1.0, 1.0]], title="two channels")
+    """
+    ax = _make_axes(ax, (5.0, 4.2))
+    image = ax.imshow(correlations(np.asarray(matrix)), cmap="RdBu_r", vmin=-1, vmax=1)
+    ax.figure.colorbar(image, ax=ax, label="correlation")
+    ax.set_title(title)
+    return ax
+
+
+def _make_axes(ax: Axes | None, size: tuple[float, float], *, shown: bool = True) -> Axes:
+    """Return the given axes, or those of a new figure, which pyplot shows in notebooks."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
+    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
+    make = pyplot.figure if shown else Figure
+    return make(figsize=size, dpi=100 if shown else 150, layout=margins).add_subplot()

@@ -1,0 +1,239 @@
+"""Sections of a page: text, curves, confusion matrices, and how to reproduce the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import RealArray
+
+__all__ = [
+    "Section", "as_sentence", "check_shape", "confusion_section", "curves_section",
+    "repeat_section", "text_section",
+]  # fmt: skip
+
+_FIGURES = ("plane", "curves")  # drawn by the script alone
+_MISTAKES = 5  # listed below a confusion matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a `Page`.
+
+    Attributes
+    ----------
+    kind : {"atoms", "confusion", "curves", "plane", "repeat", "table", "text"}
+        Chooses the template, the style and the drawing function of the page's script.
+    title : str
+    content : dict
+        What the template and the script need, as plain values.
+    note : str
+        Explanation beside the content.
+    """
+
+    kind: str
+    title: str
+    content: dict[str, Any]
+    note: str = ""
+
+    @property
+    def template(self) -> str:
+        """Name of the template."""
+        return "figure.html" if self.kind in _FIGURES else f"{self.kind}.html"
+
+
+def text_section(title: str, text: str) -> Section:
+    r"""Make paragraphs of plain text; empty lines separate paragraphs.
+
+    Examples
+    --------
+    >>> text_section("Convergence", "The gradient vanished.\n\nAfter 12 steps.").content
+    {'paragraphs': ['The gradient vanished.', 'After 12 steps.']}
+    """
+    parts = text.replace("\r\n", "\n").split("\n\n")
+    return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
+
+
+def curves_section(
+    title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
+    note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
+    marks: Mapping[str, float] | None = None,
+) -> Section:  # fmt: skip
+    """Draw named curves over one axis, such as objective and held-out score over iterations.
+
+    Parameters
+    ----------
+    title : str
+    curves : mapping of str to array-like, shape (n,) or (2, n)
+        Heights over 0, 1, 2, ..., or places and heights. NaN leaves a gap.
+    x_label, y_label, note : str
+    second : mapping as `curves`, optional
+        Curves with an axis of their own, on the right.
+    second_label : str
+    marks : mapping of str to float, optional
+        Places of vertical lines, by their labels.
+
+    Examples
+    --------
+    >>> section = curves_section(
+    ...     "Learning", {"objective": [3.0, 2.0, 1.5]}, "iteration", "objective",
+    ...     second={"held-out accuracy": [[0, 2], [0.8, 0.9]]}, marks={"selected": 2},
+    ... )
+    >>> section.content["curves"][1]["x"]
+    array([0., 2.])
+    """
+    both = ((False, curves), (True, second or {}))
+    content = {
+        "curves": [_curve(name, values, flag) for flag, group in both
+                   for name, values in group.items()],
+        "x_label": x_label,
+        "y_label": y_label,
+        "second_label": second_label,
+        "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
+    }  # fmt: skip
+    return Section("curves", title, content, note)
+
+
+def _curve(name: str, values: ArrayLike, second: bool) -> dict[str, Any]:
+    if np.ndim(values) == 2:
+        x, y = check_shape(values, f"curve {name!r}", (2, None))
+    else:
+        y = check_shape(values, f"curve {name!r}", (None,))
+        x = np.arange(len(y))
+    return {"name": name, "x": x, "y": y, "second": second}
+
+
+def confusion_section(
+    title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
+) -> Section:
+    """Draw a confusion matrix and list the most frequent mistakes.
+
+    Parameters
+    ----------
+    title : str
+    classes : sequence, of length n_classes
+    matrix : array-like, shape (n_classes, n_classes)
+        Counts by true class (rows) and predicted class (columns), as of
+        `sklearn.metrics.confusion_matrix`.
+    note : str
+
+    Examples
+    --------
+    >>> section = confusion_section("Confusion matrix", ["brick", "grass"], [[9, 1], [0, 5]])
+    >>> section.content["right"], section.content["mistakes"]
+    ('14 of 15 are right (93.3%)', ['brick predicted as grass: 1 of 10'])
+    """
+    counts = check_shape(matrix, "matrix", (len(classes), len(classes)))
+    bad = np.argwhere(~((counts >= 0) & (counts == np.floor(counts)) & (counts < np.inf)))
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        raise ValueError(f"matrix[{row}, {column}] = {counts[row, column]} must be a count")
+    names = [str(name) for name in classes]
+    total, right = counts.sum(), counts.trace()
+    share = f" ({right / total:.1%})" if total else ""
+    content = {
+        "classes": names,
+        "counts": counts.astype(np.int64),
+        "right": f"{right:,.0f} of {total:,.0f} are right{share}",
+        "mistakes": _mistakes(names, counts),
+    }
+    return Section("confusion", title, content, note)
+
+
+def _mistakes(names: Sequence[str], counts: RealArray) -> list[str]:
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
+    places = [divmod(int(place), len(names)) for place in order]
+    return [
+        f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,.0f} of "
+        f"{counts[row].sum():,.0f}"
+        for row, column in places
+        if wrong[row, column]
+    ]
+
+
+def repeat_section(
+    command: str, data_digest: str = "", versions: Mapping[str, str] | None = None,
+    seconds: Mapping[str, float] | None = None, *, title: str = "Reproduce",
+    note: str = "The same command on the same data with the same versions gives the same answer.",
+) -> Section:  # fmt: skip
+    """Show what is needed to reproduce the work, and how long it took.
+
+    Parameters
+    ----------
+    command : str
+    data_digest : str
+        SHA-256 of the data, in hexadecimal digits.
+    versions : mapping of str to str, optional
+        Versions of libraries, by name.
+    seconds : mapping of str to float, optional
+        Duration of every stage.
+    title, note : str
+
+    Examples
+    --------
+    >>> section = repeat_section("divlearn demo", "9f86d0", {"numpy": "2.4"}, {"fit": 3, "map": 1})
+    >>> section.content["total"]
+    '4.0 s'
+    """
+    times = seconds or {}
+    longest = max(times.values(), default=0) or 1
+    content = {
+        "command": command,
+        "digest": data_digest,
+        "versions": list((versions or {}).items()),
+        "stages": [
+            (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in times.items()
+        ],
+        "total": _time(sum(times.values())),
+    }
+    return Section("repeat", title, content, note)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def as_sentence(message: str) -> str:
+    """Turn the message of a result into a sentence.
+
+    Examples
+    --------
+    >>> as_sentence("all 3 folds completed")
+    'All 3 folds completed.'
+    """
+    return f"{message[0].upper()}{message[1:]}."
+
+
+def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> RealArray:
+    """Check an array of real numbers of a given shape; None stands for any length.
+
+    Numbers that are not finite are accepted: a report shows them as missing.
+
+    Examples
+    --------
+    >>> check_shape([[1, 2]], "matrix", (2, 2))
+    Traceback (most recent call last):
+    ValueError: matrix has shape (1, 2), but must have shape (2, 2)
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers")
+    fits = array.ndim == len(shape) and all(
+        wanted in (None, got) for got, wanted in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        words = ", ".join("n" if length is None else str(length) for length in shape)
+        words += "," * (len(shape) == 1)
+        raise ValueError(f"{name} has shape {array.shape}, but must have shape ({words})")
+    real: RealArray = array.astype(np.float64)
+    return real
