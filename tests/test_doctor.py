@@ -75,6 +75,16 @@ def test_units_and_classes(X):
     assert "usable, but look at: different units, one class" in found.summary()
 
 
+def test_eigenvalues_below_rounding_are_ill_conditioned():
+    """Definite up to the scales of its variables, but the smallest eigenvalue is rounded away."""
+    scales = 10.0 ** np.linspace(-70, 70, 4)
+    X = np.multiply.outer(scales, scales) * (0.1 + 0.9 * np.eye(4))
+    found = examine([X, 2 * X])
+    assert found.healthy
+    assert kinds(found)["ill-conditioned"] == [0, 1]
+    assert "usable, but look at: ill-conditioned" in found.summary()
+
+
 def test_blocks_change_nothing(X, monkeypatch):
     X[7] = 1
     whole = kinds(examine(X))

@@ -100,7 +100,7 @@ class Diagnosis:
         kinds = ", ".join(one.kind for one in self.findings if one.severe or self.healthy)
         if not self.healthy:
             return f"{what}: not usable as they are ({kinds})."
-        known = self.condition[np.isfinite(self.condition)]
+        known = self.condition[~np.isnan(self.condition)]
         span = f"{known.min():.3g} to {known.max():.3g}, median {np.median(known):.3g}"
         if not kinds:
             return f"{what}: no problems found; condition numbers {span}."
@@ -183,7 +183,8 @@ def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
         for kind, which in zip(_TROUBLES, rows, strict=True):
             found[kind] += (start + which).tolist()
         usable = np.setdiff1d(np.flatnonzero(finite & ~skew), bad)
-        condition[start + usable] = values[usable, -1] / values[usable, 0]
+        with np.errstate(divide="ignore"):  # the smallest eigenvalue may be rounded to zero
+            condition[start + usable] = values[usable, -1] / np.maximum(values[usable, 0], 0.0)
     findings = [
         _make(kind, rows, *_TROUBLES[kind], severe=True) for kind, rows in found.items() if rows
     ]
