@@ -76,9 +76,7 @@ def test_every_moment_of_a_mixture_that_moves(tmp_path, monkeypatch):
     """Moves draw at random, and remember what was drawn."""
     X, _ = make_wishart_clusters(4, 8, 2, separation=6, random_state=3)
     model = divlearn.ABMixture(4, "wishart", init="random", random_state=5, tol=1e-3)
-    assert_resumes(
-        model, tmp_path / "fit", monkeypatch, X, shares=(0.2, 0.6, 1.0)
-    )
+    assert_resumes(model, tmp_path / "fit", monkeypatch, X, shares=(0.2, 0.6, 1.0))
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])

@@ -13,11 +13,11 @@ from engine_calls import EngineCalls
 from interrupting import press_ctrl_c
 from sklearn.base import clone
 from test_models import assert_same
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import available_engines, blas, get_engine
+from divlearn.engines import available_engines, get_engine
 from divlearn.engines.pencil import decompose
 from divlearn.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
@@ -76,8 +76,7 @@ def test_limits_of_blas_that_overlap_end_where_they_began():
 
 
 def blas_threads():
-    """Of the libraries `limit_blas` knows: those that were loaded before it was first used."""
-    return {one["num_threads"] for one in blas._controller().info() if one["user_api"] == "blas"}
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
 def test_an_interrupt_is_for_one_thread():
