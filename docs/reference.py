@@ -22,7 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "folds", "interrupts", "labelled",
+    "__main__", "arrays", "atomic", "checks", "cli", "folds", "interrupts", "labelled",
     "log_vectors", "pairs", "targets", "threads", "vector_kmeans", "weights",
 }  # fmt: skip
 

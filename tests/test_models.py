@@ -267,14 +267,15 @@ def test_the_same_model_gives_the_same_page(data, tmp_path):
 # ------------------------------------------------------------------ other versions
 
 
-def test_files_of_the_first_format_are_refused():
+@pytest.mark.parametrize("name", ["iddl", "mixture"])
+def test_files_of_the_first_format_are_refused(name):
     """Written by version 0.1.0."""
     message = (
-        r"iddl\.divlearn: it was saved by divlearn 0\.1, whose format 0\.2 does not read; fit the "
+        rf"{name}\.divlearn: it was saved by divlearn 0\.1, whose format 0\.2 does not read; fit the "
         r"model again, or install divlearn<0\.2$"
     )
     with pytest.raises(ValueError, match=message):
-        load(OLD / "iddl.divlearn")
+        load(OLD / f"{name}.divlearn")
 
 
 def test_parameters_that_were_added_later_get_their_defaults(data, tmp_path):
