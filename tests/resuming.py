@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from sklearn.base import clone
 from test_models import assert_same
 
-from divlearn import checkpoint
+from divlearn import checkpoint, resumable
 
 
 class Killed(BaseException):
@@ -41,7 +41,6 @@ def comparable(model):
         getattr(model, "_learner", None),
     ):
         if inner is not None:
-            inner.checkpoint = None
             getattr(inner, "history_", {}).pop("seconds", None)
     return vars(model)
 
@@ -49,19 +48,18 @@ def comparable(model):
 def assert_resumes(model, path, monkeypatch, *data, shares=(0.3, 0.9)):
     """Die after some shares of all writes; what is fitted then must be what is fitted at once."""
     whole = comparable(clone(model).fit(*data))
-    kept = clone(model).set_params(checkpoint=path)
-    with writes(monkeypatch) as done:
-        assert_same(comparable(clone(kept).fit(*data)), whole)
+    with writes(monkeypatch) as done, resumable(path):
+        assert_same(comparable(clone(model).fit(*data)), whole)
     assert not path.exists()
     for last in sorted({max(1, round(share * len(done))) for share in shares}):
-        with writes(monkeypatch, last):
+        with writes(monkeypatch, last), resumable(path):
             try:
-                clone(kept).fit(*data)
+                clone(model).fit(*data)
             except Killed:
                 assert path.exists()
             else:
                 raise AssertionError(f"there were fewer than {last} writes")
-        with writes(monkeypatch) as rest:
-            assert_same(comparable(clone(kept).fit(*data)), whole)
+        with writes(monkeypatch) as rest, resumable(path):
+            assert_same(comparable(clone(model).fit(*data)), whole)
         assert len(rest) <= len(done) - last + 1, "work was done twice"
         assert not list(path.parent.iterdir())

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import divlearn
 from divlearn import checkpoint
-from divlearn.checkpoint import checkpointed, draw_seed, loop, stage
+from divlearn.checkpoint import checkpointed, draw_seed, loop, resumable, stage
 from divlearn.datasets import make_wishart_clusters
 from divlearn.models import storage
 
@@ -32,11 +32,12 @@ def path(tmp_path):
 
 @pytest.fixture
 def killed(X, path, monkeypatch):
-    """Return a model whose fit was killed."""
-    model = clone(MODEL).set_params(checkpoint=path)
-    with writes(monkeypatch, 3), pytest.raises(Killed):
-        model.fit(X)
-    return model
+    """Return a model whose fit was killed; in this test all fits have its file."""
+    model = clone(MODEL)
+    with resumable(path):
+        with writes(monkeypatch, 3), pytest.raises(Killed):
+            model.fit(X)
+        yield model
 
 
 # ---------------------------------------------------------------------- stages and loops
@@ -71,7 +72,7 @@ def test_nothing_is_done_twice(path, monkeypatch, last):
     with writes(monkeypatch):
         for limit in (last, -1):
             try:
-                with checkpointed(path, MODEL):
+                with resumable(path), checkpointed(MODEL):
                     assert work(done, limit) == expected
             except Killed:
                 assert done == whole[:last]
@@ -93,7 +94,7 @@ def test_generators_stand_where_they_would_have(path, monkeypatch):
         random = np.random.RandomState(0)
         with writes(monkeypatch, limit):
             try:
-                with checkpointed(path, MODEL):
+                with resumable(path), checkpointed(MODEL):
                     first = stage("draw", lambda random=random: random.uniform(size=700), random)
                     drawn.append((first[-1], random.uniform()))
             except Killed:
@@ -105,12 +106,12 @@ def test_generators_stand_where_they_would_have(path, monkeypatch):
 # ---------------------------------------------------------------------- what is refused
 
 
-def test_the_same_fit_goes_on(X, killed, monkeypatch):
-    content = killed.checkpoint.read_bytes()
+def test_the_same_fit_goes_on(X, path, killed, monkeypatch):
+    content = path.read_bytes()
     killed.set_params(verbose=0, random_state=np.int64(0))
     with writes(monkeypatch, 1), pytest.raises(Killed):
         killed.fit(X.tolist())
-    assert len(killed.checkpoint.read_bytes()) > 0.9 * len(content)
+    assert len(path.read_bytes()) > 0.9 * len(content)
 
 
 @pytest.mark.parametrize(
@@ -118,35 +119,32 @@ def test_the_same_fit_goes_on(X, killed, monkeypatch):
     [
         ({"n_init": 4}, "n_init"), ({"random_state": 1}, "random_state"),
         ({"divergence": (0.5, 1.25)}, "divergence"), ({"engine": "reference"}, "engine"),
-        ({"tol": 0.01, "steps": 2}, "steps, tol"),
+        ({"tol": 0.01, "max_iter": 2}, "max_iter, tol"),
     ],
 )  # fmt: skip
-def test_other_parameters_are_refused(X, killed, change, name):
-    before = killed.checkpoint.read_bytes()
+def test_other_parameters_are_refused(X, path, killed, change, name):
+    before = path.read_bytes()
     if killed.engine == "auto" and divlearn.get_engine().name == change.get("engine"):
         pytest.skip("there is one engine")
     with pytest.raises(ValueError, match=f"'.*fit' is that of another fit: {name} must be as they"):
         killed.set_params(**change).fit(X)
-    assert killed.checkpoint.read_bytes() == before
+    assert path.read_bytes() == before
 
 
 def test_other_data_are_refused(X, killed, monkeypatch):
     other = X.copy()
     other[5, 0, 0] = np.nextafter(other[5, 0, 0], 9)
-    for data, weights, names in [
-        (other, None, "X"), (X[1:], None, "X, weights"), (X, np.arange(1, len(X) + 1), "weights"),
-    ]:  # fmt: skip
-        with pytest.raises(ValueError, match=f"another fit: {names} must be as they were; pass"):
+    for data, weights in [(other, None), (X[1:], None), (X, np.arange(1, len(X) + 1))]:
+        with pytest.raises(ValueError, match="another fit: X must be as they were; pass"):
             killed.fit(data, sample_weight=weights)
     monkeypatch.setattr(storage, "libraries", lambda: {"divlearn": "0"})
     with pytest.raises(ValueError, match="another fit: divlearn, numpy, scikit-learn must be"):
         killed.fit(X)
 
 
-def test_other_estimators_and_files_are_refused(X, killed):
+def test_other_estimators_and_files_are_refused(X, path, killed):
     with pytest.raises(ValueError, match=r"another fit: .*kind of estimator"):
-        divlearn.MiniBatchABKMeans(3, random_state=0, checkpoint=killed.checkpoint).fit(X)
-    path = killed.checkpoint
+        divlearn.KarcherKMeans(3, random_state=0).fit(X)
     with pytest.raises(ValueError, match="not a model of divlearn; pass a file that save"):
         divlearn.load(path)
     divlearn.save(MODEL, path)
@@ -156,8 +154,8 @@ def test_other_estimators_and_files_are_refused(X, killed):
     assert path.read_bytes() == before
 
 
-def test_damaged_files_are_refused_and_left(X, killed):
-    path, content = killed.checkpoint, killed.checkpoint.read_bytes()
+def test_damaged_files_are_refused_and_left(X, path, killed):
+    content = path.read_bytes()
     middle = content.index(b"entries")
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     for damaged in (b"", b"text", content[:-1], content[:middle], flipped):
@@ -168,8 +166,9 @@ def test_damaged_files_are_refused_and_left(X, killed):
 
 
 def test_where_there_is_no_folder(X, tmp_path):
-    with pytest.raises(ValueError, match=r"checkpoint='.*nowhere/fit' must lie in a folder that"):
-        clone(MODEL).set_params(checkpoint=tmp_path / "nowhere" / "fit").fit(X)
+    message = r"checkpoint='.*nowhere/fit' must lie in a folder that"
+    with pytest.raises(ValueError, match=message), resumable(tmp_path / "nowhere" / "fit"):
+        clone(MODEL).fit(X)
 
 
 def test_parameters_that_no_file_can_hold(X, path):
@@ -177,28 +176,29 @@ def test_parameters_that_no_file_can_hold(X, path):
         def split(self, X, y, groups):
             return [(np.arange(0, 27, 2), np.arange(1, 27, 2))]
 
-    model = divlearn.IDDLClassifier(ensemble=Folds(), checkpoint=path)
-    with pytest.raises(TypeError, match=r"ensemble=.* has no place in a checkpoint: .* set checkp"):
-        model.fit(X, np.arange(27) % 3)
+    message = r"ensemble=.* has no place in a checkpoint: .*; fit without one"
+    with pytest.raises(TypeError, match=message), resumable(path):
+        divlearn.IDDLClassifier(ensemble=Folds()).fit(X, np.arange(27) % 3)
 
 
 # ---------------------------------------------------------------------- the file
 
 
 def test_errors_before_the_first_write_leave_nothing(X, path):
-    with pytest.raises(ValueError, match="n_init=0"):
-        divlearn.ABKMeans(3, n_init=0, checkpoint=path).fit(X)
+    with pytest.raises(ValueError, match="n_init=0"), resumable(path):
+        divlearn.ABKMeans(3, n_init=0).fit(X)
     assert not path.exists()
 
 
 def test_short_fits_write_nothing(X, path, monkeypatch):
     monkeypatch.setattr(checkpoint._Journal, "_write", lambda journal: pytest.fail("written"))
-    clone(MODEL).set_params(checkpoint=path).fit(X)
+    with resumable(path):
+        clone(MODEL).fit(X)
 
 
-def test_what_kills_left_is_removed(X, killed):
+def test_what_kills_left_is_removed(X, path, killed):
     """A kill in the middle of writing leaves a part beside the file."""
-    folder = killed.checkpoint.parent
+    folder = path.parent
     (folder / ".fit.abc.part").write_bytes(b"half")
     (folder / ".other.abc.part").write_bytes(b"of another file")
     killed.fit(X)
@@ -217,7 +217,7 @@ def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, monkeypatch):
         real(file, page, arrays)
 
     monkeypatch.setattr(storage, "_write", full)
-    model = clone(MODEL).set_params(checkpoint=path)
+    model = clone(MODEL)
     contents = []
     write = checkpoint._Journal._write
 
@@ -227,7 +227,8 @@ def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, monkeypatch):
 
     with writes(monkeypatch):
         monkeypatch.setattr(checkpoint._Journal, "_write", noted)
-        with pytest.warns(RuntimeWarning, match="could not be written: .*No space left.* whole"):
+        message = "could not be written: .*No space left.* whole"
+        with pytest.warns(RuntimeWarning, match=message), resumable(path):
             model.fit(X)
     assert len(contents) > 5
     assert len(set(contents[1:])) == 1
@@ -237,28 +238,36 @@ def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, monkeypatch):
 
 def test_ctrl_c_keeps_the_best_and_the_file(X, path, monkeypatch):
     whole = clone(MODEL).fit(X)
-    model = clone(MODEL).set_params(checkpoint=path, verbose=1)
+    model = clone(MODEL).set_params(verbose=1)
     turn, turns = divlearn.cluster.lloyd._Lloyd.turn, []
 
-    def interrupted(run, iteration):
+    def interrupted(run, iteration, tol):
         turns.append(iteration)
         if len(turns) == 1:
             signal.raise_signal(signal.SIGINT)
-        return turn(run, iteration)
+        return turn(run, iteration, tol)
 
     with writes(monkeypatch) as done:
         monkeypatch.setattr(divlearn.cluster.lloyd._Lloyd, "turn", interrupted)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        model.fit(X)
+        with resumable(path):
+            model.fit(X)
     assert "interrupted by the user" in model.message_
     assert path.exists()
     assert done
-    again = clone(MODEL).set_params(checkpoint=path).fit(X)
+    with resumable(path):
+        again = clone(MODEL).fit(X)
     assert again.message_ == whole.message_
     np.testing.assert_array_equal(again.cluster_centers_, whole.cluster_centers_)
 
 
-def test_models_with_paths_can_be_saved(X, path):
-    model = clone(MODEL).set_params(checkpoint=path).fit(X)
-    divlearn.save(model, path)
-    assert divlearn.load(path).checkpoint == str(path)
+def test_fits_inside_a_fit_are_kept_in_its_file(X, path, monkeypatch):
+    """The file of `resumable` belongs to the outer fit, and to no fit after the block."""
+    with writes(monkeypatch) as done, resumable(path), checkpointed(MODEL, X=X):
+        stage("fit", lambda: clone(MODEL).fit(X).cluster_centers_)
+        assert done
+        assert path.exists()
+    assert not path.exists()
+    with writes(monkeypatch) as done:
+        clone(MODEL).fit(X)
+    assert not done

@@ -63,7 +63,7 @@ def test_committee(data, tmp_path, monkeypatch):
 CLUSTERING = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
     "k-means, learned": divlearn.ABKMeans(3, "learn", n_init=2, random_state=0),
-    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9, random_state=0),
+    "k-means, of the paper": divlearn.ABKMeans.paper(3).set_params(random_state=0),
     "mixture": divlearn.ABMixture([1, 2], "wishart", n_init=2, random_state=0),
     "mixture, learned": divlearn.ABMixture(2, share="divergence", tol=1e-2, random_state=1),
 }
@@ -88,23 +88,27 @@ def test_every_moment_of_a_mixture_that_moves(tmp_path, monkeypatch):
     "model",
     [
         divlearn.ABKMeans(3, init="random", n_init=3),
-        divlearn.MiniBatchABKMeans(3, batch_size=9),
         divlearn.IDDLClassifier(n_atoms=3, loss="ridge", ensemble=2, max_iter=1, init="samples"),
     ],
     ids=lambda model: type(model).__name__,
 )
 def test_what_was_drawn_is_not_drawn_again(data, tmp_path, monkeypatch, model, random_state):
     """Whatever the generator does after the kill, the fit ends as it had begun."""
-    model.set_params(random_state=random_state, checkpoint=tmp_path / "fit")
-    ends = []
+    model.set_params(random_state=random_state)
+    ends, path = [], tmp_path / "fit"
     for share in (0.3, 0.9):
         (random_state or np.random.mtrand._rand).seed(0)
-        with writes(monkeypatch) as done:
+        with writes(monkeypatch) as done, divlearn.resumable(path):
             whole = comparable(divlearn_clone(model).fit(*data))
         (random_state or np.random.mtrand._rand).seed(0)
-        with writes(monkeypatch, round(share * len(done))), pytest.raises(Killed):
+        with (
+            writes(monkeypatch, round(share * len(done))),
+            pytest.raises(Killed),
+            divlearn.resumable(path),
+        ):
             divlearn_clone(model).fit(*data)
-        ends.append(comparable(divlearn_clone(model).fit(*data)))
+        with divlearn.resumable(path):
+            ends.append(comparable(divlearn_clone(model).fit(*data)))
         for key in ("_random", "random_state"):  # these stand where others left them
             whole.pop(key, None)
             ends[-1].pop(key, None)
@@ -122,15 +126,17 @@ def test_warm_starts(data, tmp_path, monkeypatch):
         n_atoms=3, loss="ridge", ensemble=2, max_iter=2, random_state=0, warm_start=True
     ).fit(X, y)
     first = model.models_
-    whole = comparable(model.fit(X, y)) | {"checkpoint": None}
-    model.models_, model.checkpoint = first, tmp_path / "fit"
-    with writes(monkeypatch, 12), pytest.raises(Killed):
+    whole = dict(comparable(model.fit(X, y)))
+    model.models_, path = first, tmp_path / "fit"
+    with writes(monkeypatch, 12), pytest.raises(Killed), divlearn.resumable(path):
         model.fit(X, y)
     other = divlearn_clone(model)
-    with pytest.raises(ValueError, match="the model to go on from must be as they were"):
+    message = "the model to go on from must be as they were"
+    with pytest.raises(ValueError, match=message), divlearn.resumable(path):
         other.fit(X, y)
     assert model.models_ is first
-    assert_same(comparable(model.fit(X, y)), whole)
+    with divlearn.resumable(path):
+        assert_same(comparable(model.fit(X, y)), whole)
 
 
 # ---------------------------------------------------------------------- shards
@@ -138,7 +144,8 @@ def test_warm_starts(data, tmp_path, monkeypatch):
 
 SHARDED = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9, random_state=0),
+    "k-means, learned": divlearn.ABKMeans(3, "likelihood", n_init=2, random_state=0),
+    "mixture": divlearn.ABMixture(2, tol=1e-2, random_state=1),
     "joint": divlearn.IDDLClassifier(
         n_atoms=3, ensemble=None, loss="softmax", gamma=1e-2, max_iter=3, random_state=0
     ),
@@ -162,12 +169,14 @@ def test_shards(data, tmp_path, monkeypatch, name):
     targets = (files,) if hasattr(model, "class_weight") or "Regressor" in repr(model) else ()
     assert_resumes(model, tmp_path / "work" / "fit", monkeypatch, files, *targets)
     path = tmp_path / "work" / "fit"
-    model = divlearn_clone(model).set_params(checkpoint=path)
-    with writes(monkeypatch, 2), pytest.raises(Killed):
-        model.fit(files, *targets)
+    with writes(monkeypatch, 2), pytest.raises(Killed), divlearn.resumable(path):
+        divlearn_clone(model).fit(files, *targets)
     np.savez(files[1], X=2 * X[9:18], y=y[9:18])
-    with pytest.raises(ValueError, match="that of another fit: X must be"):
-        model.fit(files, *targets)
+    with (
+        pytest.raises(ValueError, match="that of another fit: X must be"),
+        divlearn.resumable(path),
+    ):
+        divlearn_clone(model).fit(files, *targets)
 
 
 def test_memory_maps(tmp_path, monkeypatch):
@@ -175,6 +184,6 @@ def test_memory_maps(tmp_path, monkeypatch):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     (tmp_path / "work").mkdir()
-    model = divlearn.MiniBatchABKMeans(3, batch_size=30, random_state=0)
+    model = divlearn.ABKMeans(3, n_init=2, random_state=0)
     assert_resumes(model, tmp_path / "work" / "fit", monkeypatch, mapped)
     assert pairwise_f1_score(y, model.fit(mapped).labels_) > 0.9

@@ -21,10 +21,10 @@ COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     X, _ = make_wishart_clusters(2, 6, 2, separation=4, random_state=0)
-    model = divlearn.ABMixture(2, "wishart", random_state=0, checkpoint=tmp_path / "fit")
-    with writes(monkeypatch, 6), pytest.raises(Killed):
-        model.fit(X)
-    return tmp_path / "fit"
+    path = tmp_path / "fit"
+    with writes(monkeypatch, 6), pytest.raises(Killed), divlearn.resumable(path):
+        divlearn.ABMixture(2, "wishart", random_state=0).fit(X)
+    return path
 
 
 def read(path, key):

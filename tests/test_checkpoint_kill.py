@@ -21,14 +21,16 @@ PATIENCE = 120  # seconds, on a busy machine
 # Many writes, so that some are hit in the middle.
 FIT = """
 import sys
-from divlearn import IDDLClassifier, checkpoint, save
+from divlearn import IDDLClassifier, checkpoint, resumable, save
 from divlearn.datasets import make_wishart_clusters
 checkpoint.EVERY, checkpoint._SHARE = 0.0, 1e9
 X, y = make_wishart_clusters(3, 40, 3, separation=2, random_state=0)
 path = sys.argv[2] if len(sys.argv) > 2 else None
-model = IDDLClassifier(n_atoms=6, loss="softmax", random_state=0, checkpoint=path)
+model = IDDLClassifier(n_atoms=6, loss="softmax", random_state=0)
 print("ready", flush=True)
-save(model.fit(X, y).set_params(checkpoint=None), sys.argv[1])
+with resumable(path):
+    model.fit(X, y)
+save(model, sys.argv[1])
 """
 
 

@@ -31,7 +31,6 @@ FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", ensemble=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1),
-    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9),
     "mixture": divlearn.ABMixture(2, "wishart"),
 }
 
@@ -42,7 +41,6 @@ def data():
 
 
 def learned(model):
-    model.checkpoint = None
     for one in (model, *getattr(model, "members_", {}).values()):
         getattr(one, "history_", {}).pop("seconds", None)
     return vars(model)
@@ -58,8 +56,9 @@ def test_many_fits_at_once_in_threads(data, tmp_path, kept):
 
     def fit(number: int):
         path = tmp_path / str(number) if kept else None
-        model = clone(FITS[names[number]]).set_params(random_state=0, checkpoint=path)
-        return learned(model.fit(X, y))
+        model = clone(FITS[names[number]]).set_params(random_state=0)
+        with divlearn.resumable(path):
+            return learned(model.fit(X, y))
 
     with ThreadPoolExecutor(8) as pool:
         for name, found in zip(names, pool.map(fit, range(len(names))), strict=True):

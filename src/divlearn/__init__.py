@@ -34,9 +34,9 @@ _LATE = {
     "IDDLTransformer": "divlearn.iddl",
     "KarcherKMeans": "divlearn.cluster",
     "LogEuclideanKMeans": "divlearn.cluster",
-    "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
     "load": "divlearn.models",
+    "resumable": "divlearn.checkpoint",
     "save": "divlearn.models",
     "which_divergence": "divlearn.which",
 }
@@ -44,9 +44,9 @@ _LATE = {
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
-    "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
-    "abld_grad", "available_engines", "check_spd", "divergence_plane", "get_divergence",
-    "get_engine", "load", "mean_abld", "pairwise_abld", "save", "which_divergence",
+    "KarcherKMeans", "LogEuclideanKMeans", "SPDClassifier", "abld", "abld_grad",
+    "available_engines", "check_spd", "divergence_plane", "get_divergence", "get_engine", "load",
+    "mean_abld", "pairwise_abld", "resumable", "save", "which_divergence",
 ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from divlearn.engines import get_engine
 from divlearn.engines.dask import as_dask
 from divlearn.interrupts import Interrupts
 
-__all__ = ["Loop", "checkpointed", "draw_seed", "loop", "stage"]
+__all__ = ["Loop", "checkpointed", "draw_seed", "loop", "resumable", "stage"]
 
 EVERY = 5.0  # seconds between two writes, at least
 _SHARE = 0.05  # of the time of a fit that writing may take
@@ -37,22 +37,47 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def checkpointed(
-    path: str | os.PathLike[str] | None, estimator: Any, **data: Any
-) -> Iterator[None]:
-    """Let stages and loops inside go on from a file, and write to it now and then.
+def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Let a fit keep its progress in a file; repeat the same call to resume a killed fit.
 
-    The file is removed at the end. It stays after an error, and where the user interrupts a fit,
-    as it was then: the same fit goes on from there.
+    The fit writes at most every five seconds, and ends with the same model, to the last bit, as if
+    nothing had happened. The file is removed at the end. It stays after an error and after Ctrl-C.
+    Use one block for each fit.
 
     Parameters
     ----------
     path : str, path-like or None
-        None for no checkpoint.
+        None for no file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from divlearn.cluster import ABKMeans
+    >>> X = np.stack([np.eye(2), 2 * np.eye(2)])
+    >>> with TemporaryDirectory() as folder, resumable(Path(folder) / "fit"):
+    ...     ABKMeans(2, random_state=0).fit(X).n_iter_
+    1
+    """
+    token = _path.set(None if path is None else Path(path))
+    try:
+        yield
+    finally:
+        _path.reset(token)
+
+
+@contextmanager
+def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
+    """Let stages and loops inside resume from a file, and write to it now and then.
+
+    The file is that of `resumable`, or the estimator's own ``checkpoint``. A fit inside another one
+    is kept in the file of that.
+
+    Parameters
+    ----------
     estimator : estimator
         Its kind, its parameters and its engine must be those the file was written with.
     **data : arrays or other values that a file may hold, by name
-        They must be the same too.
+        They must be the same too. A callable is asked for its value where there is a file.
 
     Raises
     ------
@@ -63,11 +88,14 @@ def checkpointed(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> from divlearn.cluster import ABKMeans
-    >>> with TemporaryDirectory() as folder:
-    ...     with checkpointed(Path(folder) / "fit", ABKMeans(2), X=np.ones(3)):
+    >>> with TemporaryDirectory() as folder, resumable(Path(folder) / "fit"):
+    ...     with checkpointed(ABKMeans(2), X=np.ones(3)):
     ...         print(stage("sum", lambda: 1 + 1))
     2
     """
+    path = getattr(estimator, "checkpoint", None)
+    if path is None and _current.get() is None:
+        path = _path.get()
     if path is None:
         yield
         return
@@ -254,6 +282,7 @@ class _Journal:
 
 
 _current: ContextVar[_Journal | None] = ContextVar("journal", default=None)
+_path: ContextVar[Path | None] = ContextVar("path", default=None)
 
 
 def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
@@ -273,12 +302,13 @@ def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
     if hasattr(estimator, "engine"):
         dask = as_dask(estimator.engine)
         key["engine"] = get_engine(estimator.engine).name if dask is None else dask.name
-    for name, value in {**values, **data}.items():
+    given = {name: value() if callable(value) else value for name, value in data.items()}
+    for name, value in {**values, **given}.items():
         try:
             key[name] = fingerprint(value)
         except Unknown as error:
             raise TypeError(
-                f"{name}={value!r:.80} has no place in a checkpoint: {error}; set checkpoint=None"
+                f"{name}={value!r:.80} has no place in a checkpoint: {error}; fit without one"
             ) from None
     return key
 

@@ -58,7 +58,7 @@ def fit(
     """
     from sklearn.utils.validation import has_fit_parameter
 
-    from divlearn.checkpoint import checkpointed, stage
+    from divlearn.checkpoint import checkpointed, resumable, stage
     from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
     from divlearn.cli.models import make_classifier
     from divlearn.cli.output import Output
@@ -84,7 +84,7 @@ def fit(
         out.say(f"{type(classifier).__name__} holds nothing out: --groups changes nothing.")
     kept = {"groups": together} if holds_out and together is not None else {}
     started = time.perf_counter()
-    with checkpointed(checkpoint, classifier, **given, **kept):
+    with resumable(checkpoint), checkpointed(classifier, **given, **kept):
         with out.working(f"Learning from {len(dataset.labels)} matrices"):
             classifier = stage("fit", lambda: classifier.fit(**given, **kept))
         seconds = time.perf_counter() - started

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray
-from divlearn.cluster.samples import Labels, Samples
+from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
+from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
@@ -65,12 +65,13 @@ class Starts:
 
     Parameters
     ----------
-    samples : Samples
+    block : Block
+        All matrices, or a sample of them, with positive weights.
     n_clusters : int
     """
 
-    def __init__(self, samples: Samples, n_clusters: int) -> None:
-        self._samples = samples
+    def __init__(self, block: Block, n_clusters: int) -> None:
+        self._block = block
         self._n_clusters = n_clusters
 
     def draw(
@@ -103,15 +104,15 @@ class Starts:
             return 0.5 * (centers + centers.mT)
         if init == "k-means++":
             return self._plus_plus(alpha, beta, random_state)
-        weights = self._samples.weights
+        weights = self._block.weights
         chosen = random_state.choice(
             len(weights), self._n_clusters, replace=False, p=weights / weights.sum()
         )
-        return self._samples.matrices[chosen]
+        return self._block.matrices[chosen]
 
     @cached_property
     def _vectors(self) -> RealArray:
-        return log_vectors(self._samples.matrices)
+        return log_vectors(self._block.matrices)
 
     @cached_property
     def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
@@ -119,7 +120,7 @@ class Starts:
 
         A congruence of the data rotates these, of which k-means knows nothing.
         """
-        matrices, weights = self._samples.matrices, self._samples.weights
+        matrices, weights = self._block.matrices, self._block.weights
         frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
         whitener = np.linalg.inv(frame)
         return frame, log_vectors(matrices, whitener)
@@ -128,7 +129,7 @@ class Starts:
         # Too few different matrices are dealt with, and spoken of, after the last step.
         start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
         # In units of a power of two, which changes no centre but lets no tiny weight overflow.
-        weights = self._samples.weights
+        weights = self._block.weights
         weights = np.ldexp(weights, -np.frexp(weights.max())[1])
         found = fit_vectors(start, vectors, weights)
         return from_log_vectors(found.cluster_centers_)
@@ -137,10 +138,10 @@ class Starts:
         self, alpha: float, beta: float, random_state: np.random.RandomState
     ) -> RealArray:
         """Greedy k-means++, with divergences for squares."""
-        samples = self._samples
+        block, matrices = self._block, self._block.matrices
 
-        def measure(some: Labels) -> RealArray:
-            return samples.encode(samples.matrices[some], alpha, beta)
+        def measure(some: IntArray) -> RealArray:
+            return to_host(block.engine.encode(block.data, matrices[some], alpha, beta))
 
-        seeds = greedy_seeds(measure, samples.weights, self._n_clusters, random_state)
-        return samples.matrices[seeds]
+        seeds = greedy_seeds(measure, block.weights, self._n_clusters, random_state)
+        return matrices[seeds]

@@ -135,7 +135,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         given = {
             "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
         }  # fmt: skip
-        with checkpointed(self.checkpoint, self, **given):
+        with checkpointed(self, **given):
             folds = self._folds(data)
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}

@@ -112,7 +112,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         """Keep the fit of some data in the file, if there is one."""
         if self.warm_start:
             data["the model to go on from"] = getattr(self, "models_", None)
-        return checkpointed(self.checkpoint, self, **data)
+        return checkpointed(self, **data)
 
     def _fit(self, X: RealArray, goal: Goal) -> list[Learned]:
         """Choose, train and keep the best; returns all that was learned."""

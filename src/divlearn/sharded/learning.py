@@ -62,7 +62,7 @@ def _fit(
     estimator: Any, shards: Shards, targets: Parts, loss: str, classes: NDArray[Any] | None
 ) -> tuple[Learned, Labelled | None]:
     """Fit, and return what was learned and the sample that was held out on the way."""
-    found = estimator.checkpoint and shards.map(fingerprint_block)
+    found = partial(shards.map, fingerprint_block)
     n_seen = shards.reduce(_count_block, beside=[targets])
     with limit_blas(1), estimator._checkpointed(X=found), Interrupts() as interrupts:
         learned, sample = _learn(estimator, shards, targets, n_seen, loss, classes)

@@ -10,11 +10,12 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.mixture.data import Mixture, MixtureData, Responsibilities
+from divlearn.cluster.mixture.expectation import Mixture, Responsibilities, expect, nearest
 from divlearn.likelihood.members import Members
 from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
 from divlearn.likelihood.spectra import SpectralSums
 from divlearn.progress import tell
+from divlearn.sharded.shards import Shards
 
 __all__ = ["EMRun", "EMSettings", "fit_start", "refit", "run_em"]
 
@@ -40,13 +41,14 @@ class EMSettings:
     share : {"all", "divergence", "none"}, what components have in common.
     max_iter : int
     tol : float, gain of the mean log-likelihood below which the run stops.
-    watch : callable, told of every iteration in a sentence.
+    say, watch : callable, told of every start and of every iteration in a sentence.
     """
 
     members: Members
     share: str
     max_iter: int
     tol: float
+    say: Callable[[str], None]
     watch: Callable[[str], None]
 
 
@@ -106,12 +108,12 @@ class _Progress:
         )
 
 
-def run_em(data: MixtureData, start: Mixture, settings: EMSettings) -> EMRun:
+def run_em(shards: Shards, start: Mixture, settings: EMSettings) -> EMRun:
     """Raise the likelihood from a start until it stays.
 
     Parameters
     ----------
-    data : MixtureData
+    shards : Shards
     start : Mixture
     settings : EMSettings
 
@@ -121,21 +123,21 @@ def run_em(data: MixtureData, start: Mixture, settings: EMSettings) -> EMRun:
         Its likelihood never falls but for rounding; interrupted by the user it is the last one.
     """
     with loop("em") as rounds:
-        return _run(data, start, settings, rounds)
+        return _run(shards, start, settings, rounds)
 
 
-def _run(data: MixtureData, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
+def _run(shards: Shards, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
     mixture, rows = rounds.state or (start, [])
     progress = _Progress.of(mixture, rows)
-    responsibilities, bound = data.expect(mixture)
+    responsibilities, bound = expect(shards, mixture)
     if not rows:
         progress.note(mixture, bound)
     try:
         for iteration in range(len(progress.rows), settings.max_iter + 1):
             rounds.save((progress.mixture, list(progress.rows)))
             before = progress.bound
-            mixture = _maximize(data.d, progress.mixture, responsibilities, settings)
-            responsibilities, bound = data.expect(mixture)
+            mixture = _maximize(shards.d, progress.mixture, responsibilities, settings)
+            responsibilities, bound = expect(shards, mixture)
             progress.note(mixture, bound)
             tell("iterations", iteration, settings.max_iter)
             settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
@@ -151,12 +153,12 @@ def _run(data: MixtureData, start: Mixture, settings: EMSettings, rounds: Loop) 
     return progress.end(f"max_iter={settings.max_iter} reached")
 
 
-def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mixture:
+def fit_start(shards: Shards, centers: RealArray, settings: EMSettings) -> Mixture:
     """Densities around given centres, the same for all, for matrices that go to the nearest.
 
     Parameters
     ----------
-    data : MixtureData
+    shards : Shards
     centers : ndarray, shape (n_components, d, d)
     settings : EMSettings
 
@@ -164,8 +166,8 @@ def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mi
     -------
     Mixture
     """
-    nearest = data.nearest(centers, FIRST_POINT)
-    spectra = nearest.spectra(centers)
+    found = nearest(shards, centers, FIRST_POINT)
+    spectra = found.spectra(centers)
     fits = [
         fit_parameters(
             spectra, Members("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=settings.tol,
@@ -175,15 +177,15 @@ def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mi
     ]  # fmt: skip
     best = min(fits, key=lambda fit: fit.loss)
     means = centers.copy()
-    means[nearest.alive] *= np.exp(best.shift)[:, None, None]
+    means[found.alive] *= np.exp(best.shift)[:, None, None]
     same = np.ones(len(centers))
     family = (getattr(best.parameters, name)[0] for name in ("alpha", "beta", "kappa", "log_z"))
-    return Mixture(nearest.weights, means, FamilyParameters(*(same * value for value in family)))
+    return Mixture(found.weights, means, FamilyParameters(*(same * value for value in family)))
 
 
-def refit(data: MixtureData, mixture: Mixture, settings: EMSettings) -> Mixture:
+def refit(shards: Shards, mixture: Mixture, settings: EMSettings) -> Mixture:
     """Densities of other settings for the responsibilities of a mixture."""
-    return _maximize(data.d, mixture, data.expect(mixture)[0], settings)
+    return _maximize(shards.d, mixture, expect(shards, mixture)[0], settings)
 
 
 def _maximize(
