@@ -12,7 +12,7 @@ from clustering_speed import GOALS, TOLERANCE
 from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from divlearn.cluster import ABKMeans, MiniBatchABKMeans, matched_f1_score, pairwise_f1_score
+from divlearn.cluster import ABKMeans, matched_f1_score, pairwise_f1_score
 from divlearn.datasets import (
     load_brodatz,
     load_jhmdb_joints,
@@ -78,7 +78,6 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
     "ABKMeans": CLUSTER_METHODS["ABKMeans"],
     "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
-    "mini-batches": lambda k, seed: MiniBatchABKMeans(k, random_state=seed),
     "mixture": CLUSTER_METHODS["ABMixture"],
 }
 PEERS: dict[str, Callable[[int, int], Any]] = {

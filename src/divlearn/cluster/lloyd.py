@@ -247,7 +247,7 @@ class _Lloyd:
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         shared = centers, point.alpha, point.beta, self.unit
         if before is None:
-            found = self.shards.hold(_first_block, *shared)
+            found = self.shards.hold(_assign_block, *shared)
         else:
             found = self.shards.hold(_next_block, *shared, beside=[before.found])
         return _State(centers, point, found, *self.shards.reduce(_sums_block, beside=[found]))
@@ -304,34 +304,25 @@ def _pick(table: RealArray, columns: Any) -> RealArray:
     return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
 
 
-def _first_block(
-    block: Block, centers: RealArray, alpha: float, beta: float, unit: float
-) -> _Found:
+def _assign_block(
+    block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
+    before: Labels | None = None,
+) -> _Found:  # fmt: skip
     table = block.engine.encode(block.data, centers, alpha, beta)
     labels, divergences = find_nearest(table)
-    weights = block.weights / unit
+    weights, k = block.weights / unit, len(centers)
     totals, losses = (
-        np.bincount(labels, values, len(centers)).astype(float)
-        for values in (weights, weights * divergences)
+        np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
-    return _Found(labels, divergences, (totals, losses, losses, np.array(len(block))))
+    if before is None:
+        return _Found(labels, divergences, (totals, losses, losses, np.array(len(block))))
+    own = np.bincount(before, weights * _pick(table, before), k).astype(float)
+    changed = np.count_nonzero((before != labels) & (weights > 0))
+    return _Found(labels, divergences, (totals, losses, own, np.array(changed)))
 
 
-def _next_block(
-    block: Block, before: _Found, centers: RealArray, alpha: float, beta: float, unit: float
-) -> _Found:
-    table = block.engine.encode(block.data, centers, alpha, beta)
-    labels, divergences = find_nearest(table)
-    weights = block.weights / unit
-    own = _pick(table, before.labels)
-    totals, losses, others = (
-        np.bincount(where, values, len(centers)).astype(float)
-        for where, values in (
-            (labels, weights), (labels, weights * divergences), (before.labels, weights * own),
-        )
-    )  # fmt: skip
-    changed = np.count_nonzero((before.labels != labels) & (weights > 0))
-    return _Found(labels, divergences, (totals, losses, others, np.array(changed)))
+def _next_block(block: Block, before: _Found, *shared: Any) -> _Found:
+    return _assign_block(block, *shared, before=before.labels)
 
 
 def _sums_block(block: Block, found: _Found) -> tuple[RealArray, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -75,39 +75,6 @@ class EMRun:
     history: dict[str, RealArray]
 
 
-@dataclass(eq=False)
-class _Progress:
-    """The last complete iteration, which is what an interrupt leaves."""
-
-    mixture: Mixture
-    rows: list[tuple[float, FamilyParameters, float]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def of(
-        cls, mixture: Mixture, rows: Sequence[tuple[float, FamilyParameters, float]]
-    ) -> _Progress:
-        """Go on with what happened before."""
-        return cls(mixture, list(rows), time.perf_counter() - (rows[-1][-1] if rows else 0.0))
-
-    @property
-    def bound(self) -> float:
-        return self.rows[-1][0]
-
-    def note(self, mixture: Mixture, bound: float) -> None:
-        self.mixture = mixture
-        self.rows.append((bound, mixture.parameters, time.perf_counter() - self.started))
-
-    def end(self, reason: str, *, converged: bool = False, interrupted: bool = False) -> EMRun:
-        bounds, families, seconds = zip(*self.rows, strict=True)
-        history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
-        for name in ("alpha", "beta", "kappa"):
-            history[name] = np.stack([getattr(family, name) for family in families])
-        return EMRun(
-            self.mixture, self.bound, len(bounds) - 1, converged, interrupted, reason, history
-        )
-
-
 def run_em(shards: Shards, start: Mixture, settings: EMSettings) -> EMRun:
     """Raise the likelihood from a start until it stays.
 
@@ -128,29 +95,40 @@ def run_em(shards: Shards, start: Mixture, settings: EMSettings) -> EMRun:
 
 def _run(shards: Shards, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
     mixture, rows = rounds.state or (start, [])
-    progress = _Progress.of(mixture, rows)
+    began = time.perf_counter() - (rows[-1][-1] if rows else 0.0)
     responsibilities, bound = expect(shards, mixture)
-    if not rows:
-        progress.note(mixture, bound)
+    rows = rows or [(bound, mixture.parameters, time.perf_counter() - began)]
     try:
-        for iteration in range(len(progress.rows), settings.max_iter + 1):
-            rounds.save((progress.mixture, list(progress.rows)))
-            before = progress.bound
-            mixture = _maximize(shards.d, progress.mixture, responsibilities, settings)
-            responsibilities, bound = expect(shards, mixture)
-            progress.note(mixture, bound)
+        for iteration in range(len(rows), settings.max_iter + 1):
+            rounds.save((mixture, rows))
+            following = _maximize(shards.d, mixture, responsibilities, settings)
+            responsibilities, bound = expect(shards, following)
+            rise = bound - rows[-1][0]
+            row = bound, following.parameters, time.perf_counter() - began
+            mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
             tell("iterations", iteration, settings.max_iter)
             settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
-            if bound - before <= settings.tol:
-                reason = (
-                    f"the log-likelihood per matrix rose by {max(bound - before, 0):.2g} <= "
+            if rise <= settings.tol:
+                message = (
+                    f"the log-likelihood per matrix rose by {max(rise, 0):.2g} <= "
                     f"tol={settings.tol:g}"
                 )
-                return progress.end(reason, converged=True)
+                return _end(mixture, rows, message, converged=True)
     except KeyboardInterrupt:
-        reason = f"interrupted by the user in iteration {len(progress.rows)}"
-        return progress.end(reason, interrupted=True)
-    return progress.end(f"max_iter={settings.max_iter} reached")
+        message = f"interrupted by the user in iteration {len(rows)}"
+        return _end(mixture, rows, message, interrupted=True)
+    return _end(mixture, rows, f"max_iter={settings.max_iter} reached")
+
+
+def _end(
+    mixture: Mixture, rows: Sequence[tuple[float, FamilyParameters, float]], message: str, *,
+    converged: bool = False, interrupted: bool = False,
+) -> EMRun:  # fmt: skip
+    bounds, families, seconds = zip(*rows, strict=True)
+    history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
+    for name in ("alpha", "beta", "kappa"):
+        history[name] = np.stack([getattr(family, name) for family in families])
+    return EMRun(mixture, bounds[-1], len(rows) - 1, converged, interrupted, message, history)
 
 
 def fit_start(shards: Shards, centers: RealArray, settings: EMSettings) -> Mixture:
