@@ -321,8 +321,10 @@ def _assign_block(
     return _Found(labels, divergences, (totals, losses, own, np.array(changed)))
 
 
-def _next_block(block: Block, before: _Found, *shared: Any) -> _Found:
-    return _assign_block(block, *shared, before=before.labels)
+def _next_block(
+    block: Block, before: _Found, centers: RealArray, alpha: float, beta: float, unit: float
+) -> _Found:
+    return _assign_block(block, centers, alpha, beta, unit, before.labels)
 
 
 def _sums_block(block: Block, found: _Found) -> tuple[RealArray, ...]:

@@ -128,10 +128,7 @@ class Starts:
     def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
         # Too few different matrices are dealt with, and spoken of, after the last step.
         start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
-        # In units of a power of two, which changes no centre but lets no tiny weight overflow.
-        weights = self._block.weights
-        weights = np.ldexp(weights, -np.frexp(weights.max())[1])
-        found = fit_vectors(start, vectors, weights)
+        found = fit_vectors(start, vectors, self._block.weights)
         return from_log_vectors(found.cluster_centers_)
 
     def _plus_plus(
