@@ -17,12 +17,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Divergences": ("divergence", "means", "spectral", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
     "Comparing": ("baselines", "experiments"),
-    "Keeping and showing": ("models", "report", "progress"),
+    "Keeping and showing": ("models", "checkpoint", "report", "progress"),
     "Underneath": ("engines", "optim", "geometry", "tolerances"),
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checkpoint", "checks", "cli", "demo", "interrupts", "judging",
+    "__main__", "arrays", "atomic", "checks", "cli", "demo", "interrupts", "judging",
     "labelled", "log_vectors", "pairs", "showing", "threads", "vector_kmeans",
 }  # fmt: skip
 

@@ -20,9 +20,9 @@ __version__ = "0.1.0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "evaluation",
-    "experiments", "iddl", "kernels", "likelihood", "maps", "models", "optim", "paired",
-    "progress", "report", "sharded", "torch", "which",
+    "baselines", "checkpoint", "cluster", "committee", "datasets", "descriptors", "doctor",
+    "evaluation", "experiments", "iddl", "kernels", "likelihood", "maps", "models", "optim",
+    "paired", "progress", "report", "sharded", "torch", "which",
 )  # fmt: skip
 _LATE = {
     "ABKMeans": "divlearn.cluster",
