@@ -11,8 +11,10 @@ from sklearn.exceptions import DataConversionWarning
 
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor
 from divlearn.sharded import open_shards
+from divlearn.sharded.opening import open_data
 from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
@@ -272,3 +274,52 @@ def test_labels_in_files_of_matrices_are_asked_for(tmp_path, data):
         classifier().fit(files, None)
     whole, parts = classifier().fit(X, y), classifier().fit(files, files)
     np.testing.assert_allclose(whole._mean_scores(X), parts._mean_scores(X), rtol=1e-8, atol=1e-8)
+
+
+# ---------------------------------------------------------------------- one seam
+
+
+def test_all_kinds_of_data_are_opened_by_one_function(tmp_path, data):
+    X, _ = data
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    opened = open_shards(X, block_size=13)
+    for given in (X, X.tolist(), X.astype(np.float32), mapped, tmp_path / "X.npy", opened):
+        shards = open_data(given)
+        found = np.concatenate(shards.map(lambda block: block.matrices))
+        np.testing.assert_allclose(found, X, rtol=1e-6)
+        assert (shards.n_matrices, shards.n_seen, shards.d) == (60, 60, 3)
+    assert open_data(opened) is opened
+
+
+def test_an_array_in_memory_is_one_block_that_keeps_its_engine(data):
+    X, y = data
+    engine = ReferenceEngine(1)
+    (block,) = open_data(X, y, 2.0, engine=engine).map(lambda block: block)
+    assert block.engine is engine
+    np.testing.assert_array_equal(block.y, y)
+    np.testing.assert_array_equal(block.weights, np.full(60, 2.0))
+    with pytest.raises(ValueError, match="y has 59 rows, but X has 60 matrices"):
+        open_data(X, y[1:])
+    with pytest.raises(ValueError, match=r"^X\[3\] has a diagonal entry"):
+        open_data(np.where(np.arange(60)[:, None, None] == 3, -X, X))
+
+
+def test_what_stands_for_all_has_weights(data):
+    X, _ = data
+    weights = np.where(np.arange(60) % 7, 1.0, 0.0)
+    whole = open_data(X)
+    assert whole.draw(3) is whole.map(lambda block: block)[0]  # nothing is prepared again
+    for shards in (open_data(X, None, weights), open_shards(X, None, weights, block_size=13)):
+        np.testing.assert_array_equal(shards.draw(3).matrices, X[weights > 0])
+
+
+def test_parts_of_a_block_in_memory_stay_prepared(data):
+    X, _ = data
+    (block,) = open_data(X).map(lambda block: block)
+    rows = np.arange(0, 60, 2)
+    first = block.take(0, rows)
+    assert block.take(0, rows.copy()) is first
+    assert block.take(1, np.arange(60)) is block.data
+    other = block.take(0, rows + 1)
+    np.testing.assert_array_equal(other.matrices, X[1::2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -19,16 +18,15 @@ from divlearn.checks import check_count, check_number
 from divlearn.cluster.base import CentroidModel, Measure
 from divlearn.cluster.lloyd import Run, run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Point, Rule
-from divlearn.cluster.starts import Starts, check_init
+from divlearn.cluster.starts import Starts, best_of, check_init
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine
 from divlearn.labelled import all_or_nothing
-from divlearn.progress import say, tell
+from divlearn.progress import say
 from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
-from divlearn.threads import limit_blas
 
 __all__ = ["ABKMeans", "KarcherKMeans", "given_point"]
 
@@ -104,29 +102,16 @@ class _KMeans(CentroidModel):
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
         draw = partial(starts.draw, init, rule.start.alpha, rule.start.beta, random)
         watch = partial(say, self, level=2)
-        best: Run | None = None
-        for number in range(1, n_init + 1):
-            try:
-                tell("starts", number - 1, n_init)
-                centers = stage("start", draw, random)
-                with limit_blas(1):  # threads would cost more than these matrices
-                    run = stage(
-                        "run",
-                        partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol, watch),
-                    )
-            except KeyboardInterrupt:  # before the run had anything to keep
-                if best is None:
-                    raise
-                return _stopped(best, number)
-            say(self, f"start {number} of {n_init}: objective {run.objective:.6g}; {run.message}")
-            if best is None or run.objective < best.objective:
-                best = run
-            elif run.interrupted:  # and others are better
-                best = _stopped(best, number)
-            if run.interrupted:
-                break
-        assert best is not None
-        return best
+
+        def run_once() -> Run:
+            centers = stage("start", draw, random)
+            run = partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol, watch)
+            return stage("run", run)
+
+        def tell_of(start: str, run: Run) -> None:
+            say(self, f"{start}: objective {run.objective:.6g}; {run.message}")
+
+        return best_of(n_init, run_once, lambda run: run.objective, tell_of)
 
     def _keep(self, run: Run) -> None:
         self.cluster_centers_, self.labels_ = run.centers, run.labels
@@ -142,10 +127,6 @@ class _KMeans(CentroidModel):
         return partial(
             encode_block, atoms=self.cluster_centers_, alpha=self.alpha_, beta=self.beta_
         )
-
-
-def _stopped(best: Run, number: int) -> Run:
-    return replace(best, message=f"interrupted by the user in start {number}")
 
 
 class ABKMeans(_KMeans):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +14,15 @@ from sklearn.cluster import KMeans
 from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
+from divlearn.progress import tell
 from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = ["INITS", "Starts", "check_centers", "check_init"]
+__all__ = ["INITS", "Starts", "best_of", "check_centers", "check_init"]
+
+_Run = TypeVar("_Run", bound=Any)  # a dataclass that has a message and may be interrupted
 
 INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
@@ -58,6 +64,41 @@ def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
             "centroids of the size of the data"
         )
     return centers
+
+
+def best_of(
+    n_init: int, run_once: Callable[[], _Run], loss: Callable[[_Run], float],
+    say: Callable[[str, _Run], None],
+) -> _Run:  # fmt: skip
+    """Return the best of several runs, or of those before the user wanted no more.
+
+    Parameters
+    ----------
+    n_init : int
+    run_once : callable, makes the next run.
+    loss : callable, of which the smallest is best.
+    say : callable, told the number of every run, in words, and the run.
+    """
+    best: _Run | None = None
+    for number in range(1, n_init + 1):
+        stopped = {"interrupted": True, "message": f"interrupted by the user in start {number}"}
+        try:
+            tell("starts", number - 1, n_init)
+            with limit_blas(1):  # threads would cost more than these matrices
+                run = run_once()
+        except KeyboardInterrupt:  # before the run had anything to keep
+            if best is None:
+                raise
+            return replace(best, **stopped)
+        say(f"start {number} of {n_init}", run)
+        if best is None or loss(run) < loss(best):
+            best = run
+        elif run.interrupted:  # and others are better
+            best = replace(best, **stopped)
+        if run.interrupted:
+            break
+    assert best is not None
+    return best
 
 
 class Starts:

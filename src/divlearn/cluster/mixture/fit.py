@@ -21,11 +21,9 @@ from divlearn.cluster.mixture.em import (
 )
 from divlearn.cluster.mixture.expectation import unit_of
 from divlearn.cluster.mixture.moves import relocate
-from divlearn.cluster.starts import Starts
-from divlearn.progress import tell
+from divlearn.cluster.starts import Starts, best_of
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Shards
-from divlearn.threads import limit_blas
 
 __all__ = ["fit_mixture"]
 
@@ -55,30 +53,19 @@ def fit_mixture(
     drawn = shards.draw(3 * n_components)
     block = replace(drawn, weights=drawn.weights / unit_of(shards))
     run_from = partial(_run, shards, block, Starts(block, n_components), init, settings)
-    n_init = n_init if isinstance(init, str) else 1
-    best: EMRun | None = None
-    for number in range(1, n_init + 1):
-        try:
-            tell("starts", number - 1, n_init)
-            with limit_blas(1):  # threads would cost more than these matrices
-                run = stage("run", partial(run_from, random_state), random_state)
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            best = replace(best, interrupted=True, message="interrupted by the user in a start")
-            break
+
+    def run_once() -> EMRun:
+        return stage("run", partial(run_from, random_state), random_state)
+
+    def tell_of(start: str, run: EMRun) -> None:
         settings.say(
-            f"{n_components} components, start {number} of {n_init}: log-likelihood "
-            f"{run.lower_bound:.6g} per matrix after {run.n_iter} iterations; {run.message}"
+            f"{n_components} components, {start}: log-likelihood {run.lower_bound:.6g} per matrix "
+            f"after {run.n_iter} iterations; {run.message}"
         )
-        if best is None or run.lower_bound > best.lower_bound:
-            best = run
-        if run.interrupted:
-            best = replace(best, interrupted=True, message=run.message)
-            break
-    assert best is not None
-    remarks = [best.message, *_remarks(shards, best, settings)]
-    return replace(best, message="; ".join(remarks))
+
+    n_init = n_init if isinstance(init, str) else 1
+    best = best_of(n_init, run_once, lambda run: -run.lower_bound, tell_of)
+    return replace(best, message="; ".join([best.message, *_remarks(shards, best, settings)]))
 
 
 def _run(
