@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from divlearn.cluster import ABKMeans, KarcherKMeans, LogEuclideanKMeans, kmeans, lloyd
+from divlearn.cluster import ABKMeans, KarcherKMeans, LogEuclideanKMeans, clusters, kmeans, lloyd
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import ReferenceEngine
+from divlearn.engines import Engine, ReferenceEngine
 
 CHANCE = "starts draw other numbers where matrices are repeated than where they have weights"
 
@@ -95,6 +95,27 @@ def test_engines_agree(data, divergence):
     second = ABKMeans(3, divergence, engine=ReferenceEngine(1), **options).fit(X)
     np.testing.assert_array_equal(first.labels_, second.labels_)
     np.testing.assert_allclose(first.cluster_centers_, second.cluster_centers_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("divergence", ["stein", (0.5, 1.5), "learn"], ids=str)
+def test_tables_of_bounded_size_change_nothing(data, divergence, monkeypatch):
+    X, _ = data
+    model = ABKMeans(5, divergence, random_state=0, n_init=2)
+    whole = clone(model).fit(X)
+    columns, encode = [], Engine.encode
+
+    def counted(self, given, atoms, *arguments, **options):
+        columns.append(len(atoms))
+        return encode(self, given, atoms, *arguments, **options)
+
+    monkeypatch.setattr(Engine, "encode", counted)
+    monkeypatch.setattr(Engine, "table_entries", 2 * len(X))
+    monkeypatch.setattr(clusters, "_LEAST_COLUMNS", 1)
+    parts = clone(model).fit(X)
+    np.testing.assert_array_equal(whole.cluster_centers_, parts.cluster_centers_)
+    np.testing.assert_array_equal(whole.labels_, parts.labels_)
+    np.testing.assert_array_equal(whole.predict(X), parts.predict(X))
+    assert max(columns) == 2
 
 
 def test_single_precision_is_clustered_in_double(data):

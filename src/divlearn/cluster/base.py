@@ -23,9 +23,11 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
-__all__ = ["CentroidModel", "ClusterBase", "Measure"]
+__all__ = ["CentroidModel", "ClusterBase", "Measure", "Nearest"]
 
-Measure = Callable[[Block], RealArray]  # from a block to a table of divergences to centroids
+# From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
+Measure = Callable[[Block], RealArray]
+Nearest = Callable[[Block], tuple[Any, ...]]
 
 
 class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,6 +59,10 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
     def _measure(self) -> Measure:
         """How divergences of a block of matrices to the centroids are computed."""
 
+    @abstractmethod
+    def _nearest(self) -> Nearest:
+        """How the nearest centroids of a block of matrices are found."""
+
     def predict(self, X: ArrayLike) -> Labels:
         """Find the nearest centroid of every matrix.
 
@@ -68,7 +74,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
         -------
         ndarray of int, shape (n_matrices,)
         """
-        return np.concatenate(self._open(X).map(_labels_block, self._measure()))
+        return np.concatenate(self._open(X).map(_labels_block, self._nearest()))
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Compute the divergences of matrices to all centroids.
@@ -96,7 +102,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
         -------
         float
         """
-        return -float(self._open(X, sample_weight).reduce(_loss_block, self._measure()))
+        return -float(self._open(X, sample_weight).reduce(_loss_block, self._nearest()))
 
     def _check_n_clusters(self, n_matrices: int) -> None:
         check_count(self.n_clusters, "n_clusters")
@@ -125,9 +131,10 @@ def _table_block(block: Block, measure: Measure) -> RealArray:
     return to_host(measure(block))
 
 
-def _labels_block(block: Block, measure: Measure) -> Labels:
-    return to_host(measure(block).argmin(axis=1)).astype(np.intp, copy=False)
+def _labels_block(block: Block, nearest: Nearest) -> Labels:
+    labels: Labels = nearest(block)[0]
+    return labels
 
 
-def _loss_block(block: Block, measure: Measure) -> float:
-    return float(block.weights @ to_host(measure(block).min(axis=1)))
+def _loss_block(block: Block, nearest: Nearest) -> float:
+    return float(block.weights @ nearest(block)[1])

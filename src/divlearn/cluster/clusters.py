@@ -24,7 +24,10 @@ from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spectral import invert_f_t
 
-__all__ = ["Clusters", "Labels", "Members", "Point", "fixed_point_step", "spectra_block"]
+__all__ = [
+    "Clusters", "Labels", "Members", "Point", "find_nearest", "fixed_point_step", "nearest_block",
+    "spectra_block",
+]  # fmt: skip
 
 Labels = NDArray[np.intp]
 
@@ -33,6 +36,7 @@ _SMALL_STEP = 1e-2
 _TOLERANCE = 1e-4
 # Fixed points get slow as alpha + beta grows: divergences turn into sums of |t|.
 _LARGEST_SUM = 2.0
+_LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
 _MARGIN = 1 - 1e-12  # slopes lie in the open range of f_t, but for rounding
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
@@ -235,6 +239,51 @@ class _Centroid:
 
 
 # ---------------------------------------------------------------------- what is done with a block
+
+
+def nearest_block(
+    block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
+) -> tuple[Labels, RealArray, RealArray]:
+    """Find the nearest of some centres, by tables of divergences of bounded size.
+
+    Parameters
+    ----------
+    block : Block
+    centers : ndarray, shape (n_centers, d, d)
+    alpha, beta : float
+    before : ndarray of int, shape (n_matrices,), optional
+        Other centres to measure.
+
+    Returns
+    -------
+    labels : ndarray of int, shape (n_matrices,), the nearest centre, the first of several.
+    divergences : ndarray, shape (n_matrices,), to the nearest centre.
+    own : ndarray, shape (n_matrices,), divergences to the centres given by ``before``, if any.
+    """
+    engine, n = block.engine, len(block)
+    step = max(_LEAST_COLUMNS, engine.table_entries // n)
+    labels, divergences, own = np.zeros(n, dtype=np.intp), np.full(n, np.inf), np.zeros(n)
+    for start in range(0, len(centers), step):
+        table = engine.encode(block.data, centers[start : start + step], alpha, beta)
+        found, values = find_nearest(table)
+        nearer = values < divergences
+        labels[nearer], divergences[nearer] = start + found[nearer], values[nearer]
+        if before is not None:
+            columns = before - start
+            here = (columns >= 0) & (columns < table.shape[1])
+            own[here] = _pick(table, np.where(here, columns, 0))[here]
+    return labels, divergences, own
+
+
+def find_nearest(table: RealArray) -> tuple[Labels, RealArray]:
+    """Find the nearest centres where the table is; what is found comes to the host."""
+    labels = table.argmin(axis=1)
+    return to_host(labels).astype(np.intp, copy=False), _pick(table, labels)
+
+
+def _pick(table: RealArray, columns: Any) -> RealArray:
+    there: Any = beside(columns, table)
+    return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
 
 
 def _slopes_block(

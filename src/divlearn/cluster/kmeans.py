@@ -15,7 +15,8 @@ from sklearn.utils import check_random_state
 
 from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
-from divlearn.cluster.base import CentroidModel, Measure
+from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import Run, run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Point, Rule
 from divlearn.cluster.starts import Starts, best_of, check_init
@@ -124,9 +125,12 @@ class _KMeans(CentroidModel):
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
 
     def _measure(self) -> Measure:
-        return partial(
-            encode_block, atoms=self.cluster_centers_, alpha=self.alpha_, beta=self.beta_
-        )
+        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return partial(encode_block, atoms=centers, alpha=alpha, beta=beta)
+
+    def _nearest(self) -> Nearest:
+        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return partial(nearest_block, centers=centers, alpha=alpha, beta=beta)
 
 
 class ABKMeans(_KMeans):
@@ -200,8 +204,7 @@ class ABKMeans(_KMeans):
     steps where alpha + beta > 2; the next turn goes on from there.
 
     *Large data.* Pass files, a Dask array or `divlearn.sharded.open_shards` for data beyond memory.
-    An array is one block: memory is a few times that of X and of the table of divergences to all
-    centroids.
+    An array is one block: memory is a few times that of X.
 
     References
     ----------

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.clusters import Clusters, Labels, Members, spectra_block
+from divlearn.cluster.clusters import Clusters, Labels, Members, nearest_block, spectra_block
 from divlearn.cluster.rules import LearnedRule, Point, Rule
 from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
 from divlearn.progress import tell
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Run", "find_nearest", "run_lloyd"]
+__all__ = ["Run", "run_lloyd"]
 
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
 _ROUNDING = 1e-16
@@ -293,32 +293,20 @@ def _columns(
 # ---------------------------------------------------------------------- what is done with a block
 
 
-def find_nearest(table: RealArray) -> tuple[Labels, RealArray]:
-    """Find the nearest centres where the table is; what is found comes to the host."""
-    labels = table.argmin(axis=1)
-    return to_host(labels).astype(np.intp, copy=False), _pick(table, labels)
-
-
-def _pick(table: RealArray, columns: Any) -> RealArray:
-    there: Any = beside(columns, table)
-    return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
-
-
 def _assign_block(
     block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
     before: Labels | None = None,
 ) -> _Found:  # fmt: skip
-    table = block.engine.encode(block.data, centers, alpha, beta)
-    labels, divergences = find_nearest(table)
+    labels, divergences, own = nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
     if before is None:
         return _Found(labels, divergences, (totals, losses, losses, np.array(len(block))))
-    own = np.bincount(before, weights * _pick(table, before), k).astype(float)
+    others = np.bincount(before, weights * own, k).astype(float)
     changed = np.count_nonzero((before != labels) & (weights > 0))
-    return _Found(labels, divergences, (totals, losses, own, np.array(changed)))
+    return _Found(labels, divergences, (totals, losses, others, np.array(changed)))
 
 
 def _next_block(

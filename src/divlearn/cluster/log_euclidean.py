@@ -12,7 +12,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import CentroidModel, Measure
+from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.clusters import Labels, find_nearest
 from divlearn.cluster.starts import check_centers
 from divlearn.engines import Engine
 from divlearn.labelled import all_or_nothing
@@ -133,6 +134,9 @@ class LogEuclideanKMeans(CentroidModel):
     def _measure(self) -> Measure:
         return partial(_squares_block, centers=log_vectors(self.cluster_centers_))
 
+    def _nearest(self) -> Nearest:
+        return partial(_nearest_block, measure=self._measure())
+
 
 def _vectors_block(block: Block) -> tuple[RealArray, RealArray]:
     return log_vectors(block.matrices), block.weights
@@ -141,3 +145,7 @@ def _vectors_block(block: Block) -> tuple[RealArray, RealArray]:
 def _squares_block(block: Block, centers: RealArray) -> RealArray:
     squares: RealArray = euclidean_distances(log_vectors(block.matrices), centers, squared=True)
     return squares
+
+
+def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
+    return find_nearest(measure(block))

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.cluster.clusters import Clusters, Members, Point
-from divlearn.cluster.lloyd import find_nearest
+from divlearn.cluster.clusters import Clusters, Members, Point, nearest_block
 from divlearn.likelihood.parameters import FamilyParameters
 from divlearn.likelihood.spectra import SpectralSums
 from divlearn.sharded.blocks import Block
@@ -126,7 +125,7 @@ def _expect_block(block: Block, mixture: Mixture, unit: float) -> Members:
 
 
 def _nearest_block(block: Block, centers: RealArray, point: Point, unit: float) -> Members:
-    labels, _ = find_nearest(block.engine.encode(block.data, centers, *point))
+    labels = nearest_block(block, centers, *point)[0]
     table = np.zeros((len(block), len(centers)))
     table[np.arange(len(block)), labels] = block.weights / unit
     return _members(table, 0.0)

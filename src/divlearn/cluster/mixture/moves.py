@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checkpoint import stage
-from divlearn.cluster.lloyd import find_nearest
+from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.mixture.em import EMRun, EMSettings, run_em
 from divlearn.cluster.mixture.expectation import Mixture
 from divlearn.geometry import compose
