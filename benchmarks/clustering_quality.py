@@ -21,7 +21,7 @@ from paper_data import (
 from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from divlearn.cluster import ABKMeans, MiniBatchABKMeans, matched_f1_score, pairwise_f1_score
+from divlearn.cluster import ABKMeans, matched_f1_score, pairwise_f1_score
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
     make_riemannian_gaussian_clusters,
@@ -81,7 +81,6 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
     "ABKMeans": partial(make_clustering, "ABKMeans"),
     "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
-    "mini-batches": lambda k, seed: MiniBatchABKMeans(k, random_state=seed),
     "mixture": partial(make_clustering, "ABMixture"),
 }
 PEERS: dict[str, Callable[[int, int], Any]] = {

@@ -14,7 +14,7 @@ from memory import resident
 from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score
 
-from divlearn.cluster import ABKMeans, KarcherKMeans, LogEuclideanKMeans, MiniBatchABKMeans
+from divlearn.cluster import ABKMeans, KarcherKMeans, LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
 
 ROUNDS = 3
@@ -22,10 +22,7 @@ ENOUGH = 30.0  # seconds, after which no round follows
 TOLERANCE = 1e-3  # share of the assignments
 GOALS = {"riemann": 20, "logdet": 20, "logeuclid": 100}
 LARGE = (100_000, 10, 20)  # matrices, their size, clusters
-MODELS = {
-    model.__name__: model
-    for model in (ABKMeans, KarcherKMeans, LogEuclideanKMeans, MiniBatchABKMeans)
-}
+MODELS = {model.__name__: model for model in (ABKMeans, KarcherKMeans, LogEuclideanKMeans)}
 SPEED_HEADINGS = (
     "metric", "seconds", "pyRiemann", "ratio", "goal", "iterations", "agreement",
 )  # fmt: skip

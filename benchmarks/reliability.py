@@ -26,7 +26,7 @@ import numpy as np
 from scaling_tables import fill_page, table
 from sklearn.base import clone
 
-from divlearn import ABKMeans, ABMixture, IDDLClassifier, MiniBatchABKMeans, checkpoint, load, save
+from divlearn import ABKMeans, ABMixture, IDDLClassifier, checkpoint, load, resumable, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.models.storage import fingerprint
 
@@ -36,7 +36,6 @@ PAGE = ROOT / "docs" / "reliability.md"
 FITS = {
     "IDDLClassifier": IDDLClassifier(n_atoms=6, loss="softmax", max_iter=10, random_state=0),
     "ABMixture": ABMixture([2, 3], "wishart", n_init=2, random_state=0),
-    "MiniBatchABKMeans": MiniBatchABKMeans(3, batch_size=20, random_state=0),
     "ABKMeans": ABKMeans(3, "learn", n_init=6, tol=0, random_state=0),
 }
 FUZZED = {
@@ -121,9 +120,8 @@ def kill_fit(name: str, trials: int, generator: random.Random) -> dict[str, Any]
 
         def fit(target: Path, kept: Path | None) -> None:
             checkpoint.EVERY, checkpoint._SHARE = 0.0, 1e9
-            with checkpoint.resumable(kept):
-                model = clone(FITS[name]).fit(X, y)
-            save(model, target)
+            with resumable(kept):
+                save(clone(FITS[name]).fit(X, y), target)
 
         began = time.monotonic()
         assert ended(start(lambda: fit(whole, None))) == 0

@@ -17,7 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Divergences": ("divergence", "means", "spectral", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
     "Comparing": ("baselines",),
-    "Keeping and showing": ("models", "report", "progress"),
+    "Keeping and showing": ("models", "checkpoint", "report", "progress"),
     "Underneath": ("engines", "optim", "geometry", "tolerances"),
 }
 # What only divlearn itself imports from.

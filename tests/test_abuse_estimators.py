@@ -27,7 +27,6 @@ ESTIMATORS = {
     "SPDClassifier": divlearn.SPDClassifier(MEMBERS, cv=2, **SEED),
     "ABKMeans": divlearn.ABKMeans(2, n_init=1, **SEED),
     "ABKMeans, learned": divlearn.ABKMeans(2, "learn", n_init=1, **SEED),
-    "MiniBatchABKMeans": divlearn.MiniBatchABKMeans(2, n_init=1, batch_size=6, **SEED),
     "KarcherKMeans": divlearn.KarcherKMeans(2, n_init=1, **SEED),
     "LogEuclideanKMeans": divlearn.LogEuclideanKMeans(2, n_init=1, **SEED),
     "ABMixture": divlearn.ABMixture(2, "wishart", max_iter=20, **SEED),
@@ -143,8 +142,8 @@ WEIGHTS = {
 @pytest.mark.parametrize(
     "name",
     [
-        "IDDLClassifier", "IDDLRegressor", "ABKMeans", "ABMixture", "MiniBatchABKMeans",
-        "DivergenceMDM", "SPDClassifier",
+        "IDDLClassifier", "IDDLRegressor", "ABKMeans", "ABMixture", "DivergenceMDM",
+        "SPDClassifier",
     ],
 )  # fmt: skip
 def test_wrong_weights(name):

@@ -121,7 +121,8 @@ def divlearn_clone(model):
 
 SHARDED = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "minibatches": divlearn.MiniBatchABKMeans(3, batch_size=9, random_state=0),
+    "k-means, learned": divlearn.ABKMeans(3, "likelihood", n_init=2, random_state=0),
+    "mixture": divlearn.ABMixture(2, tol=1e-2, random_state=1),
     "joint": divlearn.IDDLClassifier(
         n_atoms=3, cv=None, loss="softmax", gamma=1e-2, max_iter=3, random_state=0
     ),

@@ -67,8 +67,8 @@ def test_the_query_comes_first():
 def test_queries_in_blocks(monkeypatch):
     X, y = classes(2)
     whole = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
-    monkeypatch.setattr("divlearn.cluster.samples._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.cluster.samples._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.baselines.blocks._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.baselines.blocks._LEAST_ROWS", 7)
     parts = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
     np.testing.assert_allclose(parts[0], whole[0], atol=1e-12)
     np.testing.assert_array_equal(parts[1], whole[1])

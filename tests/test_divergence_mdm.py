@@ -106,8 +106,8 @@ def test_blocks(monkeypatch):
     X, y = classes(5)
     model = DivergenceMDM().fit(X, y)
     whole = model.transform(X)
-    monkeypatch.setattr("divlearn.cluster.samples._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.cluster.samples._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.baselines.blocks._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.baselines.blocks._LEAST_ROWS", 7)
     np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
 
 

@@ -11,9 +11,8 @@ from scipy.optimize import minimize
 
 from divlearn import abld, mean_abld
 from divlearn.cluster import ABKMeans
-from divlearn.cluster.centroids import Cluster, fixed_point_step, safeguarded
-from divlearn.cluster.parameters import Likelihood, Penalized, Point
-from divlearn.cluster.samples import Samples
+from divlearn.cluster.clusters import Clusters, Members, _Centroid, fixed_point_step
+from divlearn.cluster.rules import Likelihood, Penalized, Point
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
     make_riemannian_gaussian_clusters,
@@ -22,6 +21,7 @@ from divlearn.datasets import (
 from divlearn.engines import get_engine
 from divlearn.likelihood import fit_likelihood, log_normalizer
 from divlearn.likelihood.spectra import Spectra
+from divlearn.sharded.opening import open_data
 from divlearn.spectral import abld_scalar
 
 D = 3
@@ -38,9 +38,9 @@ def mean_divergence(spectra, alpha, beta):
     return float(spectra.sums(alpha, beta, np.zeros(1))[0, 0])
 
 
-def repeat(rule, point, spectra, times=10):
+def repeat(rule, point, spectra, weight, times=10):
     for _ in range(times):
-        point = rule.update(point, spectra).point
+        point = rule.update(point, spectra, weight).point
     return point
 
 
@@ -51,8 +51,6 @@ def repeat(rule, point, spectra, times=10):
 def test_spectra_are_matrices_of_size_one(spectra, point):
     t, weights, known = spectra
     shift = 0.3
-    expected = abld_scalar(t, *point).f.sum(axis=1)
-    np.testing.assert_allclose(known.divergences(*point), expected, rtol=1e-12)
     sums = known.sums(*point, np.array([shift]))[:, 0]
     at = abld_scalar(t - shift, *point)
     mean = weights / weights.sum()
@@ -63,18 +61,19 @@ def test_spectra_are_matrices_of_size_one(spectra, point):
 # the paper's rule
 
 
-@pytest.mark.parametrize("mu", [0.01, 1.0, 1000.0])
+@pytest.mark.parametrize("unit", [100.0, 1.0, 1e-3])
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_papers_minimum(spectra, mu, tied):
+def test_the_papers_minimum(spectra, unit, tied):
     t, weights, known = spectra
+    weights = unit * weights
 
     def objective(both):
         both = np.broadcast_to(both, 2)
         D_all = weights @ abld_scalar(t, *both, derivatives=()).f.sum(axis=1)
-        return D_all + mu * (both @ both)
+        return D_all + both @ both
 
-    rule = Penalized(mu, tied)
-    point = repeat(rule, rule.start, known)
+    rule = Penalized(tied=tied)
+    point = repeat(rule, rule.start, known, weights.sum())
     best = minimize(
         objective, [1.0] if tied else [1.0, 1.0], bounds=[(0, None)] * (1 if tied else 2),
         method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-8},
@@ -86,36 +85,33 @@ def test_the_papers_minimum(spectra, mu, tied):
 
 
 def test_parameters_that_grow_are_noticed():
-    assert "raise mu" in Penalized(1e-9, False).trouble(Point(1001, 3))
-    assert Penalized(1e-9, False).trouble(Point(999, 3)) is None
+    assert "lower sample_weight" in Penalized().trouble(Point(1001, 3))
+    assert Penalized().trouble(Point(999, 3)) is None
 
 
 # the likelihood
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_most_likely_parameters(spectra, tied):
+def test_the_most_likely_parameters(spectra):
     t, weights, known = spectra
     mean = weights / weights.sum()
 
     def loss(variables):
         *both, kappa, shift = variables
-        both = np.broadcast_to(both, 2)
         if min(both) < 0 or kappa <= 0.5 * (D - 1) * max(both):
             return math.inf
         f = abld_scalar(t - shift, *both, derivatives=()).f.sum(axis=1)
         return kappa * (mean @ f) + log_normalizer(*both, kappa, D)
 
-    rule = Likelihood(tied)
+    rule = Likelihood()
     point = rule.begin(mean_divergence(known, 1, 1), D)
-    update = rule.update(point, known)
+    update = rule.update(point, known, 1.0)
     assert update.objective < rule.objective(mean_divergence(known, 1, 1), point, 1.0, D)
     for _ in range(6):
         t = t - update.shift
         known = Spectra(get_engine("auto", 1), [(t, weights)])
-        update = rule.update(update.point, known)
-    both = update.point[1:2] if tied else update.point[:2]
-    found = [*both, update.point.kappa, 0.0]
+        update = rule.update(update.point, known, 1.0)
+    found = [*update.point, 0.0]
     assert loss(found) == pytest.approx(update.objective, abs=1e-9)
     best = minimize(loss, found, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-9})
     assert update.objective <= best.fun + 1e-5
@@ -147,7 +143,7 @@ def test_one_cluster_by_likelihood_is_a_fit():
 
 
 def test_matrices_that_equal_their_centroids_are_noticed():
-    rule = Likelihood(False)
+    rule = Likelihood()
     assert "unbounded" in rule.trouble(rule.begin(0.0, 3))
     assert rule.trouble(rule.begin(1e-3, 3)) is None
 
@@ -155,19 +151,19 @@ def test_matrices_that_equal_their_centroids_are_noticed():
 # centroids
 
 
-def make_cluster(X, alpha, beta, weights=None):
+def make_cluster(X, weights=None):
+    """All matrices in one cluster."""
     weights = np.ones(len(X)) if weights is None else weights
-    samples = Samples.prepare(get_engine("auto", 1), X, weights, 1)
-    rows = np.arange(len(X))
-    return Cluster(samples.engine, rows, samples.take(rows), weights / weights.sum(), alpha, beta)
+    shards = open_data(X, None, weights)
+    return Clusters(shards, [Members([np.arange(len(X))], [weights])], np.array([weights.sum()]))
 
 
 @pytest.mark.parametrize("point", [(0, 1), (1, 0)])
 def test_one_step_is_enough_for_closed_forms(point):
     rng = np.random.default_rng(0)
     X, weights = wishart(rng, 30, 4), rng.uniform(0.1, 1, 30)
-    cluster = make_cluster(X, *point, weights)
-    moved, sizes = fixed_point_step(X[:1], cluster.slopes(X[0])[None], *point)
+    cluster = make_cluster(X, weights)
+    moved, sizes = fixed_point_step(X[:1], cluster.slope(0, X[0], point)[None], *point)
     expected = mean_abld(X, *point, weights).mean
     np.testing.assert_allclose(moved[0], expected, rtol=1e-9, atol=1e-11)
     assert sizes[0] == pytest.approx(math.sqrt(2 * float(abld(expected, X[0], 0, 0)) / 4), rel=0.3)
@@ -176,11 +172,12 @@ def test_one_step_is_enough_for_closed_forms(point):
 @pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (0.5, 1.5), (0.2, 0.3)], ids=str)
 def test_few_steps_come_close(point):
     X = wishart(np.random.default_rng(1), 40, 4)
-    cluster, expected = make_cluster(X, *point), mean_abld(X, *point).mean
+    cluster, expected = make_cluster(X), mean_abld(X, *point).mean
     centers, gaps = X[:1], []
     for _ in range(6):
         gaps.append(float(abld(expected, centers[0], 0, 0)))
-        centers, _ = fixed_point_step(centers, cluster.slopes(centers[0])[None], *point)
+        slope = cluster.slope(0, centers[0], point)
+        centers, _ = fixed_point_step(centers, slope[None], *point)
     assert gaps[3] < 0.02 * gaps[0]
     assert gaps[5] < 1e-3 * gaps[0]
 
@@ -190,7 +187,7 @@ def test_the_gradient_of_a_centroid(point):
     """Against differences along random steps, in the frame of the centroid."""
     rng = np.random.default_rng(2)
     X = wishart(rng, 20, 3)
-    cluster = make_cluster(X, *point)
+    cluster = _Centroid(make_cluster(X), 0, point)
     frame = np.linalg.cholesky(X[0]) @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
     gradient = cluster.gradient(cluster.trial(frame))
     step = rng.standard_normal((3, 3))
@@ -201,8 +198,19 @@ def test_the_gradient_of_a_centroid(point):
 
 def test_careful_steps_never_rise():
     X = wishart(np.random.default_rng(3), 25, 3)
-    cluster = make_cluster(X, 6.0, 9.0)
+    cluster = make_cluster(X)
     center = 50 * X[0]
     for steps in (1, 2, 5):
-        moved = safeguarded(cluster, center, steps)
+        moved = cluster.settle(np.array([0]), center[None], [(6.0, 9.0)], steps)[0]
         assert abld(X, moved, 6, 9).mean() < abld(X, center, 6, 9).mean()
+
+
+@pytest.mark.parametrize("point", [(0.0, 1.0), (1.0, 0.0), (0.3, 0.8)])
+def test_careful_steps_end_at_the_mean(point):
+    """Also in closed form, and in units whose inverses overflow."""
+    rng = np.random.default_rng(4)
+    X, weights = 1e-300 * wishart(rng, 25, 3), rng.uniform(0.1, 1, 25)
+    tol = np.array([1e-9])
+    moved = make_cluster(X, weights).settle(np.array([0]), X[:1], [point], 200, tol)[0]
+    expected = mean_abld(1e300 * X, *point, weights).mean
+    np.testing.assert_allclose(1e300 * moved, expected, atol=1e-8)

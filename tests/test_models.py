@@ -59,7 +59,6 @@ FITTED = {
     "kernel machine": divlearn.DivergenceKernelClassifier(random_state=0),
     "committee": divlearn.SPDClassifier(random_state=0),
     "k-means": divlearn.ABKMeans(3, "likelihood", random_state=0),
-    "mini-batches": divlearn.MiniBatchABKMeans(3, batch_size=10, random_state=0),
     "mixture": divlearn.ABMixture([1, 2], "wishart", share="none", random_state=0),
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
@@ -167,10 +166,10 @@ def test_labels(data, tmp_path, labels):
 
 
 def test_numbers_that_are_none(tmp_path):
-    model = divlearn.ABKMeans(3, tol=np.inf, mu=float("nan"), n_init=10**30, verbose=True)
+    model = divlearn.ABKMeans(3, tol=np.inf, max_iter=float("nan"), n_init=10**30, verbose=True)
     again = there_and_back(model, tmp_path)
     assert (again.tol, again.n_init, again.verbose) == (np.inf, 10**30, True)
-    assert np.isnan(again.mu)
+    assert np.isnan(again.max_iter)
 
 
 def test_what_has_no_place_in_a_file(tmp_path):
@@ -281,9 +280,9 @@ def test_files_of_the_first_format_are_refused(name):
 def test_parameters_that_were_added_later_get_their_defaults(data, tmp_path):
     X, _ = data
     model = divlearn.ABKMeans(3, random_state=0).fit(X)
-    del model.solver
+    del model.n_init
     again = there_and_back(model, tmp_path)
-    assert again.solver == "fixed-point"
+    assert again.n_init == 4
     np.testing.assert_array_equal(again.fit(X).labels_, model.labels_)
 
 

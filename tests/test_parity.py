@@ -7,7 +7,7 @@ import pytest
 
 from divlearn import SPDClassifier
 from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
-from divlearn.cluster import ABKMeans, ABMixture, LogEuclideanKMeans, MiniBatchABKMeans
+from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
 from divlearn.iddl.losses import RidgeLoss
@@ -34,12 +34,24 @@ def clusters():
     return ABKMeans(3, n_init=1, random_state=0)
 
 
-def batches():
-    return MiniBatchABKMeans(3, n_init=1, max_iter=2, batch_size=20, random_state=0)
+def learned():
+    return ABKMeans(3, "likelihood", n_init=1, random_state=0)
+
+
+def penalized():
+    return ABKMeans(3, "learn", n_init=1, random_state=0)
+
+
+def karcher():
+    return KarcherKMeans(3, n_init=1, random_state=0)
+
+
+def logarithms():
+    return LogEuclideanKMeans(3, n_init=1, random_state=0)
 
 
 def mixture():
-    return ABMixture(2, "wishart", n_init=1, tol=1e-2, relocate=False, random_state=0)
+    return ABMixture(2, "wishart", n_init=1, tol=1e-2, random_state=0)
 
 
 def in_memory(make, y, weights):
@@ -101,7 +113,8 @@ def changed(values, index, value):
 ONES = np.ones(len(X))
 UNEVEN = np.random.RandomState(0).uniform(0.5, 2, size=len(X))
 LEARNERS = [
-    (classifier, Y), (regressor, NUMBERS), (clusters, None), (batches, None), (mixture, None),
+    (classifier, Y), (regressor, NUMBERS), (clusters, None), (learned, None), (penalized, None),
+    (karcher, None), (logarithms, None), (mixture, None),
 ]  # fmt: skip
 BAD_WEIGHTS = {
     "negative": (changed(ONES, 2, -1), r"^sample_weight\[2\] = -1.0 must be >= 0$"),
@@ -127,7 +140,7 @@ def test_bad_weights_are_refused_in_the_same_words(make, y, name):
     check_refused(make, y, *BAD_WEIGHTS[name])
 
 
-@pytest.mark.parametrize(("make", "y"), [one for one in LEARNERS if one[0] is not batches])
+@pytest.mark.parametrize(("make", "y"), LEARNERS)
 @pytest.mark.parametrize("name", GOOD_WEIGHTS)
 def test_good_weights_lead_to_equal_results(make, y, name):
     # 1e-320 has eleven bits: sums over shards of such weights have three digits.
@@ -211,24 +224,21 @@ GOOD_NUMBERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
 @pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labels_are_refused_in_the_same_words(make, name):
+def test_bad_labels_are_refused_in_the_same_words(name):
     y, message = BAD_LABELS[name]
-    check_refused(make, y, None, message)
+    check_refused(classifier, y, None, message)
 
 
-@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
 @pytest.mark.parametrize("name", GOOD_LABELS)
-def test_good_labels_lead_to_equal_results(make, name):
-    check_equal(make, GOOD_LABELS[name])
+def test_good_labels_lead_to_equal_results(name):
+    check_equal(classifier, GOOD_LABELS[name])
 
 
-@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
-def test_many_classes_are_warned_of(make):
+def test_many_classes_are_warned_of():
     for fit in (in_memory, in_shards):
         with pytest.warns(UserWarning, match="y holds 60 classes in 60 matrices"):
-            fit(make, np.arange(60), None)
+            fit(classifier, np.arange(60), None)
 
 
 def test_strings_and_numbers_in_different_shards_are_refused():
@@ -293,9 +303,7 @@ def test_the_temperature_of_many_matrices_is_that_of_a_sample(monkeypatch):
 # ---------------------------------------------------------------------- scores
 
 
-@pytest.mark.parametrize(
-    ("make", "y"), [(classifier, NAMES), (regressor, NUMBERS), (DivergenceKNN, NAMES)]
-)
+@pytest.mark.parametrize(("make", "y"), [(classifier, NAMES), (regressor, NUMBERS)])
 def test_scores_take_what_shards_hold(tmp_path, make, y):
     fitted = make().fit(X[::3], y[::3])
     shards = open_shards(X, y, UNEVEN, block_size=25)
@@ -316,23 +324,7 @@ def test_scores_of_clusters_take_the_weights_that_shards_hold():
     assert fitted.score(X, None, UNEVEN) == pytest.approx(expected, rel=1e-9)
 
 
-# ---------------------------------------------------------------------- neighbours and files
-
-
-def test_matrices_without_a_weight_are_no_neighbours():
-    y = np.where(np.arange(60) == 33, "z", NAMES)  # a class that has no weight anywhere
-    weights = np.where((np.arange(60) < 25) | (np.arange(60) == 33), 0.0, 1.0)
-    seen = np.flatnonzero(weights)
-    whole = DivergenceKNN(3).fit(X[seen], y[seen])
-    parts = DivergenceKNN(3).fit(open_shards(X, y, weights, block_size=25), None)
-    assert parts.classes_.tolist() == ["a", "b", "c"]
-    np.testing.assert_array_equal(parts.predict(X), whole.predict(X))
-    distances, neighbors = whole.kneighbors(X)
-    found, indices = parts.kneighbors(X)
-    np.testing.assert_allclose(found, distances, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(indices, seen[neighbors])
-    with pytest.raises(ValueError, match="n_neighbors=35 must be <= n_matrices=34"):
-        DivergenceKNN(35).fit(open_shards(X, y, weights, block_size=25), None)
+# ---------------------------------------------------------------------- files
 
 
 @pytest.mark.parametrize("key", ["y", "sample_weight"])
@@ -361,7 +353,7 @@ def test_errors_in_files_name_the_shard(tmp_path):
 
 @pytest.mark.parametrize(
     "make",
-    [SPDClassifier, DivergenceMDM, LogEuclideanSVM, LogEuclideanKMeans, IDDLTransformer],
+    [SPDClassifier, DivergenceKNN, DivergenceMDM, LogEuclideanSVM, IDDLTransformer],
 )
 def test_what_takes_no_shards_says_what_to_do(make):
     message = r"X is LocalShards of 60 matrices, but must be an array .* X, y, sample_weight = shar"
@@ -378,9 +370,3 @@ def test_shards_are_brought_into_memory_as_the_message_says():
         shards.sample(shards.n_matrices, 0), (X, NAMES, UNEVEN), strict=True
     ):
         np.testing.assert_array_equal(found, expected)
-
-
-def test_neighbours_of_shards_among_shards_are_refused():
-    fitted = DivergenceKNN().fit(open_shards(X, Y), None)
-    with pytest.raises(TypeError, match="X is LocalShards of 60 matrices, but must be an array"):
-        fitted.predict(open_shards(X))

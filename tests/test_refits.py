@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import numpy as np
 import pytest
 from conftest import wishart
@@ -72,34 +70,8 @@ def test_old_classes_do_not_get_new_names():
     assert set(model.predict(X)) <= {"a", "b"}
 
 
-def test_a_batch_that_fails_is_not_learned_from(monkeypatch):
-    X, _ = data()
-    model = divlearn.MiniBatchABKMeans(2, random_state=0).partial_fit(X)
-    centers, n_steps = model.cluster_centers_.copy(), model.n_steps_
-    engine = EngineCalls(monkeypatch, fail)
-    deepcopy(model).partial_fit(X)
-    for call in range(1, 1 + engine.count):
-        engine.act_at(call)
-        with pytest.raises(Broken):
-            model.partial_fit(X)
-    np.testing.assert_array_equal(model.cluster_centers_, centers)
-    assert model.n_steps_ == n_steps
-
-
 def test_nothing_of_the_last_fit_stays():
     X, _ = data()
     model = divlearn.ABKMeans(2, "likelihood", n_init=1, random_state=0).fit(X)
     assert model.kappa_ > 0
     assert not hasattr(model.set_params(divergence="burg").fit(X), "kappa_")
-
-
-def test_the_number_of_clusters_cannot_change_in_a_stream():
-    X, _ = data()
-    model = divlearn.MiniBatchABKMeans(2, random_state=0).partial_fit(X)
-    with pytest.raises(ValueError, match="n_clusters=3 must be 2, as many as there are"):
-        model.set_params(n_clusters=3).partial_fit(X)
-
-
-def test_a_ratio_of_reassignment_above_one():
-    with pytest.raises(ValueError, match="reassignment_ratio=2 must be <= 1"):
-        divlearn.MiniBatchABKMeans(2, reassignment_ratio=2).fit(data()[0])

@@ -28,7 +28,6 @@ ESTIMATORS = [
     (cluster.ABKMeans(2, **ONE_START), lift_far),
     (cluster.KarcherKMeans(2, **ONE_START), lift_far),
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
-    (cluster.MiniBatchABKMeans(2, batch_size=50, max_iter=5, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (baselines.DivergenceMDM(), lift_spd),
     (baselines.DivergenceKNN(), lift_spd),
@@ -47,7 +46,7 @@ ESTIMATORS = [
 # weights.
 DRAWING = (
     "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "ABKMeans", "KarcherKMeans",
-    "LogEuclideanKMeans", "MiniBatchABKMeans", "ABMixture",
+    "LogEuclideanKMeans", "ABMixture",
 )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
-from divlearn.baselines import DivergenceKNN
-from divlearn.cluster import ABKMeans, ABMixture, MiniBatchABKMeans
+from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor
 from divlearn.sharded import open_shards
+from divlearn.sharded.opening import open_data
 from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
@@ -115,11 +116,8 @@ def test_starts_are_drawn_among_matrices_with_a_weight():
 
 @pytest.mark.parametrize(
     "make",
-    [
-        classifier, regressor, lambda: ABKMeans(3), lambda: MiniBatchABKMeans(3),
-        lambda: ABMixture(2),
-    ],
-)  # fmt: skip
+    [classifier, regressor, lambda: ABKMeans(3), lambda: ABMixture(2)],
+)
 def test_weights_of_zero_alone_are_refused(data, make):
     X, y = data
     nothing = np.zeros(len(X))
@@ -148,37 +146,35 @@ def test_matrices_without_a_weight_are_no_samples(data, make):
 # ---------------------------------------------------------------------- labels
 
 
-@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
-def test_numbers_are_no_classes(data, make):
+def test_numbers_are_no_classes(data):
     X, _ = data
     y = np.linalg.slogdet(X)[1]
-    with pytest.raises(ValueError, match=refusal(make, X, y)):
-        make().fit(open_shards(X, y, block_size=13), None)
+    with pytest.raises(ValueError, match=refusal(classifier, X, y)):
+        classifier().fit(open_shards(X, y, block_size=13), None)
     # Not even those of matrices that have no weight.
     y = np.where(np.arange(60) == 50, 0.5, data[1])
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
-        make().fit(open_shards(X, y, np.where(y == 0.5, 0.0, 1.0), block_size=13), None)
+        classifier().fit(open_shards(X, y, np.where(y == 0.5, 0.0, 1.0), block_size=13), None)
 
 
-@pytest.mark.parametrize("make", [classifier, DivergenceKNN])
-def test_labels_may_be_a_column_but_no_table(data, make):
+def test_labels_may_be_a_column_but_no_table(data):
     X, y = data
-    expected = make().fit(X, y).predict(X)
+    expected = classifier().fit(X, y).predict(X)
     shards = open_shards(X, y[:, None], block_size=13)
     with pytest.warns(DataConversionWarning, match="column-vector y") as found:
-        fitted = make().fit(shards, None)
+        fitted = classifier().fit(shards, None)
     assert len(found) == 1
     assert fitted.classes_.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(fitted.predict(X), expected)
     with pytest.raises(ValueError, match="y should be a 1d array"):
-        make().fit(open_shards(X, np.stack([y, y], axis=1), block_size=13), None)
+        classifier().fit(open_shards(X, np.stack([y, y], axis=1), block_size=13), None)
 
 
 def test_blocks_of_many_classes_are_nothing_to_warn_of():
     X, _ = make_wishart_clusters(1, 60, 2, random_state=0)
     y = np.tile(np.arange(30), 2)
     shards = open_shards(X, y, block_size=30)
-    assert len(DivergenceKNN().fit(shards, None).classes_) == 30
+    assert len(classifier().fit(shards, None).classes_) == 30
 
 
 def test_missing_labels_are_refused(data):
@@ -278,3 +274,52 @@ def test_labels_in_files_of_matrices_are_asked_for(tmp_path, data):
         classifier().fit(files, None)
     whole, parts = classifier().fit(X, y), classifier().fit(files, files)
     np.testing.assert_allclose(whole._mean_scores(X), parts._mean_scores(X), rtol=1e-8, atol=1e-8)
+
+
+# ---------------------------------------------------------------------- one seam
+
+
+def test_all_kinds_of_data_are_opened_by_one_function(tmp_path, data):
+    X, _ = data
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    opened = open_shards(X, block_size=13)
+    for given in (X, X.tolist(), X.astype(np.float32), mapped, tmp_path / "X.npy", opened):
+        shards = open_data(given)
+        found = np.concatenate(shards.map(lambda block: block.matrices))
+        np.testing.assert_allclose(found, X, rtol=1e-6)
+        assert (shards.n_matrices, shards.n_seen, shards.d) == (60, 60, 3)
+    assert open_data(opened) is opened
+
+
+def test_an_array_in_memory_is_one_block_that_keeps_its_engine(data):
+    X, y = data
+    engine = ReferenceEngine(1)
+    (block,) = open_data(X, y, 2.0, engine=engine).map(lambda block: block)
+    assert block.engine is engine
+    np.testing.assert_array_equal(block.y, y)
+    np.testing.assert_array_equal(block.weights, np.full(60, 2.0))
+    with pytest.raises(ValueError, match="y has 59 rows, but X has 60 matrices"):
+        open_data(X, y[1:])
+    with pytest.raises(ValueError, match=r"^X\[3\] has a diagonal entry"):
+        open_data(np.where(np.arange(60)[:, None, None] == 3, -X, X))
+
+
+def test_what_stands_for_all_has_weights(data):
+    X, _ = data
+    weights = np.where(np.arange(60) % 7, 1.0, 0.0)
+    whole = open_data(X)
+    assert whole.draw(3) is whole.map(lambda block: block)[0]  # nothing is prepared again
+    for shards in (open_data(X, None, weights), open_shards(X, None, weights, block_size=13)):
+        np.testing.assert_array_equal(shards.draw(3).matrices, X[weights > 0])
+
+
+def test_parts_of_a_block_in_memory_stay_prepared(data):
+    X, _ = data
+    (block,) = open_data(X).map(lambda block: block)
+    rows = np.arange(0, 60, 2)
+    first = block.take(0, rows)
+    assert block.take(0, rows.copy()) is first
+    assert block.take(1, np.arange(60)) is block.data
+    other = block.take(0, rows + 1)
+    np.testing.assert_array_equal(other.matrices, X[1::2])

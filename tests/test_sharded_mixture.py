@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from divlearn.cluster import ABMixture
-from divlearn.cluster.mixture.data import Mixture
-from divlearn.cluster.mixture.memory import SampleData
-from divlearn.cluster.samples import Samples
+from divlearn.cluster.mixture import em
+from divlearn.cluster.mixture.expectation import Mixture, expect, nearest
+from divlearn.cluster.starts import Starts
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import get_engine
 from divlearn.likelihood import FamilyParameters
-from divlearn.sharded import mixture as sharded
-from divlearn.sharded import open_shards
-from divlearn.sharded.mixture import ShardedData
+from divlearn.sharded import open_shards, shards
+from divlearn.sharded.opening import open_data
 
 ATTRIBUTES = ("weights_", "means_", "alpha_", "beta_", "kappa_", "lower_bound_")
 
@@ -52,12 +50,12 @@ def same(whole, parts):
     ("divergence", "share", "block_size", "weighted", "settings"),
     [
         ("learn", "all", 13, True, {}),
-        ("learn", "none", 25, False, {"relocate": False}),
-        ("learn", "divergence", 7, True, {"n_components": [1, 2], "relocate": False}),
+        ("learn", "none", 25, False, {}),
+        ("learn", "divergence", 7, True, {"n_components": [1, 2]}),
         ("wishart", "all", 60, True, {"n_init": 2, "init": "k-means++"}),
         ("inverse-wishart", "none", 3, True, {}),
-        ("matrix-f", "divergence", 9, False, {"relocate": False}),
-        ("riemannian-gaussian", "all", 31, True, {"relocate": False}),
+        ("matrix-f", "divergence", 9, False, {}),
+        ("riemannian-gaussian", "all", 31, True, {}),
         ((0.5, 1.5), "none", 13, True, {"n_components": 4}),
     ],
 )
@@ -100,13 +98,13 @@ def test_mixtures_do_not_depend_on_the_memory_there_is(data):
 def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
     X, _ = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     X = X[np.random.RandomState(0).permutation(60)]
-    seen, prepare = [], Samples.prepare
-    monkeypatch.setattr(sharded, "SAMPLE", 30)
+    seen, init = [], Starts.__init__
+    monkeypatch.setattr(shards, "SAMPLE", 30)
     monkeypatch.setattr(
-        Samples, "prepare", lambda *args: seen.append(len(args[1])) or prepare(*args)
+        Starts, "__init__", lambda self, block, k: seen.append(len(block)) or init(self, block, k)
     )
     parts = quick(divergence="wishart", tol=1e-10).fit(open_shards(X, block_size=10))
-    assert seen[0] == max(seen) == 30
+    assert seen == [30]
     whole = quick(divergence="wishart", tol=1e-10).fit(X)
     # Starts differ, but both end at the maximum for all matrices.
     close(whole.lower_bound_, parts.lower_bound_)
@@ -150,10 +148,10 @@ def test_errors_name_what_is_wrong(data):
 def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
     X, _ = data
     shards = open_shards(X, block_size=25)
-    reference = quick(3, "wishart", tol=0, max_iter=2, relocate=False)
+    reference = quick(3, "wishart", tol=0, max_iter=2, init=X[:3])
     with pytest.warns(UserWarning, match="did not converge"):
         reference.fit(shards)
-    expect, calls = ShardedData.expect, []
+    calls = []
 
     def interrupted(*arguments):
         calls.append(None)
@@ -161,8 +159,8 @@ def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
             raise KeyboardInterrupt
         return expect(*arguments)
 
-    monkeypatch.setattr(ShardedData, "expect", interrupted)
-    mixture = quick(3, "wishart", tol=0).fit(shards)
+    monkeypatch.setattr(em, "expect", interrupted)
+    mixture = quick(3, "wishart", tol=0, init=X[:3]).fit(shards)
     assert mixture.message_.startswith("interrupted by the user in iteration 3")
     assert mixture.n_iter_ == 2
     for name in ATTRIBUTES:
@@ -177,17 +175,16 @@ def many():
     """Matrices in both forms, and a mixture with a component that has none of them."""
     X, _ = make_wishart_clusters(2, 700, 2, separation=1, random_state=1)
     weights = np.random.RandomState(1).uniform(0.5, 2, size=len(X))
-    weights /= weights.mean()
-    whole = SampleData(Samples.prepare(get_engine(), X, weights, 3))
+    whole = open_data(X, None, weights)
     shards = open_shards(X, None, 7 * weights, block_size=97)
     means = np.stack([X[0], 1e9 * np.eye(2), X[-1]])
     family = FamilyParameters(*np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float))
-    return whole, ShardedData(shards), Mixture(np.array([0.4, 0.1, 0.5]), means, family)
+    return whole, shards, Mixture(np.array([0.4, 0.1, 0.5]), means, family)
 
 
 def test_responsibilities_are_those_of_data_in_memory(many):
     whole, parts, mixture = many
-    (one, bound), (other, found) = whole.expect(mixture), parts.expect(mixture)
+    (one, bound), (other, found) = expect(whole, mixture), expect(parts, mixture)
     close(bound, found, 1e-12)
     close(one.weights, other.weights, 1e-12)
     assert one.alive.tolist() == other.alive.tolist() == [0, 2]
@@ -202,7 +199,7 @@ def test_responsibilities_are_those_of_data_in_memory(many):
 
 def test_nearest_are_those_of_data_in_memory(many):
     whole, parts, mixture = many
-    one, other = (both.nearest(mixture.means, (0.5, 0.5)) for both in (whole, parts))
+    one, other = (nearest(both, mixture.means, (0.5, 0.5)) for both in (whole, parts))
     close(one.weights, other.weights, 1e-12)
     assert one.alive.tolist() == other.alive.tolist() == [0, 2]
     same_spectra(one.spectra(mixture.means), other.spectra(mixture.means))
@@ -225,15 +222,14 @@ def same_spectra(whole, parts):
 
 def test_steps_of_all_components_take_one_pass(many):
     _, parts, mixture = many
-    responsibilities, _ = parts.expect(mixture)
-    shards, passes = parts._shards, []
-    reduce = shards.reduce
-    shards.reduce = lambda function, *args, **kw: (
+    responsibilities, _ = expect(parts, mixture)
+    reduce, passes = parts.reduce, []
+    parts.reduce = lambda function, *args, **kw: (
         passes.append(function.__name__) or reduce(function, *args, **kw)
     )
     try:
         responsibilities.move(mixture, np.full(3, 1e-12), 2)
     finally:
-        del shards.reduce
+        del parts.reduce
     # One component has a closed form. The other takes two steps from its start.
     assert passes == ["_means_block", *3 * ["_slopes_block"]]

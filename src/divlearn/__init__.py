@@ -20,7 +20,7 @@ __version__ = "0.2.0.dev0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor",
+    "baselines", "checkpoint", "cluster", "committee", "datasets", "descriptors", "doctor",
     "iddl", "judge", "kernels", "likelihood", "models", "optim", "progress",
     "report", "sharded", "torch",
 )  # fmt: skip
@@ -34,7 +34,6 @@ _LATE = {
     "IDDLTransformer": "divlearn.iddl",
     "KarcherKMeans": "divlearn.cluster",
     "LogEuclideanKMeans": "divlearn.cluster",
-    "MiniBatchABKMeans": "divlearn.cluster",
     "SPDClassifier": "divlearn.committee",
     "evaluate": "divlearn.judge",
     "load": "divlearn.models",
@@ -47,7 +46,7 @@ _LATE = {
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
-    "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans", "SPDClassifier", "abld",
+    "KarcherKMeans", "LogEuclideanKMeans", "SPDClassifier", "abld",
     "abld_grad", "available_engines", "check_spd", "divergence_plane", "evaluate",
     "get_divergence", "get_engine", "load", "mean_abld", "pairwise_abld", "plane_map", "resumable",
     "save", "which_divergence",

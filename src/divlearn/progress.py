@@ -1,13 +1,13 @@
-"""How far long work has come, told to whoever listens; nothing here prints."""
+"""How far long work has come, told to listeners, and what ``verbose`` estimators print."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Listener", "listen", "tell", "track"]
+__all__ = ["Listener", "listen", "say", "tell", "track"]
 
 Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
 
@@ -60,3 +60,17 @@ def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
     for done, step in enumerate(steps, start=1):
         yield step
         tell(what, done, len(steps))
+
+
+def say(estimator: Any, text: str, level: int = 1) -> None:
+    """Print a sentence if an estimator is that verbose.
+
+    Examples
+    --------
+    >>> from divlearn import ABKMeans
+    >>> say(ABKMeans(2, verbose=1), "start 1 of 4")
+    [ABKMeans] start 1 of 4
+    >>> say(ABKMeans(2, verbose=1), "iteration 1", level=2)
+    """
+    if estimator.verbose >= level:
+        print(f"[{type(estimator).__name__}] {text}")

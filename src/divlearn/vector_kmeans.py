@@ -19,7 +19,8 @@ __all__ = ["fit_vectors", "greedy_seeds"]
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
     """Fit k-means to rows, with one thread: several add up their sums as they become ready.
 
-    Whoever asks deals with vectors too few of which are different.
+    Weights may be as small or as large as numbers are. Callers deal with vectors too few of which
+    are different.
 
     Examples
     --------
@@ -27,9 +28,16 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
     >>> sorted(found.cluster_centers_.ravel().tolist())
     [0.5, 9.0]
     """
+    exponent = 0
+    if weights is not None:
+        # In units of a power of two, which changes no centre but lets no weight overflow.
+        exponent = int(np.frexp(weights.max())[1])
+        weights = np.ldexp(weights, -exponent)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(vectors, sample_weight=weights)
+        model.fit(vectors, sample_weight=weights)
+    model.inertia_ = float(np.ldexp(model.inertia_, exponent))
+    return model
 
 
 def greedy_seeds(

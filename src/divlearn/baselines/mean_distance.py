@@ -17,9 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.baselines.blocks import checked_blocks
 from divlearn.baselines.neighbors import is_log_euclidean
 from divlearn.cluster.kmeans import given_point
-from divlearn.cluster.samples import Samples, checked_blocks
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
@@ -27,6 +27,7 @@ from divlearn.kernels.checks import check_size
 from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
+from divlearn.sharded.blocks import engine_for
 
 __all__ = ["DivergenceMDM"]
 
@@ -224,13 +225,13 @@ def _middle_means(data: Labelled) -> RealArray:
 
 
 def _iterated_means(data: Labelled, point: tuple[float, float], engine: Engine) -> RealArray:
-    samples = Samples(engine, data.matrices, data.weights, blocks=[])
     means = []
     for code, start in enumerate(_middle_means(data)):
         rows = np.flatnonzero(data.codes == code)
+        matrices = engine.keep(Prepared.checked(data.matrices[rows]))
         found = mean_abld(
-            samples.take(rows), *point, data.weights[rows], start, tol=_TOLERANCE,
-            engine=samples.engine_for(len(rows)),
+            matrices, *point, data.weights[rows], start, tol=_TOLERANCE,
+            engine=engine_for(engine, len(rows), matrices.d),
         )  # fmt: skip
         if not found.converged:
             warnings.warn(

@@ -12,18 +12,15 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, to_host
+from divlearn.baselines.blocks import checked_blocks
 from divlearn.checks import check_count
-from divlearn.cluster.samples import checked_blocks
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.kernels.checks import check_size
 from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
-from divlearn.sharded.opening import is_sharded, open_shards
-from divlearn.sharded.scoring import ScoreMixin
-from divlearn.sharded.shards import Shards
 
-__all__ = ["DivergenceKNN", "find_nearest", "is_log_euclidean", "take_nearest"]
+__all__ = ["DivergenceKNN", "is_log_euclidean"]
 
 Indices = NDArray[np.intp]
 
@@ -32,7 +29,7 @@ _WEIGHTS = ("uniform", "distance")
 _LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
 
 
-class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
     Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
@@ -79,8 +76,6 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
     n_features_in_: int
     _divergence: Divergence | None
 
-    _shards: Shards | None = None  # where the training matrices are, if not here
-
     def __init__(
         self,
         n_neighbors: int = 1,
@@ -99,12 +94,9 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            SPD matrices. Those in shards, see `divlearn.sharded.open_shards`, stay where they are,
-            and every shard is asked for its nearest. A matrix there whose ``sample_weight`` is 0
-            is nobody's neighbour; other weights have no effect. What is predicted may come in
-            shards too, unless these do.
-        y : array-like, shape (n_matrices,), or None for shards that hold labels
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+        y : array-like, shape (n_matrices,)
             Labels of two classes at least.
 
         Returns
@@ -115,11 +107,7 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
         logarithms = is_log_euclidean(self.divergence)
         self._divergence = None if logarithms else get_divergence(self.divergence)
-        if is_sharded(X, self.engine):
-            self._fit_shards(open_shards(X, y, engine=self.engine))
-            return self
         get_engine(self.engine)
-        self._shards = None
         data = check_labelled(X, y, None, None)
         check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
@@ -129,19 +117,6 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
-
-    def _fit_shards(self, shards: Shards) -> None:
-        """Keep the training matrices where they are."""
-        from divlearn.sharded.neighbors import codes_of
-
-        if self._divergence is None:
-            raise ValueError(
-                f"divergence={self.divergence!r} must have an (alpha, beta) for training data in "
-                'shards; set divergence="airm", or pass an array that fits in memory'
-            )
-        check_neighbors(self.n_neighbors, shards.n_seen)
-        self.classes_, self._codes = codes_of(shards)
-        self.n_features_in_, self._shards = shards.d, shards
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
@@ -202,38 +177,22 @@ class DivergenceKNN(ScoreMixin, ClassifierMixin, MatricesMixin, BaseEstimator): 
     def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        check_neighbors(k, int(np.count_nonzero(self._codes >= 0)))
-        if self._shards is None and is_sharded(X, self.engine):
-            from divlearn.sharded.neighbors import search_for
-
-            shards = open_shards(X, engine=self.engine)
-            check_size(self, np.empty((0, shards.d, shards.d)))
-            return search_for(shards, self, k)
+        check_neighbors(k, len(self._codes))
         found = []
         for _, queries in checked_blocks(X, _COLUMNS):
             check_size(self, queries)
-            found.append(self._search_queries(queries, k))
+            found.append(self._search_block(queries, k))
         distances, neighbors = map(np.concatenate, zip(*found, strict=True))
         return distances, neighbors
 
-    def _search_queries(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
-        if self._shards is None:
-            return self._search_block(queries, k, get_engine(self.engine))
-        from divlearn.sharded.neighbors import search_among
-
-        assert self._divergence is not None
-        return search_among(self._shards, queries, self._divergence, k)
-
-    def _search_block(
-        self, queries: RealArray, k: int, engine: Engine
-    ) -> tuple[RealArray, Indices]:
+    def _search_block(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
         if self._divergence is None:
             vectors = log_vectors(queries)
             neighbors = self._index.kneighbors(vectors, k, return_distance=False)
             # Not those that come with them, whose squares lose digits by subtraction.
             gaps = vectors[:, None] - self._vectors[neighbors]
-            return take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
-        return find_nearest(queries, self._matrices, self._divergence, k, engine)
+            return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
+        return _find_nearest(queries, self._matrices, self._divergence, k, get_engine(self.engine))
 
     def _vote(self, distances: RealArray, neighbors: Indices) -> tuple[RealArray, RealArray]:
         """Votes for every class, and the distance to its nearest member among the neighbours."""
@@ -282,7 +241,7 @@ def check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
         )
 
 
-def find_nearest(
+def _find_nearest(
     queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
 ) -> tuple[RealArray, Indices]:
     """Distances to the k nearest matrices and their indices, the nearest first."""
@@ -297,13 +256,13 @@ def find_nearest(
             some = np.argpartition(table, k - 1, axis=1)[:, :k]
             table = np.take_along_axis(table, some, axis=1)
             columns = start + to_host(some).astype(np.intp, copy=False)
-        distances, neighbors = take_nearest(
+        distances, neighbors = _take_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
 
 
-def take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
+def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
     """Return the k nearest of some neighbours, in the order of distances, then of indices."""
     order = np.lexsort((neighbors, distances), axis=1)[:, :k]
     return (

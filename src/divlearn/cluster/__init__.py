@@ -1,13 +1,11 @@
 """Clustering of SPD matrices, and how well it agrees with classes."""
 
-from divlearn.cluster.karcher import KarcherKMeans
-from divlearn.cluster.kmeans import ABKMeans
+from divlearn.cluster.kmeans import ABKMeans, KarcherKMeans
 from divlearn.cluster.log_euclidean import LogEuclideanKMeans
 from divlearn.cluster.metrics import matched_f1_score, pairwise_f1_score
-from divlearn.cluster.minibatch import MiniBatchABKMeans
 from divlearn.cluster.mixture import ABMixture
 
 __all__ = [
-    "ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans",
-    "matched_f1_score", "pairwise_f1_score",
+    "ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans", "matched_f1_score",
+    "pairwise_f1_score",
 ]  # fmt: skip

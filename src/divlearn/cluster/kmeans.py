@@ -2,26 +2,138 @@
 
 from __future__ import annotations
 
-import os
+import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
-from divlearn.checks import check_number
-from divlearn.cluster.fitting import LloydModel
-from divlearn.cluster.parameters import Likelihood, Penalized, Point, Rule
+from divlearn.checkpoint import checkpointed, stage
+from divlearn.checks import check_count, check_number
+from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.clusters import nearest_block
+from divlearn.cluster.lloyd import Run, run_lloyd
+from divlearn.cluster.rules import Likelihood, Penalized, Point, Rule
+from divlearn.cluster.starts import Starts, best_of, check_init
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine
+from divlearn.labelled import all_or_nothing
+from divlearn.progress import say
+from divlearn.sharded.encoding import encode_block
+from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.sharded.opening import open_data
+from divlearn.sharded.shards import Shards
 
-__all__ = ["DEFAULT_DIVERGENCE", "ABKMeans", "given_point"]
+__all__ = ["ABKMeans", "KarcherKMeans", "given_point"]
 
-DEFAULT_DIVERGENCE = (0.5, 1.5)
-_LEARNED = ("learn", "likelihood")
+_LEARNED = {
+    "learn": Penalized(),
+    "likelihood": Likelihood(),
+    "paper": Penalized(paper=True),
+    "paper-tied": Penalized(paper=True, tied=True),
+}
 
 
-class ABKMeans(LloydModel):
+class _KMeans(CentroidModel):
+    """k-means in a divergence that a rule fixes or learns."""
+
+    init: str | ArrayLike
+    n_init: int
+    max_iter: int
+    tol: float
+    random_state: int | np.random.RandomState | None
+    verbose: int
+
+    alpha_: float
+    beta_: float
+    kappa_: float
+    inertia_: float
+    objective_: float
+    n_iter_: int
+    message_: str
+    history_: dict[str, NDArray[np.generic]]
+
+    @abstractmethod
+    def _rule(self) -> Rule:
+        """How alpha and beta are chosen."""
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
+            where they are. Starts are then made of a sample of 10,000 matrices.
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
+
+        Returns
+        -------
+        self
+        """
+        shards = open_data(X, None, sample_weight, engine=self.engine)
+        self._check_n_clusters(shards.n_seen)
+        for name in ("n_init", "max_iter"):
+            check_count(getattr(self, name), name)
+        check_number(self.tol, "tol")
+        rule = self._rule()
+        with checkpointed(self, X=partial(shards.map, fingerprint_block)):
+            best = self._best_run(shards, rule)
+        self.n_features_in_ = shards.d
+        self._keep(best)
+        self._warn_of_empty_clusters()
+        trouble = rule.trouble(best.point)
+        if trouble is not None:
+            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
+        return self
+
+    def _best_run(self, shards: Shards, rule: Rule) -> Run:
+        """Return the best of several runs."""
+        init = check_init(self.init, self.n_clusters, shards.d)
+        random = check_random_state(self.random_state)
+        starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
+        n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
+        draw = partial(starts.draw, init, rule.start.alpha, rule.start.beta, random)
+        watch = partial(say, self, level=2)
+
+        def run_once() -> Run:
+            centers = stage("start", draw, random)
+            run = partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol, watch)
+            return stage("run", run)
+
+        def tell_of(start: str, run: Run) -> None:
+            say(self, f"{start}: objective {run.objective:.6g}; {run.message}")
+
+        return best_of(n_init, run_once, lambda run: run.objective, tell_of)
+
+    def _keep(self, run: Run) -> None:
+        self.cluster_centers_, self.labels_ = run.centers, run.labels
+        self.alpha_, self.beta_, kappa = run.point
+        if not np.isnan(kappa):
+            self.kappa_ = kappa
+        elif hasattr(self, "kappa_"):  # of a fit before
+            del self.kappa_
+        self.inertia_, self.objective_ = run.inertia, run.objective
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+
+    def _measure(self) -> Measure:
+        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return partial(encode_block, atoms=centers, alpha=alpha, beta=beta)
+
+    def _nearest(self) -> Nearest:
+        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return partial(nearest_block, centers=centers, alpha=alpha, beta=beta)
+
+
+class ABKMeans(_KMeans):
     r"""k-means of SPD matrices in an alpha-beta log-det divergence, which may be learned too.
 
     .. math:: \min_{C, \pi, \alpha, \beta} \sum_i w_i D^{(\alpha,\beta)}(X_i \,\|\, C_{\pi(i)})
@@ -36,13 +148,10 @@ class ABKMeans(LloydModel):
     divergence : str, pair (alpha, beta) or Divergence, default=(0.5, 1.5)
         Given: a name, see `divlearn.get_divergence`, or a pair of one sign; then
         :math:`\Omega = 0`. Learned: "learn" is the paper's rule
-        :math:`\Omega = \mu (\alpha^2 + \beta^2)`; "likelihood" maximises the likelihood of the
+        :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
         densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well. See
-        the notes.
-    tied : bool, default=False
-        Whether alpha = beta where they are learned: the paper's "E", not "NE".
-    mu : float, default=1.0
-        The penalty where divergence="learn", > 0.
+        the notes. "paper" and "paper-tied", where alpha = beta, also move centroids as the paper
+        does, see `paper`.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
         or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
@@ -53,20 +162,11 @@ class ABKMeans(LloydModel):
     max_iter : int, default=100
     tol : float, default=1e-3
         Stop when less than this share of the assignments changes; 0 waits until none does.
-    solver : {"fixed-point", "conjugate-gradient"}, default="fixed-point"
-        How centroids move: by safeguarded fixed points, quasi-Newton where alpha + beta > 2, or, as
-        in the paper, by Riemannian conjugate gradients, which take longer.
-    steps : int, default=3
-        Of the solver at every turn, at most. The next turn goes on from there.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
         See `divlearn.get_engine`.
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
-    checkpoint : str, path-like or None, default=None
-        File that `fit` keeps its progress in, at most every five seconds: after a kill the same
-        call goes on from there. It is removed at the end, but stays after Ctrl-C. See
-        `divlearn.IDDLClassifier`.
 
     Attributes
     ----------
@@ -87,21 +187,24 @@ class ABKMeans(LloydModel):
 
     See Also
     --------
-    MiniBatchABKMeans : for very many matrices.
     KarcherKMeans, LogEuclideanKMeans : what the paper compares with.
 
     Notes
     -----
-    *Which divergence.* D falls to zero along every ray c (alpha, beta), so mu alone decides where
-    the paper's rule stops: it has no unit to be right in, and drives alpha and beta to 3 and more,
-    the further the more matrices there are. The likelihood has no such constant; it finds (0, 1)
-    for Wishart matrices, and clusters them better, but trusts that matrices spread alike in all
-    clusters. On real data neither beats a good given divergence by more than another start does:
-    the default is given, and the effort goes into starts. (0.5, 1.5) came out best on average over
-    textures, actions, speech and synthetic clusters; it is less upset by near-singular matrices
-    than (0, 1), the divergence of Wishart matrices, which it leans to.
+    *Which divergence.* D falls to zero along every ray c (alpha, beta), so that the penalty alone
+    decides where the paper's rule stops. It has no unit to be right in, and drives alpha and beta
+    to 3 and more, the further the more matrices there are. The likelihood has no such constant; it
+    finds (0, 1) for Wishart matrices, and clusters them better, but trusts that matrices spread
+    alike in all clusters. On real data neither beats a good given divergence by more than another
+    start does: the default is given, and the effort goes into starts. (0.5, 1.5) came out best on
+    average over textures, actions, speech and synthetic clusters; it is less upset by near-singular
+    matrices than (0, 1), the divergence of Wishart matrices, which it leans to.
 
-    *Large data.* Divergences are computed block by block, and memory is a few times that of X.
+    *Steps.* At every turn centroids move by up to three safeguarded fixed points, or quasi-Newton
+    steps where alpha + beta > 2; the next turn goes on from there.
+
+    *Large data.* Pass files, a Dask array or `divlearn.sharded.open_shards` for data beyond memory.
+    An array is one block: memory is a few times that of X.
 
     References
     ----------
@@ -124,43 +227,33 @@ class ABKMeans(LloydModel):
     def __init__(
         self,
         n_clusters: int = 8,
-        divergence: str | Sequence[float] | Divergence = DEFAULT_DIVERGENCE,
+        divergence: str | Sequence[float] | Divergence = (0.5, 1.5),
         *,
-        tied: bool = False,
-        mu: float = 1.0,
         init: str | ArrayLike = "tangent",
         n_init: int = 4,
         max_iter: int = 100,
         tol: float = 1e-3,
-        solver: str = "fixed-point",
-        steps: int = 3,
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
-        self.tied = tied
-        self.mu = mu
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
-        self.solver = solver
-        self.steps = steps
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
-        self.checkpoint = checkpoint
 
     @classmethod
     def paper(cls, n_clusters: int, *, tied: bool = False) -> Self:
         """Make an estimator set up as in the paper.
 
-        One start from log-Euclidean k-means and (1, 1), the penalty mu = 1, conjugate gradients for
-        the centroids and spectral projected gradients for alpha and beta, until less than 0.1 % of
-        the assignments change.
+        One start from log-Euclidean k-means and (1, 1), the penalty mu = 1, ten steps of Riemannian
+        conjugate gradients for the centroids and of spectral projected gradients for alpha and beta
+        at every turn, until less than 0.1 % of the assignments change.
 
         Parameters
         ----------
@@ -170,29 +263,66 @@ class ABKMeans(LloydModel):
 
         Examples
         --------
-        >>> ABKMeans.paper(10, tied=True).set_params(n_init=10).solver
-        'conjugate-gradient'
+        >>> ABKMeans.paper(10, tied=True).set_params(n_init=10).divergence
+        'paper-tied'
         """
-        return cls(
-            n_clusters, "learn", tied=tied, mu=1.0, init="log-euclidean", n_init=1, tol=1e-3,
-            solver="conjugate-gradient", steps=10,
-        )  # fmt: skip
+        return cls(n_clusters, "paper-tied" if tied else "paper", init="log-euclidean", n_init=1)
 
     def _rule(self) -> Rule:
-        if self._is("learn"):
-            check_number(self.mu, "mu")
-            if self.mu == 0:
-                raise ValueError(
-                    "mu=0 must be > 0: divergences fall to zero along every ray of (alpha, beta), "
-                    "so that nothing would hold these; raise mu, or fix the divergence"
-                )
-            return Penalized(float(self.mu), self.tied)
-        if self._is("likelihood"):
-            return Likelihood(self.tied)
+        if isinstance(self.divergence, str) and self.divergence in _LEARNED:
+            return _LEARNED[self.divergence]
         return Rule(Point(*given_point(self.divergence)))
 
-    def _is(self, name: str) -> bool:
-        return isinstance(self.divergence, str) and self.divergence == name
+
+class KarcherKMeans(_KMeans):
+    r"""k-means in the affine-invariant Riemannian metric, with Karcher means for centroids.
+
+    It minimises :math:`\frac12 \sum_i w_i \| \log(C^{-1/2} X_i C^{-1/2}) \|_F^2`, C the centroid
+    nearest to :math:`X_i`: it is `ABKMeans` at (alpha, beta) = (0, 0).
+
+    Parameters
+    ----------
+    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose
+        As in `ABKMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, objective_, n_iter_, message_, history_, n_features_in_
+        As in `ABKMeans`. The inertia is half the sum of squared distances.
+    alpha_, beta_ : float, both zero.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> found = KarcherKMeans(3, random_state=0).fit(X)
+    >>> found.cluster_centers_.shape
+    (3, 4, 4)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
+
+    def _rule(self) -> Rule:
+        return Rule(Point(0.0, 0.0))
 
 
 def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:

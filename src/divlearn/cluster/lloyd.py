@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.centroids import Cluster, safeguarded
-from divlearn.cluster.parameters import LearnedRule, Point, Rule
-from divlearn.cluster.samples import Assignment, Labels, Samples
-from divlearn.cluster.turns import History, Settings, settled, take_turns
-from divlearn.likelihood.spectra import Spectra
+from divlearn.cluster.clusters import Clusters, Labels, Members, nearest_block, spectra_block
+from divlearn.cluster.rules import LearnedRule, Point, Rule
+from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
+from divlearn.progress import tell
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["RISE", "ROUNDING", "Run", "run_lloyd"]
-
-_T = TypeVar("_T")
+__all__ = ["Run", "run_lloyd"]
 
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
-ROUNDING = 1e-16
-RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
+_ROUNDING = 1e-16
+_RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
+_STEPS = 3  # towards centroids in a turn; the next turn goes on from there
+_PAPER_STEPS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +56,33 @@ class Run:
     history: dict[str, NDArray[np.generic]]
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """Clusters whose matrices are nearer to their own centroid than to any other."""
+class _State(NamedTuple):
+    """Clusters whose matrices are nearer to their own centroid than to any other.
+
+    With sums over each cluster.
+    """
 
     centers: RealArray
-    labels: Labels
-    divergences: RealArray  # of every matrix to its centroid
     point: Point
+    found: Parts  # `_Found` of every block
+    totals: RealArray  # of weights
+    losses: RealArray  # of weighted divergences
+    own: RealArray  # of those to the new centres, in the clusters before
+    changed: RealArray  # how many matrices have another cluster than before
 
 
-def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settings) -> Run:
+class _Found(NamedTuple):
+    """The nearest centre of every matrix of a block, the divergence to it, and sums of these."""
+
+    labels: Labels
+    divergences: RealArray
+    sums: tuple[RealArray, ...]  # the last four of a `_State`
+
+
+def run_lloyd(
+    shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float,
+    watch: Callable[[str], None],
+) -> Run:  # fmt: skip
     """Cluster from given centroids.
 
     Blocks are, in this order as in the paper: all centroids, the parameters of the divergence,
@@ -72,174 +90,271 @@ def run_lloyd(samples: Samples, centers: RealArray, rule: Rule, settings: Settin
 
     Parameters
     ----------
-    samples : Samples
+    shards : Shards
     centers : ndarray, shape (n_clusters, d, d)
     rule : Rule
-    settings : Settings
+    max_iter : int
+    tol : float, share of the assignments; the run stops when fewer change.
+    watch : callable, told of every iteration in a sentence.
 
     Returns
     -------
     Run
     """
+    lloyd = _Lloyd(shards, rule)
     with loop("lloyd") as rounds:
-        return _run(samples, centers, rule, settings, rounds)
-
-
-def _run(samples: Samples, centers: RealArray, rule: Rule, settings: Settings, rounds: Loop) -> Run:
-    run = _Lloyd(samples, rule, settings)
-    if rounds.state is None:
-        run.begin(centers)
-        iteration = 0
-    else:
-        iteration, run.state, rows = rounds.state
-        run.history = History.of(rows)
-    ended = take_turns(run, iteration, settings, rounds)
-    state = run.state
+        n_iter, interrupted, message = _take_turns(lloyd, centers, max_iter, tol, watch, rounds)
+    state = lloyd.state
     return Run(
-        state.centers, state.labels, state.point, float(samples.weights @ state.divergences),
-        run.objective(state.divergences, state.point), *ended, run.history.arrays(ended.n_iter),
+        state.centers, np.concatenate(shards.map(_labels_block, beside=[state.found])),
+        state.point, lloyd.unit * float(state.losses.sum()),
+        lloyd.objective(state.losses, state.point), n_iter, interrupted, message,
+        _columns([row for row in lloyd.history if row[0] <= n_iter]),
     )  # fmt: skip
+
+
+def _take_turns(
+    lloyd: _Lloyd, centers: RealArray, max_iter: int, tol: float, watch: Callable[[str], None],
+    rounds: Loop,
+) -> tuple[int, bool, str]:  # fmt: skip
+    """Turn until nothing changes, or until the user wants no more."""
+    iteration = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
+    try:
+        while iteration < max_iter:
+            state = lloyd.state
+            rounds.save((iteration, state.centers, state.point, list(lloyd.history)))
+            stop = lloyd.turn(iteration + 1, tol)
+            iteration += 1
+            tell("iterations", iteration, max_iter)
+            objective, changed = lloyd.history[-1][2], lloyd.state.changed
+            watch(f"iteration {iteration}: objective {objective:.6g}, {changed} changed")
+            if stop is not None:
+                return iteration, False, stop
+    except KeyboardInterrupt:
+        return iteration, True, f"interrupted by the user in iteration {iteration + 1}"
+    return iteration, False, f"max_iter={max_iter} reached"
 
 
 class _Lloyd:
     """A run that is under way; its state is whole between turns."""
 
-    state: State
+    state: _State
 
-    def __init__(self, samples: Samples, rule: Rule, settings: Settings) -> None:
-        self.samples, self.rule, self.settings = samples, rule, settings
-        self.history = History()
-        self._clusters: dict[int, Cluster] = {}
+    def __init__(self, shards: Shards, rule: Rule) -> None:
+        self.shards, self.rule = shards, rule
+        self.unit = shards.total_weight / shards.n_seen  # so that sums do not over- or underflow
+        self.history: list[tuple[int, str, float, Point, int, float]] = []
+        self._started = time.perf_counter()
 
-    def begin(self, centers: RealArray) -> None:
+    def begin(self, centers: RealArray) -> int:
         """Assign matrices to the first centroids."""
-        samples, rule = self.samples, self.rule
-        state = self._relocate(centers, self._assign(centers, rule.start), rule.start)
-        mean = float(samples.weights @ state.divergences) / samples.total_weight
-        self.state = replace(state, point=rule.begin(mean, samples.d))
-        self._note(0, "start", self.state.divergences, self.state.point, len(state.labels))
+        rule, shards = self.rule, self.shards
+        state = self._relocate(self._assign(centers, rule.start))
+        mean = float(state.losses.sum()) / shards.n_seen
+        self.state = state._replace(point=rule.begin(mean, shards.d))
+        self._note(0, "start", state.losses, self.state.point, shards.n_seen)
+        return 0
 
-    def kept(self) -> tuple[State, list[Any]]:
-        """Return what it takes to go on from here."""
-        return self.state, list(self.history.rows)
+    def resume(self, iteration: int, centers: RealArray, point: Point, rows: list[Any]) -> int:
+        """Go on from centroids that were kept; where matrices belong follows from them."""
+        self.state = self._assign(centers, point)
+        self.history = list(rows)
+        self._started -= rows[-1][-1]
+        return iteration
 
-    def turn(self, iteration: int) -> str | None:
+    def turn(self, iteration: int, tol: float) -> str | None:
         """Update centroids, parameters and assignment; returns why to stop, if so."""
-        before, point = self.state, self.state.point
-        self._gather()
-        if isinstance(self.rule, LearnedRule):
-            centers, own, spectra = self._move(self._spectra)
+        before, point, rule = self.state, self.state.point, self.rule
+        members = self.shards.hold(
+            _members_block, len(before.centers), self.unit, beside=[before.found]
+        )
+        if isinstance(rule, LearnedRule):
+            centers, own, spectra = self._move(members, self._measure_spectra)
             self._note(iteration, "centroids", own, point)
-            point, objective, shift = self.rule.update(point, spectra)
+            total = self.shards.total_weight
+            point, objective, shift = rule.update(point, spectra, total)
             centers *= np.exp(shift)
-            objective *= self.samples.total_weight
-            self.history.add(iteration, "parameters", objective, point)
-            found = self._assign(centers, point)
+            self._add(iteration, "parameters", total * objective, point)
+            state = self._assign(centers, point, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
-            centers, own, found = self._move(self._reassign)
+            _, own, state = self._move(members, self._measure_table)
             self._note(iteration, "centroids", own, point)
-        self.state = self._relocate(centers, found, point)
-        changed = int(np.count_nonzero(self.state.labels != before.labels))
-        objective = self._note(iteration, "assignment", self.state.divergences, point, changed)
-        self.settings.watch(f"iteration {iteration}: objective {objective:.6g}, {changed} changed")
-        trouble = self.rule.trouble(point)
-        if trouble is not None or not self.rule.settled(before.point, point):
+        self.state = self._relocate(state, before)
+        changed = int(self.state.changed)
+        self._note(iteration, "assignment", self.state.losses, point, changed)
+        trouble = rule.trouble(point)
+        if trouble is not None or not rule.settled(before.point, point):
             return trouble
-        return settled(changed, len(before.labels), self.settings.tol)
+        share = changed / self.shards.n_seen
+        if changed and share >= tol:
+            return None
+        return f"{share:.2%} of the assignments changed, tol={tol:g}"
 
-    def objective(self, divergences: RealArray, point: Point) -> float:
-        """Compute what is minimised, given the divergence of every matrix to its centroid."""
-        total = self.samples.total_weight
-        mean = float(self.samples.weights @ divergences) / total
-        return total * self.rule.objective(mean, point, total, self.samples.d)
+    def objective(self, losses: RealArray, point: Point) -> float:
+        """Compute what is minimised, given the sums of weighted divergences in the clusters."""
+        total, mean = self.shards.total_weight, float(losses.sum()) / self.shards.n_seen
+        return total * self.rule.objective(mean, point, total, self.shards.d)
 
     def _note(
-        self, iteration: int, block: str, divergences: RealArray, point: Point, changed: int = 0
-    ) -> float:
-        objective = self.objective(divergences, point)
-        self.history.add(iteration, block, objective, point, changed)
-        return objective
+        self, iteration: int, block: str, losses: RealArray, point: Point, changed: int = 0
+    ) -> None:
+        self._add(iteration, block, self.objective(losses, point), point, changed)
+
+    def _add(
+        self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
+    ) -> None:
+        seconds = time.perf_counter() - self._started
+        self.history.append((iteration, block, objective, point, changed, seconds))
 
     # ------------------------------------------------------------------ centroids
 
-    def _gather(self) -> None:
-        """Prepare the matrices of every cluster that has any, anew where they have changed."""
-        samples, state = self.samples, self.state
-        order = np.argsort(state.labels, kind="stable")
-        ends = np.searchsorted(state.labels[order], np.arange(1, len(state.centers)))
-        known, self._clusters = self._clusters, {}
-        for z, rows in enumerate(np.split(order, ends)):
-            before = known.pop(z, None)  # gone before the next ones come: they are as large as X
-            if not len(rows):
-                continue
-            same = before is not None and np.array_equal(before.rows, rows)
-            data = before.data if before is not None and same else samples.take(rows)
-            weights = samples.weights[rows]
-            self._clusters[z] = Cluster(
-                samples.engine_for(len(rows)), rows, data, weights / weights.sum(),
-                state.point.alpha, state.point.beta,
-            )  # fmt: skip
-
     def _move(
-        self, measure: Callable[[RealArray], tuple[RealArray, _T]]
-    ) -> tuple[RealArray, RealArray, _T]:
-        """Move centroids; returns them, the divergences of matrices to them and what comes along.
+        self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
+    ) -> tuple[RealArray, RealArray, Any]:
+        """Move centroids; returns them, the losses of their clusters, and what comes along.
 
         Where divergences have risen, in some cluster, that centroid moves again with more care.
         """
-        state, steps = self.state, self.settings.steps
-        filled = list(self._clusters)
-        centers = state.centers.copy()
-        centers[filled] = self.settings.solver(
-            list(self._clusters.values()), centers[filled], steps
-        )
-        own, measured = measure(centers)
-        weights = self.samples.weights
-        sums, limits = (
-            np.bincount(state.labels, weights * values, len(centers))
-            for values in (own, (1 + RISE) * state.divergences)
-        )
-        risen = np.flatnonzero(sums > limits)
+        state, (alpha, beta, _) = self.state, self.state.point
+        clusters = Clusters(self.shards, members, state.totals)
+        filled, centers = np.flatnonzero(state.totals), state.centers.copy()
+        move = clusters.conjugate_gradient if self.rule.paper else clusters.fixed_point
+        steps = _PAPER_STEPS if self.rule.paper else _STEPS
+        centers[filled] = move(filled, centers[filled], (alpha, beta), steps)
+        own, measured = measure(members, centers)
+        risen = np.flatnonzero(own > (1 + _RISE) * state.losses)
         if len(risen):
-            for z in risen.tolist():
-                centers[z] = safeguarded(self._clusters[z], state.centers[z], steps)
-            own, measured = measure(centers)
+            points = [(alpha, beta)] * len(risen)
+            centers[risen] = clusters.settle(risen, state.centers[risen], points, steps)
+            own, measured = measure(members, centers)
         return centers, own, measured
 
-    def _spectra(self, centers: RealArray) -> tuple[RealArray, Spectra]:
-        samples = self.samples
-        t = np.empty(samples.matrices.shape[:2])
-        for z, cluster in self._clusters.items():
-            found = cluster.engine.spectra(cluster.data, centers[z : z + 1])
-            t[cluster.rows] = to_host(found)[:, 0]
-        spectra = Spectra(samples.engine, [(t, samples.weights)])
-        return spectra.divergences(self.state.point.alpha, self.state.point.beta), spectra
+    def _measure_table(self, members: Parts, centers: RealArray) -> tuple[RealArray, _State]:
+        state = self._assign(centers, self.state.point, self.state)
+        return state.own, state
+
+    def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, HeldSpectra]:
+        shards, point = self.shards, self.state.point
+        clouds = shards.hold(_own_cloud_block, centers, beside=[members])
+        own = shards.reduce(
+            _own_losses_block, len(centers), point, beside=[self.state.found, clouds]
+        )
+        return own, HeldSpectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     # ------------------------------------------------------------------ assignment
 
-    def _assign(self, centers: RealArray, point: Point) -> Assignment:
-        return self.samples.assign(centers, point.alpha, point.beta)
+    def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
+        shared = centers, point.alpha, point.beta, self.unit
+        if before is None:
+            found = self.shards.hold(_assign_block, *shared)
+        else:
+            found = self.shards.hold(_next_block, *shared, beside=[before.found])
+        return _State(centers, point, found, *self.shards.reduce(_sums_block, beside=[found]))
 
-    def _reassign(self, centers: RealArray) -> tuple[RealArray, Assignment]:
-        point = self.state.point
-        return self.samples.reassign(centers, point.alpha, point.beta, self.state.labels)
-
-    def _relocate(self, centers: RealArray, found: Assignment, point: Point) -> State:
+    def _relocate(self, state: _State, before: _State | None = None) -> _State:
         """Move centroids of empty clusters to the matrices that are worst off.
 
         An empty cluster has nothing to lose, and a matrix that becomes a centroid much to gain.
         """
-        for _ in range(len(centers)):
-            empty = np.flatnonzero(np.bincount(found.labels, minlength=len(centers)) == 0)
+        for _ in range(len(state.centers)):
+            empty = np.flatnonzero(state.totals == 0)
             if not len(empty):
                 break
-            losses = self.samples.weights * found.divergences
+            found = self.shards.map(_far_block, len(empty), beside=[state.found])
+            losses, matrices = (np.concatenate(part) for part in zip(*found, strict=True))
             far = np.argsort(-losses, kind="stable")[: len(empty)]
-            far = far[found.divergences[far] > ROUNDING]
             if not len(far):
                 break
-            centers = centers.copy()
-            centers[empty[: len(far)]] = self.samples.matrices[far]
-            found = self._assign(centers, point)
-        return State(centers, found.labels, found.divergences, point)
+            centers = state.centers.copy()
+            centers[empty[: len(far)]] = matrices[far]
+            state = self._assign(centers, state.point, before)
+        return state
+
+
+def _columns(
+    rows: list[tuple[int, str, float, Point, int, float]],
+) -> dict[str, NDArray[np.generic]]:
+    """History by name of the columns."""
+    iterations, blocks, values, points, changed, seconds = zip(*rows, strict=True)
+    alpha, beta, kappa = np.transpose(points)
+    columns: dict[str, NDArray[np.generic]] = {
+        "iteration": np.array(iterations),
+        "block": np.array(blocks),
+        "objective": np.array(values),
+        "alpha": alpha,
+        "beta": beta,
+        "changed": np.array(changed),
+        "seconds": np.array(seconds),
+    }
+    return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
+
+
+# ---------------------------------------------------------------------- what is done with a block
+
+
+def _assign_block(
+    block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
+    before: Labels | None = None,
+) -> _Found:  # fmt: skip
+    labels, divergences, own = nearest_block(block, centers, alpha, beta, before)
+    weights, k = block.weights / unit, len(centers)
+    totals, losses = (
+        np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
+    )
+    if before is None:
+        return _Found(labels, divergences, (totals, losses, losses, np.array(len(block))))
+    others = np.bincount(before, weights * own, k).astype(float)
+    changed = np.count_nonzero((before != labels) & (weights > 0))
+    return _Found(labels, divergences, (totals, losses, others, np.array(changed)))
+
+
+def _next_block(
+    block: Block, before: _Found, centers: RealArray, alpha: float, beta: float, unit: float
+) -> _Found:
+    return _assign_block(block, centers, alpha, beta, unit, before.labels)
+
+
+def _sums_block(block: Block, found: _Found) -> tuple[RealArray, ...]:
+    return found.sums
+
+
+def _labels_block(block: Block, found: _Found) -> Labels:
+    return found.labels
+
+
+def _members_block(block: Block, found: _Found, n_clusters: int, unit: float) -> Members:
+    seen = np.where(block.weights > 0, found.labels, n_clusters)
+    order = np.argsort(seen, kind="stable")
+    ends = np.searchsorted(seen[order], np.arange(1, n_clusters + 1))
+    rows = np.split(order, ends)[:n_clusters]
+    return Members(rows, [block.weights[own] / unit for own in rows])
+
+
+def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list[HeldCloud]:
+    """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
+    t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
+    for z, rows in enumerate(members.rows):
+        t[rows], weights[rows] = spectra_block(block, members, z, centers[z]), members.weights[z]
+    seen = np.flatnonzero(weights)
+    return [hold_cloud(block.engine, t[seen], weights[seen])]
+
+
+def _own_losses_block(
+    block: Block, found: _Found, clouds: list[HeldCloud], n_clusters: int, point: Point
+) -> RealArray:
+    ((t, weights, numbers),) = clouds
+    if numbers is None:
+        return np.zeros(n_clusters)
+    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), point.alpha, point.beta)
+    losses = weights * divergences.reshape(t.shape).sum(axis=1)
+    labels = found.labels[block.weights > 0]
+    return np.bincount(labels, losses, n_clusters).astype(float)
+
+
+def _far_block(block: Block, found: _Found, count: int) -> tuple[RealArray, RealArray]:
+    """Losses and matrices of those that are worst off."""
+    losses = block.weights * found.divergences
+    worst = np.argsort(-losses, kind="stable")[:count]
+    worst = np.sort(worst[(found.divergences[worst] > _ROUNDING) & (block.weights[worst] > 0)])
+    return losses[worst], block.matrices[worst]

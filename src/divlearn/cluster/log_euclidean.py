@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,14 +12,16 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import CentroidModel
-from divlearn.cluster.samples import Labels
+from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.clusters import Labels, find_nearest
 from divlearn.cluster.starts import check_centers
+from divlearn.engines import Engine
 from divlearn.labelled import all_or_nothing
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.spd import check_spd
+from divlearn.progress import say
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.opening import open_data
 from divlearn.vector_kmeans import fit_vectors
-from divlearn.weights import check_weights
 
 __all__ = ["LogEuclideanKMeans"]
 
@@ -61,7 +64,7 @@ class LogEuclideanKMeans(CentroidModel):
     (5, 3)
     """
 
-    labels_: Labels
+    engine: str | Engine = "reference"  # which only hands out the matrices
     inertia_: float
     n_iter_: int
     message_: str
@@ -91,7 +94,9 @@ class LogEuclideanKMeans(CentroidModel):
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d)
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes. The logarithms, half as large, must fit into
+            memory.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights.
@@ -100,20 +105,20 @@ class LogEuclideanKMeans(CentroidModel):
         -------
         self
         """
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = check_weights(sample_weight, len(matrices))
-        self._check_n_clusters(int(np.count_nonzero(weights)))
+        shards = open_data(X, None, sample_weight, engine=self.engine)
+        self._check_n_clusters(shards.n_seen)
         check_count(self.n_init, "n_init")
         init, n_init = self.init, self.n_init
         if not isinstance(init, str):
-            init = log_vectors(check_centers(init, self.n_clusters, matrices.shape[-1]))
+            init = log_vectors(check_centers(init, self.n_clusters, shards.d))
             n_init = 1
         means = KMeans(
             self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
             random_state=self.random_state, verbose=self.verbose,
         )  # fmt: skip
-        fit_vectors(means, log_vectors(matrices), weights)
-        self.n_features_in_ = matrices.shape[-1]
+        vectors, weights = map(np.concatenate, zip(*shards.map(_vectors_block), strict=True))
+        fit_vectors(means, vectors, weights)
+        self.n_features_in_ = shards.d
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
         self.n_iter_ = means.n_iter_
@@ -122,12 +127,25 @@ class LogEuclideanKMeans(CentroidModel):
             if self.n_iter_ >= self.max_iter
             else "the clusters stay, or their centroids move by less than tol allows"
         )
-        self._say(f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
-        self._warn_of_empty_clusters(self.labels_)
+        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+        self._warn_of_empty_clusters()
         return self
 
-    def _divergences(self, matrices: RealArray) -> RealArray:
-        squares: RealArray = euclidean_distances(
-            log_vectors(matrices), log_vectors(self.cluster_centers_), squared=True
-        )
-        return squares
+    def _measure(self) -> Measure:
+        return partial(_squares_block, centers=log_vectors(self.cluster_centers_))
+
+    def _nearest(self) -> Nearest:
+        return partial(_nearest_block, measure=self._measure())
+
+
+def _vectors_block(block: Block) -> tuple[RealArray, RealArray]:
+    return log_vectors(block.matrices), block.weights
+
+
+def _squares_block(block: Block, centers: RealArray) -> RealArray:
+    squares: RealArray = euclidean_distances(log_vectors(block.matrices), centers, squared=True)
+    return squares
+
+
+def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
+    return find_nearest(measure(block))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray
-from divlearn.cluster.samples import Labels, Samples
+from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
+from divlearn.progress import tell
+from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = ["INITS", "Starts", "check_centers", "check_init"]
+__all__ = ["INITS", "Starts", "best_of", "check_centers", "check_init"]
+
+_Run = TypeVar("_Run", bound=Any)  # a dataclass that has a message and may be interrupted
 
 INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
@@ -60,17 +66,53 @@ def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
     return centers
 
 
+def best_of(
+    n_init: int, run_once: Callable[[], _Run], loss: Callable[[_Run], float],
+    say: Callable[[str, _Run], None],
+) -> _Run:  # fmt: skip
+    """Return the best of several runs, or of those before the user wanted no more.
+
+    Parameters
+    ----------
+    n_init : int
+    run_once : callable, makes the next run.
+    loss : callable, of which the smallest is best.
+    say : callable, told the number of every run, in words, and the run.
+    """
+    best: _Run | None = None
+    for number in range(1, n_init + 1):
+        stopped = {"interrupted": True, "message": f"interrupted by the user in start {number}"}
+        try:
+            tell("starts", number - 1, n_init)
+            with limit_blas(1):  # threads would cost more than these matrices
+                run = run_once()
+        except KeyboardInterrupt:  # before the run had anything to keep
+            if best is None:
+                raise
+            return replace(best, **stopped)
+        say(f"start {number} of {n_init}", run)
+        if best is None or loss(run) < loss(best):
+            best = run
+        elif run.interrupted:  # and others are better
+            best = replace(best, **stopped)
+        if run.interrupted:
+            break
+    assert best is not None
+    return best
+
+
 class Starts:
     """Starts of one data set; what they share is computed once.
 
     Parameters
     ----------
-    samples : Samples
+    block : Block
+        All matrices, or a sample of them, with positive weights.
     n_clusters : int
     """
 
-    def __init__(self, samples: Samples, n_clusters: int) -> None:
-        self._samples = samples
+    def __init__(self, block: Block, n_clusters: int) -> None:
+        self._block = block
         self._n_clusters = n_clusters
 
     def draw(
@@ -103,15 +145,15 @@ class Starts:
             return 0.5 * (centers + centers.mT)
         if init == "k-means++":
             return self._plus_plus(alpha, beta, random_state)
-        weights = self._samples.weights
+        weights = self._block.weights
         chosen = random_state.choice(
             len(weights), self._n_clusters, replace=False, p=weights / weights.sum()
         )
-        return self._samples.matrices[chosen]
+        return self._block.matrices[chosen]
 
     @cached_property
     def _vectors(self) -> RealArray:
-        return log_vectors(self._samples.matrices)
+        return log_vectors(self._block.matrices)
 
     @cached_property
     def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
@@ -119,7 +161,7 @@ class Starts:
 
         A congruence of the data rotates these, of which k-means knows nothing.
         """
-        matrices, weights = self._samples.matrices, self._samples.weights
+        matrices, weights = self._block.matrices, self._block.weights
         frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
         whitener = np.linalg.inv(frame)
         return frame, log_vectors(matrices, whitener)
@@ -127,20 +169,17 @@ class Starts:
     def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
         # Too few different matrices are dealt with, and spoken of, after the last step.
         start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
-        # In units of a power of two, which changes no centre but lets no tiny weight overflow.
-        weights = self._samples.weights
-        weights = np.ldexp(weights, -np.frexp(weights.max())[1])
-        found = fit_vectors(start, vectors, weights)
+        found = fit_vectors(start, vectors, self._block.weights)
         return from_log_vectors(found.cluster_centers_)
 
     def _plus_plus(
         self, alpha: float, beta: float, random_state: np.random.RandomState
     ) -> RealArray:
         """Greedy k-means++, with divergences for squares."""
-        samples = self._samples
+        block, matrices = self._block, self._block.matrices
 
-        def measure(some: Labels) -> RealArray:
-            return samples.encode(samples.matrices[some], alpha, beta)
+        def measure(some: IntArray) -> RealArray:
+            return to_host(block.engine.encode(block.data, matrices[some], alpha, beta))
 
-        seeds = greedy_seeds(measure, samples.weights, self._n_clusters, random_state)
-        return samples.matrices[seeds]
+        seeds = greedy_seeds(measure, block.weights, self._n_clusters, random_state)
+        return matrices[seeds]

@@ -143,7 +143,7 @@ def get_engine(
     if as_dask(engine) is not None:
         raise ValueError(
             f"engine={engine!r} works where data comes in shards: IDDL classifiers and regressors, "
-            "k-means, nearest neighbours, and divlearn.sharded; set engine='auto' here"
+            "k-means, mixtures, and divlearn.sharded; set engine='auto' here"
         )
     available = available_engines()
     if engine == "auto":

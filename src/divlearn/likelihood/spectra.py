@@ -102,13 +102,6 @@ class Spectra(SpectralSums):
         steps = [math.ceil(len(t) / enough) for t, _ in self.clouds]
         return [(t[::m], weight[::m]) for m, (t, weight) in zip(steps, self.clouds, strict=True)]
 
-    def divergences(self, alpha: float, beta: float) -> RealArray:
-        """Divergence of every matrix to its centre, around one centre after the other."""
-        one = np.ones((1, 1, 1))
-        parts = [self._engine.encode(numbers, one, alpha, beta) for numbers in self._numbers]
-        sums: RealArray = np.concatenate(parts).reshape(-1, self.d).sum(axis=1)
-        return sums
-
 
 def as_numbers(engine: Engine, t: RealArray) -> Prepared:
     """Prepare the numbers e^t, one row of t after the other."""

@@ -21,13 +21,11 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "divlearn.baselines.rspdl": ("ConicCoder",),
     "divlearn.baselines.spd_kernels": ("LogEuclideanKernel", "SteinKernel"),
     "divlearn.baselines.tuning": ("Choice", "QuietSVC", "VectorMachine"),
-    "divlearn.cluster": (
-        "ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans", "MiniBatchABKMeans",
-    ),
-    "divlearn.cluster.lloyd": ("Run", "State"),
-    "divlearn.cluster.mixture.data": ("Mixture",),
+    "divlearn.cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
+    "divlearn.cluster.lloyd": ("Run",),
     "divlearn.cluster.mixture.em": ("EMRun",),
-    "divlearn.cluster.parameters": ("Point",),
+    "divlearn.cluster.mixture.expectation": ("Mixture",),
+    "divlearn.cluster.rules": ("Point",),
     "divlearn.committee.classifier": ("SPDClassifier",),
     "divlearn.committee.tangent": ("TangentClassifier", "TangentVectors"),
     "divlearn.descriptors": (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
@@ -18,18 +19,19 @@ from divlearn.targets import check_rows, locate_errors, require_targets
 from divlearn.weights import as_weights
 
 __all__ = [
-    "Block", "BlockSource", "EngineChoice", "bytes_of", "locate_block", "make_block",
+    "Block", "BlockSource", "EngineChoice", "bytes_of", "engine_for", "locate_block", "make_block",
     "targets_block",
 ]  # fmt: skip
 
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
+_THREAD_OPERATIONS = 1e8  # some milliseconds
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """An engine by name, which means the same on every machine."""
+    """An engine by name, which means the same on every machine; here, also the engine itself."""
 
-    name: str = "auto"
+    name: str | Engine = "auto"
     n_threads: int | None = None
     accuracy: str | float = "auto"
 
@@ -49,6 +51,10 @@ class Block:
     choice : EngineChoice
     y : ndarray of as many rows, or None
     weights : ndarray, shape (n_matrices,), one each where none were given.
+    host : ndarray, shape (n_matrices, d, d), optional
+        The checked matrices, where the engine keeps its own on a device.
+    taken : dict, optional
+        Where parts of a block in memory stay prepared from one call of `take` to the next.
     """
 
     number: int
@@ -56,18 +62,44 @@ class Block:
     choice: EngineChoice
     y: NDArray[Any] | None
     weights: RealArray
+    host: RealArray | None = None
+    taken: dict[int, tuple[IntArray, Prepared]] | None = field(default=None, repr=False)
 
     @property
     def engine(self) -> Engine:
         """Who computes."""
         return self.choice.get()
 
+    @property
+    def matrices(self) -> RealArray:
+        """The checked matrices, on the host."""
+        return self.data.matrices if self.host is None else self.host
+
+    def take(self, key: int, rows: IntArray) -> Prepared:
+        """Prepare the rows of a part, such as a cluster, which is known by its number."""
+        if len(rows) == len(self):
+            return self.data
+        if self.taken is None:
+            return self.engine.take(self.data, rows)
+        known = self.taken.pop(key, None)
+        if known is None or not np.array_equal(known[0], rows):
+            del known  # before the next one comes: together they are as large as the block
+            known = rows, self.engine.take(self.data, rows)
+        self.taken[key] = known
+        return known[1]
+
+    def only(self, rows: IntArray) -> Block:
+        """Make a block of some of the rows."""
+        y = None if self.y is None else self.y[rows]
+        data = self.engine.take(self.data, rows)
+        return Block(self.number, data, self.choice, y, self.weights[rows], self.matrices[rows])
+
     def __len__(self) -> int:
         return self.data.n_matrices
 
     def __sizeof__(self) -> int:
         """Bytes: by these Dask decides what to write to disk, and that blocks stay."""
-        return bytes_of(self.data.working) * _COPIES + bytes_of(self.y) + bytes_of(self.weights)
+        return sum(map(bytes_of, (self.data, self.y, self.weights)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +166,21 @@ def targets_block(block: Block) -> NDArray[Any]:
         return np.asarray(require_targets(block.y))
 
 
+def engine_for(engine: Engine, n_matrices: int, d: int) -> Engine:
+    """Return the engine, with one thread for few matrices: it is done before others wake up."""
+    if n_matrices * d**2 * (10.0 * d + 300.0) >= _THREAD_OPERATIONS:
+        return engine
+    single = copy(engine)
+    single.given_threads = 1
+    return single
+
+
 def bytes_of(value: Any) -> int:
     """Bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
+    if isinstance(value, Prepared):
+        return bytes_of(value.working) * _COPIES
     if isinstance(value, list | tuple):
         return sum(map(bytes_of, value))
     return 0

@@ -73,7 +73,7 @@ def write_codes(
     return [Path(path) for path in shards.map(_write_block, str(target), *shared)]
 
 
-def encode_block(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:
+def encode_block(block: Block, atoms: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
     """Divergences of a block."""
     return block.engine.encode(block.data, atoms, alpha, beta)
 

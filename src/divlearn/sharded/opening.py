@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
 from divlearn.sharded.pieces import (
@@ -22,10 +22,11 @@ from divlearn.sharded.pieces import (
     split,
 )
 from divlearn.sharded.shards import LocalShards, Shards
+from divlearn.spd import check_spd
 from divlearn.targets import check_rows
-from divlearn.weights import as_weights, check_total_weight
+from divlearn.weights import as_weights, check_total_weight, check_weights
 
-__all__ = ["is_sharded", "open_shards"]
+__all__ = ["is_sharded", "open_data", "open_shards"]
 
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
@@ -103,6 +104,43 @@ def open_shards(
     return _checked(LocalShards(sources, as_bytes(memory_limit)))
 
 
+def open_data(
+    X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
+    accuracy: str | float = "auto",
+) -> Shards:  # fmt: skip
+    """Open whatever an estimator was given; matrices, labels and weights are checked here.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_matrices, d, d), or what `open_shards` takes
+        An array in memory is one block, so that the engine sees all matrices at once. Memory maps,
+        files, Dask arrays and opened shards are those of `open_shards`.
+    y, sample_weight : array-like, shape (n_matrices,), or as in `open_shards`, optional
+    engine, accuracy : as in `open_shards`
+
+    Returns
+    -------
+    Shards
+
+    Examples
+    --------
+    >>> shards = open_data(np.stack([np.eye(2)] * 5))
+    >>> len(shards), shards.n_matrices
+    (1, 5)
+    """
+    if is_sharded(X, engine) or isinstance(X, np.memmap):
+        return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
+    assert not isinstance(engine, DaskEngine)
+    chosen = get_engine(engine, accuracy=accuracy)
+    matrices = check_spd(X, ndim=3, dtype=np.float64)
+    weights = check_weights(sample_weight, len(matrices))
+    if y is not None:
+        y = np.asarray(y)
+        check_rows(y, len(matrices), "y")
+    data = chosen.keep(Prepared.checked(matrices))
+    return LocalShards([Block(0, data, EngineChoice(chosen), y, weights, matrices, {})])
+
+
 def as_bytes(limit: int | str | None) -> int | None:
     """Return a number of bytes.
 
@@ -131,7 +169,7 @@ def _choice(engine: Any, accuracy: str | float) -> EngineChoice:
     if isinstance(engine, DaskEngine):
         return EngineChoice(engine.engine, engine.n_threads, accuracy)
     if isinstance(engine, Engine):
-        return EngineChoice(engine.name, engine.given_threads, engine.accuracy)
+        return EngineChoice(engine)
     return EngineChoice(engine, None, accuracy)
 
 

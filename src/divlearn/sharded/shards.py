@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.sharded.blocks import Block, BlockSource, bytes_of
+from divlearn.engines import Prepared, cpu_engine
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, bytes_of
 
 __all__ = ["FAN_IN", "SAMPLE", "LocalShards", "Parts", "Shards", "add", "draw_rows", "merge_all"]
 
@@ -104,8 +105,8 @@ class Shards(ABC):
         raise TypeError(
             f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
             "memory here; bring them there with X, y, sample_weight = "
-            "shards.sample(shards.n_matrices, 0), or use IDDLClassifier, IDDLRegressor, ABKMeans, "
-            "MiniBatchABKMeans, ABMixture or DivergenceKNN, which learn from shards"
+            "shards.sample(shards.n_matrices, 0), or use IDDLClassifier, IDDLRegressor, k-means or "
+            "ABMixture, which learn from shards"
         )
 
     def __len__(self) -> int:
@@ -133,19 +134,28 @@ class Shards(ABC):
         labels = None if y[0] is None else np.concatenate(y)
         return np.concatenate(X), labels, np.concatenate(weights)
 
+    def draw(self, at_least: int) -> Block:
+        """Make one block here of matrices with a weight: about `SAMPLE`, or more if needed."""
+        X, y, weights = self.sample(max(SAMPLE, at_least), 0)
+        engine = cpu_engine()
+        data = engine.prepare(Prepared.checked(X))
+        return Block(0, data, EngineChoice(engine), y, weights, X)
+
 
 class LocalShards(Shards):
     """Blocks on this machine: read, worked on and dropped, one after the other.
 
     Parameters
     ----------
-    sources : sequence of BlockSource
+    sources : sequence of BlockSource, or of Block where matrices are in memory
     memory_limit : int, optional
         Bytes for matrices and for what is computed from them, beside the block at hand. What is
         beyond is read anew, or written to temporary files. No limit by default.
     """
 
-    def __init__(self, sources: Sequence[BlockSource], memory_limit: int | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[BlockSource | Block], memory_limit: int | None = None
+    ) -> None:
         self._sources = list(sources)
         limit = np.inf if memory_limit is None else float(memory_limit)
         self._blocks_left, self._parts_left = _Budget(_SHARE * limit), _Budget(_SHARE * limit)
@@ -176,6 +186,14 @@ class LocalShards(Shards):
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state
 
+    def draw(self, at_least: int) -> Block:
+        """Take all matrices with a weight where they are one block in memory. See `Shards.draw`."""
+        first = self._sources[0]
+        if len(self._sources) > 1 or not isinstance(first, Block):
+            return super().draw(at_least)
+        seen = np.flatnonzero(first.weights)
+        return first if len(seen) == len(first) else first.only(seen)
+
     def _results(
         self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]
     ) -> Iterator[Any]:
@@ -185,7 +203,10 @@ class LocalShards(Shards):
     def _block(self, number: int) -> Block:
         if number in self._kept:
             return self._kept[number]
-        block = self._sources[number].load(check=number not in self._checked)
+        source = self._sources[number]
+        if isinstance(source, Block):
+            return source
+        block = source.load(check=number not in self._checked)
         self._checked.add(number)
         if self._blocks_left.take(block.__sizeof__()):
             self._kept[number] = block
@@ -311,4 +332,4 @@ def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> NDAr
 def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Any, RealArray]:
     rows = draw_rows(block, block.weights, share, seed)
     y = None if block.y is None else block.y[rows]
-    return block.data.matrices[rows], y, block.weights[rows]
+    return block.matrices[rows], y, block.weights[rows]

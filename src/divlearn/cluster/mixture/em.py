@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import Loop, loop
-from divlearn.cluster.mixture.data import Mixture, MixtureData, Responsibilities
+from divlearn.cluster.mixture.expectation import Mixture, Responsibilities, expect, nearest
 from divlearn.likelihood.members import Members
 from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
 from divlearn.likelihood.spectra import SpectralSums
 from divlearn.progress import tell
+from divlearn.sharded.shards import Shards
 
 __all__ = ["EMRun", "EMSettings", "fit_start", "refit", "run_em"]
 
@@ -40,13 +41,14 @@ class EMSettings:
     share : {"all", "divergence", "none"}, what components have in common.
     max_iter : int
     tol : float, gain of the mean log-likelihood below which the run stops.
-    watch : callable, told of every iteration in a sentence.
+    say, watch : callable, told of every start and of every iteration in a sentence.
     """
 
     members: Members
     share: str
     max_iter: int
     tol: float
+    say: Callable[[str], None]
     watch: Callable[[str], None]
 
 
@@ -73,45 +75,12 @@ class EMRun:
     history: dict[str, RealArray]
 
 
-@dataclass(eq=False)
-class _Progress:
-    """The last complete iteration, which is what an interrupt leaves."""
-
-    mixture: Mixture
-    rows: list[tuple[float, FamilyParameters, float]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def of(
-        cls, mixture: Mixture, rows: Sequence[tuple[float, FamilyParameters, float]]
-    ) -> _Progress:
-        """Go on with what happened before."""
-        return cls(mixture, list(rows), time.perf_counter() - (rows[-1][-1] if rows else 0.0))
-
-    @property
-    def bound(self) -> float:
-        return self.rows[-1][0]
-
-    def note(self, mixture: Mixture, bound: float) -> None:
-        self.mixture = mixture
-        self.rows.append((bound, mixture.parameters, time.perf_counter() - self.started))
-
-    def end(self, reason: str, *, converged: bool = False, interrupted: bool = False) -> EMRun:
-        bounds, families, seconds = zip(*self.rows, strict=True)
-        history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
-        for name in ("alpha", "beta", "kappa"):
-            history[name] = np.stack([getattr(family, name) for family in families])
-        return EMRun(
-            self.mixture, self.bound, len(bounds) - 1, converged, interrupted, reason, history
-        )
-
-
-def run_em(data: MixtureData, start: Mixture, settings: EMSettings) -> EMRun:
+def run_em(shards: Shards, start: Mixture, settings: EMSettings) -> EMRun:
     """Raise the likelihood from a start until it stays.
 
     Parameters
     ----------
-    data : MixtureData
+    shards : Shards
     start : Mixture
     settings : EMSettings
 
@@ -121,42 +90,53 @@ def run_em(data: MixtureData, start: Mixture, settings: EMSettings) -> EMRun:
         Its likelihood never falls but for rounding; interrupted by the user it is the last one.
     """
     with loop("em") as rounds:
-        return _run(data, start, settings, rounds)
+        return _run(shards, start, settings, rounds)
 
 
-def _run(data: MixtureData, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
+def _run(shards: Shards, start: Mixture, settings: EMSettings, rounds: Loop) -> EMRun:
     mixture, rows = rounds.state or (start, [])
-    progress = _Progress.of(mixture, rows)
-    responsibilities, bound = data.expect(mixture)
-    if not rows:
-        progress.note(mixture, bound)
+    began = time.perf_counter() - (rows[-1][-1] if rows else 0.0)
+    responsibilities, bound = expect(shards, mixture)
+    rows = rows or [(bound, mixture.parameters, time.perf_counter() - began)]
     try:
-        for iteration in range(len(progress.rows), settings.max_iter + 1):
-            rounds.save((progress.mixture, list(progress.rows)))
-            before = progress.bound
-            mixture = _maximize(data.d, progress.mixture, responsibilities, settings)
-            responsibilities, bound = data.expect(mixture)
-            progress.note(mixture, bound)
+        for iteration in range(len(rows), settings.max_iter + 1):
+            rounds.save((mixture, rows))
+            following = _maximize(shards.d, mixture, responsibilities, settings)
+            responsibilities, bound = expect(shards, following)
+            rise = bound - rows[-1][0]
+            row = bound, following.parameters, time.perf_counter() - began
+            mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
             tell("iterations", iteration, settings.max_iter)
             settings.watch(f"iteration {iteration}: log-likelihood {bound:.6g} per matrix")
-            if bound - before <= settings.tol:
-                reason = (
-                    f"the log-likelihood per matrix rose by {max(bound - before, 0):.2g} <= "
+            if rise <= settings.tol:
+                message = (
+                    f"the log-likelihood per matrix rose by {max(rise, 0):.2g} <= "
                     f"tol={settings.tol:g}"
                 )
-                return progress.end(reason, converged=True)
+                return _end(mixture, rows, message, converged=True)
     except KeyboardInterrupt:
-        reason = f"interrupted by the user in iteration {len(progress.rows)}"
-        return progress.end(reason, interrupted=True)
-    return progress.end(f"max_iter={settings.max_iter} reached")
+        message = f"interrupted by the user in iteration {len(rows)}"
+        return _end(mixture, rows, message, interrupted=True)
+    return _end(mixture, rows, f"max_iter={settings.max_iter} reached")
 
 
-def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mixture:
+def _end(
+    mixture: Mixture, rows: Sequence[tuple[float, FamilyParameters, float]], message: str, *,
+    converged: bool = False, interrupted: bool = False,
+) -> EMRun:  # fmt: skip
+    bounds, families, seconds = zip(*rows, strict=True)
+    history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
+    for name in ("alpha", "beta", "kappa"):
+        history[name] = np.stack([getattr(family, name) for family in families])
+    return EMRun(mixture, bounds[-1], len(rows) - 1, converged, interrupted, message, history)
+
+
+def fit_start(shards: Shards, centers: RealArray, settings: EMSettings) -> Mixture:
     """Densities around given centres, the same for all, for matrices that go to the nearest.
 
     Parameters
     ----------
-    data : MixtureData
+    shards : Shards
     centers : ndarray, shape (n_components, d, d)
     settings : EMSettings
 
@@ -164,8 +144,8 @@ def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mi
     -------
     Mixture
     """
-    nearest = data.nearest(centers, FIRST_POINT)
-    spectra = nearest.spectra(centers)
+    found = nearest(shards, centers, FIRST_POINT)
+    spectra = found.spectra(centers)
     fits = [
         fit_parameters(
             spectra, Members("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=settings.tol,
@@ -175,15 +155,15 @@ def fit_start(data: MixtureData, centers: RealArray, settings: EMSettings) -> Mi
     ]  # fmt: skip
     best = min(fits, key=lambda fit: fit.loss)
     means = centers.copy()
-    means[nearest.alive] *= np.exp(best.shift)[:, None, None]
+    means[found.alive] *= np.exp(best.shift)[:, None, None]
     same = np.ones(len(centers))
     family = (getattr(best.parameters, name)[0] for name in ("alpha", "beta", "kappa", "log_z"))
-    return Mixture(nearest.weights, means, FamilyParameters(*(same * value for value in family)))
+    return Mixture(found.weights, means, FamilyParameters(*(same * value for value in family)))
 
 
-def refit(data: MixtureData, mixture: Mixture, settings: EMSettings) -> Mixture:
+def refit(shards: Shards, mixture: Mixture, settings: EMSettings) -> Mixture:
     """Densities of other settings for the responsibilities of a mixture."""
-    return _maximize(data.d, mixture, data.expect(mixture)[0], settings)
+    return _maximize(shards.d, mixture, expect(shards, mixture)[0], settings)
 
 
 def _maximize(

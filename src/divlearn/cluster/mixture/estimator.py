@@ -2,7 +2,6 @@ r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation m
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -16,21 +15,20 @@ from sklearn.utils import check_random_state
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
-from divlearn.cluster.mixture.data import MixtureData
+from divlearn.cluster.clusters import Labels
 from divlearn.cluster.mixture.em import EMRun, EMSettings
-from divlearn.cluster.mixture.fit import Search, fit_mixture
-from divlearn.cluster.mixture.memory import SampleData
+from divlearn.cluster.mixture.fit import fit_mixture
 from divlearn.cluster.mixture.model import MixtureModel
 from divlearn.cluster.mixture.summary import count_parameters
-from divlearn.cluster.samples import Labels, Samples
 from divlearn.cluster.starts import check_init
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine
 from divlearn.labelled import all_or_nothing
 from divlearn.likelihood.members import get_members
-from divlearn.sharded.opening import is_sharded, open_shards
-from divlearn.spd import check_spd
-from divlearn.weights import check_weights
+from divlearn.progress import say
+from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.sharded.opening import open_data
+from divlearn.sharded.shards import Shards
 
 __all__ = ["ABMixture"]
 
@@ -63,13 +61,11 @@ class ABMixture(MixtureModel):
         Components of fewer than 5 matrices never get parameters of their own, as they would grow
         without end on one matrix; they keep those they started with.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like, default="tangent"
-        Centres to start from, as in `ABKMeans`.
+        Centres to start from, as in `ABKMeans`. A start by name leaves local maxima by moves: one
+        component is given up and another split in two while that raises the likelihood, which is
+        worth many starts. Components that start from an array keep its order, without moves.
     n_init : int, default=1
         Starts; the end of the highest likelihood is kept.
-    relocate : bool, default=True
-        Whether to leave local maxima by moves: one component is given up and another split in two
-        while that raises the likelihood. It is worth many starts. Components then need not follow
-        the order of ``init``.
     max_iter : int, default=200
         Iterations of each start and after each move.
     tol : float, default=1e-4
@@ -79,10 +75,6 @@ class ABMixture(MixtureModel):
     engine : str or Engine, default="auto"
     verbose : int, default=0
         1 for a line per start, 2 for one per iteration.
-    checkpoint : str, path-like or None, default=None
-        File that `fit` keeps its progress in, at most every five seconds: after a kill the same
-        call goes on from there. It is removed at the end, but stays after Ctrl-C. See
-        `divlearn.IDDLClassifier`.
 
     Attributes
     ----------
@@ -145,26 +137,22 @@ class ABMixture(MixtureModel):
         share: str = "all",
         init: str | ArrayLike = "tangent",
         n_init: int = 1,
-        relocate: bool = True,
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_components = n_components
         self.divergence = divergence
         self.share = share
         self.init = init
         self.n_init = n_init
-        self.relocate = relocate
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
-        self.checkpoint = checkpoint
 
     # ------------------------------------------------------------------ fitting
 
@@ -185,42 +173,31 @@ class ABMixture(MixtureModel):
         -------
         self
         """
-        if is_sharded(X, self.engine):
-            from divlearn.sharded.fingerprints import fingerprint_block
-            from divlearn.sharded.mixture import ShardedData
-
-            shards = open_shards(X, None, sample_weight, engine=self.engine)
-            sharded = ShardedData(shards)
-            counts = self._counts(sharded.n_seen)
-            with checkpointed(self, X=lambda: shards.map(fingerprint_block)):
-                self._fit(sharded, sharded.sample(max(counts)), sharded.n_seen, counts)
-            return self
-        samples, counts = self._samples(X, sample_weight)
-        given = {"X": samples.matrices, "weights": samples.weights}
-        with checkpointed(self, **given):
-            self._fit(SampleData(samples), samples, len(samples.matrices), counts)
+        self._fit(open_data(X, None, sample_weight, engine=self.engine))
         return self
 
-    def _fit(self, data: MixtureData, samples: Samples, n_matrices: int, counts: list[int]) -> None:
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+    def _fit(self, shards: Shards) -> None:
+        n_matrices, d = shards.n_seen, shards.d
+        counts, settings = self._counts(n_matrices), self._settings()
+        check_count(self.n_init, "n_init")
+        random_state = check_random_state(self.random_state)
         runs: dict[int, EMRun] = {}
-        self.bics_, self.n_features_in_ = {}, data.d
-        for count in counts:
-            search = self._search(count, data.d, settings)
-            try:
-                runs[count] = stage(
-                    "mixture", partial(fit_mixture, data, samples, count, search, random_state),
-                    random_state,
-                )  # fmt: skip
-            except KeyboardInterrupt:
-                if not runs:
-                    raise
-                break  # before the next number had anything to keep
-            n_parameters = count_parameters(count, data.d, settings.members, self.share)
-            log_likelihood = n_matrices * runs[count].lower_bound
-            self.bics_[count] = float(n_parameters * np.log(n_matrices) - 2 * log_likelihood)
-            if runs[count].interrupted:
-                break
+        self.bics_, self.n_features_in_ = {}, d
+        with checkpointed(self, X=partial(shards.map, fingerprint_block)):
+            for count in counts:
+                init = check_init(self.init, count, d)
+                fit = partial(fit_mixture, shards, count, init, self.n_init, settings, random_state)
+                try:
+                    run = runs[count] = stage("mixture", fit, random_state)
+                except KeyboardInterrupt:
+                    if not runs:
+                        raise
+                    break  # before the next number had anything to keep
+                n_parameters = count_parameters(count, d, settings.members, self.share)
+                bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run.lower_bound
+                self.bics_[count] = float(bic)
+                if run.interrupted:
+                    break
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if len(runs) < len(counts):
             self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
@@ -240,10 +217,8 @@ class ABMixture(MixtureModel):
         -------
         ndarray of int, shape (n_matrices,)
         """
-        if is_sharded(X, self.engine):  # they are read, or sent to workers, once
-            shards: Any = open_shards(X, None, sample_weight, engine=self.engine)
-            return self.fit(shards).predict(shards)
-        return self.fit(X, y, sample_weight).predict(X)
+        shards: Any = open_data(X, None, sample_weight, engine=self.engine)
+        return self.fit(shards).predict(shards)
 
     def _keep(self, run: EMRun) -> None:
         mixture, family = run.mixture, run.mixture.parameters
@@ -258,15 +233,6 @@ class ABMixture(MixtureModel):
                 ConvergenceWarning,
                 stacklevel=5,
             )
-
-    def _samples(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Samples, list[int]]:
-        """Check the data, and the numbers of components it is to have."""
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        weights = check_weights(sample_weight, len(matrices))
-        kept = np.flatnonzero(weights)
-        counts = self._counts(len(kept))
-        seen, weights = matrices[kept], weights[kept] / weights[kept].mean()
-        return Samples.prepare(get_engine(self.engine), seen, weights, max(counts)), counts
 
     def _counts(self, n_matrices: int) -> list[int]:
         if n_matrices < 2:
@@ -287,18 +253,12 @@ class ABMixture(MixtureModel):
                 )
         return list(dict.fromkeys(int(count) for count in counts))
 
-    def _search(self, n_components: int, d: int, settings: EMSettings) -> Search:
-        init = check_init(self.init, n_components, d)
-        check_count(self.n_init, "n_init")
-        return Search(init, self.n_init, self.relocate, settings, self._say)
-
     def _settings(self) -> EMSettings:
         if self.share not in _SHARES:
             raise ValueError(f"share={self.share!r} must be one of {', '.join(_SHARES)}")
         check_count(self.max_iter, "max_iter")
         check_number(self.tol, "tol")
-        silent = self.verbose < 2
         return EMSettings(
             get_members(self.divergence), self.share, self.max_iter, self.tol,
-            (lambda text: None) if silent else self._say,
+            partial(say, self), partial(say, self, level=2),
         )  # fmt: skip

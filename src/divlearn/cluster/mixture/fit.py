@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.checkpoint import stage
-from divlearn.cluster.mixture.data import MixtureData
 from divlearn.cluster.mixture.em import (
     FEWEST_MEMBERS,
     FIRST_POINT,
@@ -21,104 +19,74 @@ from divlearn.cluster.mixture.em import (
     fit_start,
     run_em,
 )
+from divlearn.cluster.mixture.expectation import unit_of
 from divlearn.cluster.mixture.moves import relocate
-from divlearn.cluster.samples import Samples
-from divlearn.cluster.starts import Starts
-from divlearn.progress import tell
-from divlearn.threads import limit_blas
+from divlearn.cluster.starts import Starts, best_of
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Shards
 
-__all__ = ["Search", "fit_mixture"]
+__all__ = ["fit_mixture"]
 
 _ALMOST = 0.999  # of a limit
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """How to look for the highest likelihood.
-
-    Attributes
-    ----------
-    init : str or ndarray, shape (n_components, d, d)
-    n_init : int
-    relocate : bool
-    settings : EMSettings
-    say : callable, told of every start in a sentence.
-    """
-
-    init: str | RealArray
-    n_init: int
-    relocate: bool
-    settings: EMSettings
-    say: Callable[[str], None]
-
-
 def fit_mixture(
-    data: MixtureData, samples: Samples, n_components: int, search: Search,
+    shards: Shards, n_components: int, init: str | RealArray, n_init: int, settings: EMSettings,
     random_state: np.random.RandomState,
 ) -> EMRun:  # fmt: skip
     """Return the best of several runs.
 
     Parameters
     ----------
-    data : MixtureData
-    samples : Samples
-        Those of the data, or some of them: what starts and moves are made of.
+    shards : Shards
     n_components : int
-    search : Search
+    init : str or ndarray, shape (n_components, d, d)
+        Runs from given centres make no moves, and are all the same.
+    n_init : int
+    settings : EMSettings
     random_state : RandomState
 
     Returns
     -------
     EMRun
     """
-    starts = Starts(samples, n_components)
-    n_init = search.n_init if isinstance(search.init, str) else 1  # the same start, the same end
-    best: EMRun | None = None
-    for number in range(1, n_init + 1):
-        try:
-            tell("starts", number - 1, n_init)
-            with limit_blas(1):  # threads would cost more than these matrices
-                run = stage(
-                    "run", partial(_run, data, samples, starts, search, random_state), random_state
-                )
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            best = replace(best, interrupted=True, message="interrupted by the user in a start")
-            break
-        search.say(
-            f"{n_components} components, start {number} of {n_init}: log-likelihood "
-            f"{run.lower_bound:.6g} per matrix after {run.n_iter} iterations; {run.message}"
+    drawn = shards.draw(3 * n_components)
+    block = replace(drawn, weights=drawn.weights / unit_of(shards))
+    run_from = partial(_run, shards, block, Starts(block, n_components), init, settings)
+
+    def run_once() -> EMRun:
+        return stage("run", partial(run_from, random_state), random_state)
+
+    def tell_of(start: str, run: EMRun) -> None:
+        settings.say(
+            f"{n_components} components, {start}: log-likelihood {run.lower_bound:.6g} per matrix "
+            f"after {run.n_iter} iterations; {run.message}"
         )
-        if best is None or run.lower_bound > best.lower_bound:
-            best = run
-        if run.interrupted:
-            best = replace(best, interrupted=True, message=run.message)
-            break
-    assert best is not None
-    remarks = [best.message, *_remarks(data, best, search.settings)]
-    return replace(best, message="; ".join(remarks))
+
+    n_init = n_init if isinstance(init, str) else 1
+    best = best_of(n_init, run_once, lambda run: -run.lower_bound, tell_of)
+    return replace(best, message="; ".join([best.message, *_remarks(shards, best, settings)]))
 
 
 def _run(
-    data: MixtureData, samples: Samples, starts: Starts, search: Search,
+    shards: Shards, block: Block, starts: Starts, init: str | RealArray, settings: EMSettings,
     random_state: np.random.RandomState,
 ) -> EMRun:  # fmt: skip
-    draw = partial(starts.draw, search.init, *FIRST_POINT, random_state)
+    draw = partial(starts.draw, init, *FIRST_POINT, random_state)
     centers = stage("centers", draw, random_state)
-    first = stage("start", partial(fit_start, data, centers, search.settings))
-    run = stage("em", partial(run_em, data, first, search.settings))
-    if search.relocate and len(centers) > 1:
-        run = relocate(data, samples, run, search.settings, random_state)
+    first = stage("start", partial(fit_start, shards, centers, settings))
+    run = stage("em", partial(run_em, shards, first, settings))
+    if isinstance(init, str) and len(centers) > 1:
+        run = relocate(shards, block, run, settings, random_state)
     return run
 
 
-def _remarks(data: MixtureData, run: EMRun, settings: EMSettings) -> list[str]:
+def _remarks(shards: Shards, run: EMRun, settings: EMSettings) -> list[str]:
     """Say what to know about the components."""
     mixture, family = run.mixture, run.mixture.parameters
     own_kappa, own_point = settings.share != "all", settings.share == "none"
     remarks = []
-    few = mixture.weights * data.total_weight < FEWEST_MEMBERS
+    few = mixture.weights * shards.n_seen < FEWEST_MEMBERS
     if few.any():
         kept = " and the kappa of the start" * own_kappa
         remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")

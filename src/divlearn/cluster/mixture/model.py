@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.cluster.base import ClusterBase
-from divlearn.cluster.mixture.data import Mixture, MixtureData
+from divlearn.cluster.clusters import Labels
 from divlearn.cluster.mixture.em import EMSettings
-from divlearn.cluster.mixture.memory import SampleData
+from divlearn.cluster.mixture.expectation import Mixture
 from divlearn.cluster.mixture.summary import MemberFit, compare_members, count_parameters, describe
-from divlearn.cluster.samples import Labels, Samples, checked_blocks
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.parameters import FamilyParameters
 from divlearn.likelihood.sampling import sample_family
-from divlearn.sharded.opening import is_sharded, open_shards
-from divlearn.sharded.shards import Shards
-from divlearn.spd import check_spd
+from divlearn.sharded.blocks import Block
 
 __all__ = ["MixtureModel"]
 
@@ -40,7 +36,6 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
     divergence: str | Sequence[float] | Divergence
     share: str
     random_state: int | np.random.RandomState | None
-    engine: str | Engine
 
     weights_: RealArray
     means_: RealArray
@@ -68,7 +63,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices,)
         """
-        return np.concatenate(list(self._for_blocks(X, _densities)))
+        return np.concatenate(self._say(X, _densities))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Compute the mean log-density of matrices.
@@ -96,7 +91,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray of int, shape (n_matrices,)
         """
-        return np.concatenate(list(self._for_blocks(X, _labels)))
+        return np.concatenate(self._say(X, _labels))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Compute the probability of each component, given each matrix.
@@ -109,7 +104,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices, n_components)
         """
-        return np.concatenate(list(self._for_blocks(X, _probabilities)))
+        return np.concatenate(self._say(X, _probabilities))
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion; the lower the better.
@@ -151,8 +146,7 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         dict of MemberFit
             With their log-likelihoods, BIC, and likelihood-ratio tests against "learned".
         """
-        check_is_fitted(self)
-        return compare_members(self._data(X), self._mixture, self._settings())
+        return compare_members(self._open(X), self._mixture, self._settings())
 
     def summary(self, X: ArrayLike) -> str:
         """Say which member the data chose, against the named ones; see `compare`.
@@ -202,54 +196,26 @@ class MixtureModel(DensityMixin, ClusterBase):  # type: ignore[misc]
         family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
         return Mixture(self.weights_, self.means_, family)
 
-    def _open(self, X: Any) -> Shards | None:
-        """Matrices in shards, if they are."""
-        check_is_fitted(self)
-        if not is_sharded(X, self.engine):
-            return None
-        shards = open_shards(X, engine=self.engine)
-        self._check_size(np.empty((0, shards.d, shards.d)))
-        return shards
-
-    def _for_blocks(self, X: ArrayLike, say: Callable[[RealArray], Any]) -> Iterator[Any]:
-        """Yield what is to be said of logarithms of weights times densities, block by block."""
-        shards, mixture = self._open(X), self._mixture
-        if shards is not None:
-            from divlearn.sharded.mixture import say_block
-
-            yield from shards.map(say_block, mixture, say)
-            return
-        engine = get_engine(self.engine)
-        for _, matrices in checked_blocks(X, self.n_components_):
-            self._check_size(matrices)
-            yield say(mixture.log_joint(engine, engine.prepare(Prepared.checked(matrices))))
+    def _say(self, X: ArrayLike, say: Callable[[RealArray], Any]) -> list[Any]:
+        """Say something of the logarithms of weights times densities, block by block."""
+        return self._open(X).map(_say_block, self._mixture, say)
 
     def _total(self, X: ArrayLike) -> tuple[float, int]:
         """Sum of the log-densities, and their number."""
         shards = self._open(X)
-        if shards is None:
-            scores = self.score_samples(X)
-            return float(scores.sum()), len(scores)
-        from divlearn.sharded.mixture import sum_block
-
-        return float(shards.reduce(sum_block, self._mixture)), shards.n_matrices
-
-    def _data(self, X: ArrayLike) -> MixtureData:
-        shards = self._open(X)
-        if shards is not None:
-            from divlearn.sharded.mixture import ShardedData
-
-            return ShardedData(shards)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        self._check_size(matrices)
-        weights = np.ones(len(matrices))
-        return SampleData(
-            Samples.prepare(get_engine(self.engine), matrices, weights, self.n_components_)
-        )
+        return float(shards.reduce(_sum_block, self._mixture)), shards.n_matrices
 
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
         return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
+
+
+def _say_block(block: Block, mixture: Mixture, say: Callable[[RealArray], Any]) -> Any:
+    return say(mixture.log_joint(block))
+
+
+def _sum_block(block: Block, mixture: Mixture) -> float:
+    return float(_densities(mixture.log_joint(block)).sum())
 
 
 def _densities(log_joint: RealArray) -> RealArray:

@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checkpoint import stage
-from divlearn.cluster.mixture.data import Mixture, MixtureData
+from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.mixture.em import EMRun, EMSettings, run_em
-from divlearn.cluster.samples import Samples
+from divlearn.cluster.mixture.expectation import Mixture
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
 from divlearn.means import mean_abld
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Shards
 from divlearn.spectral import abld_scalar
 from divlearn.vector_kmeans import fit_vectors
 
@@ -37,16 +39,16 @@ _FEWEST = 4  # matrices that may be split
 
 
 def relocate(
-    data: MixtureData, samples: Samples, run: EMRun, settings: EMSettings,
+    shards: Shards, block: Block, run: EMRun, settings: EMSettings,
     random_state: np.random.RandomState,
 ) -> EMRun:  # fmt: skip
     """Go on from the end of a run with moves that raise the likelihood, at most one per component.
 
     Parameters
     ----------
-    data : MixtureData
-    samples : Samples
-        Those of the data, or some of them: what moves are judged by, before they are tried.
+    shards : Shards
+    block : Block
+        All matrices, or a sample: what moves are judged by, before they are tried.
     run : EMRun
     settings : EMSettings
     random_state : RandomState
@@ -57,7 +59,7 @@ def relocate(
         With the histories of all moves that were made, one after the other. Within each the
         likelihood never falls, and each ends higher than the one before.
     """
-    moves = _Moves(samples, random_state)
+    moves = _Moves(block, random_state)
     for _ in range(len(run.mixture.weights)):
         if run.interrupted:
             break
@@ -65,7 +67,7 @@ def relocate(
             start = moves.propose(run.mixture)
             if start is None:
                 break
-            following = stage("em", partial(run_em, data, start, settings))
+            following = stage("em", partial(run_em, shards, start, settings))
         except KeyboardInterrupt:
             return replace(run, interrupted=True, message="interrupted by the user in a move")
         rise = following.lower_bound - run.lower_bound
@@ -86,8 +88,8 @@ def _joined(first: EMRun, second: EMRun) -> EMRun:
 class _Moves:
     """What is looked at to find a move; splits are kept while their component stays."""
 
-    def __init__(self, samples: Samples, random_state: np.random.RandomState) -> None:
-        self._samples = samples
+    def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
+        self._block = block
         self._random_state = random_state
         self._known: dict[str, Split] = {}
 
@@ -97,10 +99,7 @@ class _Moves:
         return found
 
     def _propose(self, mixture: Mixture) -> tuple[Mixture | None, dict[str, Split]]:
-        blocks = self._samples.blocks
-        log_joint = np.concatenate(
-            [mixture.log_joint(self._samples.engine, block) for block in blocks]
-        )
+        log_joint = mixture.log_joint(self._block)
         labels = log_joint.argmax(axis=1)
         cost = self._cost_of_giving_up(log_joint)
         splits = [
@@ -126,7 +125,7 @@ class _Moves:
             density - logsumexp(np.delete(log_joint, k, axis=1), axis=1)
             for k in range(log_joint.shape[1])
         ]
-        cost: RealArray = np.array(lost) @ self._samples.weights
+        cost: RealArray = np.array(lost) @ self._block.weights
         return cost
 
     def _split(
@@ -145,25 +144,26 @@ class _Moves:
     def _divide(
         self, mixture: Mixture, component: int, rows: NDArray[np.intp]
     ) -> tuple[float, RealArray]:
-        engine, family, middle = self._samples.engine, mixture.parameters, mixture.means[component]
+        engine, family, middle = self._block.engine, mixture.parameters, mixture.means[component]
         point = float(family.alpha[component]), float(family.beta[component])
-        part = Samples.prepare(engine, self._samples.matrices[rows], self._samples.weights[rows], 2)
-        one = part.encode(middle[None], *point)[:, 0]
+        matrices, weights = self._block.matrices[rows], self._block.weights[rows]
+        data = engine.take(self._block.data, rows)
+        one = to_host(engine.encode(data, middle[None], *point))[:, 0]
         # Equal matrices cannot be split, which is seen in the gain.
         halves = KMeans(2, n_init=_TRIALS, random_state=self._random_state)
-        found = fit_vectors(halves, _scores(part.matrices, middle, point), part.weights)
+        found = fit_vectors(halves, _scores(matrices, middle, point), weights)
         labels, centers = found.labels_, np.stack([middle, middle])
         for _ in range(_ROUNDS):
             for k in np.unique(labels):
                 own = np.flatnonzero(labels == k)
                 centers[k] = mean_abld(
-                    part.take(own), *point, part.weights[own], centers[k], max_iter=_STEPS,
+                    engine.take(data, own), *point, weights[own], centers[k], max_iter=_STEPS,
                     engine=engine,
                 ).mean  # fmt: skip
-            labels, two = part.assign(centers, *point)
+            labels, two = find_nearest(engine.encode(data, centers, *point))
         # Each of the two has half of the weight.
         gain = family.kappa[component] * (one - two) - np.log(2)
-        return float(part.weights @ gain), centers
+        return float(weights @ gain), centers
 
 
 def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:

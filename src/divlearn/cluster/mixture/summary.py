@@ -10,9 +10,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.mixture.data import Mixture, MixtureData
 from divlearn.cluster.mixture.em import EMSettings, refit, run_em
+from divlearn.cluster.mixture.expectation import Mixture
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
+from divlearn.sharded.shards import Shards
 
 __all__ = ["MemberFit", "compare_members", "count_parameters", "describe"]
 
@@ -58,14 +59,12 @@ def count_parameters(n_components: int, d: int, members: Members, share: str) ->
     return n_components - 1 + centers + members.n_free * n_points + n_concentrations
 
 
-def compare_members(
-    data: MixtureData, mixture: Mixture, settings: EMSettings
-) -> dict[str, MemberFit]:
+def compare_members(shards: Shards, mixture: Mixture, settings: EMSettings) -> dict[str, MemberFit]:
     """Fit the named members, and all at once, from the responsibilities of a mixture.
 
     Parameters
     ----------
-    data : MixtureData
+    shards : Shards
     mixture : Mixture
     settings : EMSettings
         Of the mixture, but for its members.
@@ -75,9 +74,9 @@ def compare_members(
     dict of MemberFit, the learned one first.
     """
     # Likelihoods are compared in units of one, for all matrices together.
-    exact = replace(settings, tol=min(settings.tol, _EXACT / data.total_weight))
+    exact = replace(settings, tol=min(settings.tol, _EXACT / shards.n_seen))
     fits = {
-        name: _fit(data, mixture, replace(exact, members=members), name)
+        name: _fit(shards, mixture, replace(exact, members=members), name)
         for name, members in {"learned": get_members("learn"), **NAMED_MEMBERS}.items()
     }
     learned = fits["learned"]
@@ -89,12 +88,12 @@ def compare_members(
     return fits
 
 
-def _fit(data: MixtureData, mixture: Mixture, settings: EMSettings, name: str) -> MemberFit:
-    run = run_em(data, refit(data, mixture, settings), settings)
-    family, d = run.mixture.parameters, data.d
+def _fit(shards: Shards, mixture: Mixture, settings: EMSettings, name: str) -> MemberFit:
+    run = run_em(shards, refit(shards, mixture, settings), settings)
+    family, d = run.mixture.parameters, shards.d
     n_parameters = count_parameters(len(mixture.weights), d, settings.members, settings.share)
-    log_likelihood = run.lower_bound * data.total_weight
-    bic = n_parameters * math.log(data.total_weight) - 2 * log_likelihood
+    log_likelihood = run.lower_bound * shards.n_seen
+    bic = n_parameters * math.log(shards.n_seen) - 2 * log_likelihood
     return MemberFit(
         name, family.alpha, family.beta, family.kappa, log_likelihood, n_parameters, bic
     )

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.likelihood.members import Members, get_members
+from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
 from divlearn.likelihood.parameters import fit_parameters
-from divlearn.likelihood.spectra import Spectra
+from divlearn.likelihood.spectra import SpectralSums
 from divlearn.optim.problem import Trial
 from divlearn.optim.projected_gradient import minimize_projected_gradient
 
@@ -56,6 +56,8 @@ class Rule:
     start : Point
     """
 
+    paper = False  # whether centroids move as in the paper
+
     def __init__(self, start: Point) -> None:
         self.start = start
 
@@ -77,44 +79,39 @@ class Rule:
 
 
 class LearnedRule(Rule, ABC):
-    """Parameters that are learned, from (1, 1).
+    """Parameters that are learned, from (1, 1)."""
 
-    Parameters
-    ----------
-    tied : bool
-        Whether alpha = beta.
-    """
-
-    def __init__(self, tied: bool) -> None:
+    def __init__(self) -> None:
         super().__init__(Point(1.0, 1.0))
-        self.tied = tied
 
     @abstractmethod
-    def update(self, point: Point, spectra: Spectra) -> Update:
+    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Better parameters for the same clusters."""
 
 
 class Penalized(LearnedRule):
-    r"""The paper's rule, :math:`\sum_i w_i D_i + \mu (\alpha^2 + \beta^2)`.
+    r"""The paper's rule, :math:`\sum_i w_i D_i + \alpha^2 + \beta^2`.
 
     Parameters
     ----------
-    mu : float > 0
-    tied : bool
+    tied : bool, default=False
+        Whether alpha = beta.
+    paper : bool, default=False
+        Whether centroids move by conjugate gradients, as in the paper.
     """
 
-    def __init__(self, mu: float, tied: bool) -> None:
-        super().__init__(tied)
-        self.mu = mu
+    def __init__(self, *, tied: bool = False, paper: bool = False) -> None:
+        super().__init__()
+        self.tied, self.paper = tied, paper
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         """Add the penalty."""
-        return mean + self.mu / weight * (point.alpha**2 + point.beta**2)
+        return mean + (point.alpha**2 + point.beta**2) / weight
 
-    def update(self, point: Point, spectra: Spectra) -> Update:
+    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Take steps of spectral projected gradients."""
         scale = max(point.alpha, point.beta, 1.0)
-        problem = _PenalizedProblem(self, spectra, scale)
+        problem = _PenalizedProblem(self.tied, spectra, scale, 1 / weight)
         start = problem.trial(_pack(point, self.tied))
         # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
         tol = _TOLERANCE * start.value / scale**2
@@ -127,8 +124,8 @@ class Penalized(LearnedRule):
             return None
         return (
             f"alpha={point.alpha:.3g} and beta={point.beta:.3g} grow without end: divergences fall "
-            f"to zero along every ray of (alpha, beta), and mu={self.mu:g} is too small to hold "
-            "them; raise mu, or fix the divergence"
+            "to zero along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too "
+            "small beside the weights of the matrices; lower sample_weight, or fix the divergence"
         )
 
 
@@ -139,10 +136,6 @@ class Likelihood(LearnedRule):
     `divlearn.likelihood`. A member that leans to the other side needs larger or smaller centroids;
     as matrices spread alike in all clusters these change by one factor, which is found along with
     the parameters. Without it taking turns with centroids would be slow.
-
-    Parameters
-    ----------
-    tied : bool
     """
 
     def begin(self, mean: float, d: int) -> Point:
@@ -155,11 +148,10 @@ class Likelihood(LearnedRule):
         """Compute the mean negative log-likelihood."""
         return point.kappa * mean + log_normalizer(*point, d)
 
-    def update(self, point: Point, spectra: Spectra) -> Update:
+    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Find better parameters, with the concentration and the factor that are best there."""
-        members = Members("tied", 1, tied=True) if self.tied else get_members("learn")
         fit = fit_parameters(
-            spectra, members, point[:2], kappa=np.array([point.kappa]),
+            spectra, get_members("learn"), point[:2], kappa=np.array([point.kappa]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
         )  # fmt: skip
         found = fit.parameters
@@ -196,9 +188,8 @@ def _pull(slopes: RealArray, tied: bool) -> RealArray:
 class _PenalizedProblem:
     """The paper's objective per unit of weight, in alpha and beta; see `Problem`."""
 
-    def __init__(self, rule: Penalized, spectra: Spectra, scale: float) -> None:
-        self._tied, self._spectra, self._scale = rule.tied, spectra, scale
-        self._penalty = rule.mu / float(spectra.totals.sum())
+    def __init__(self, tied: bool, spectra: SpectralSums, scale: float, penalty: float) -> None:
+        self._tied, self._spectra, self._scale, self._penalty = tied, spectra, scale, penalty
 
     def trial(self, variables: RealArray) -> Trial:
         both = np.array(_expand(variables, self._tied))

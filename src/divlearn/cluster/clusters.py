@@ -1,0 +1,348 @@
+r"""The matrices of clusters, wherever they are, and steps towards centroids.
+
+With C = L L^T, :math:`T_i = L^{-1} X_i L^{-T}` and :math:`G = \sum_i w_i f_t(\log T_i)` a centroid
+is where G = 0. The fixed point :math:`C \leftarrow L \exp(h(G)) L^T`, with h the inverse of
+:math:`f_t`, is the arithmetic mean at (0, 1), the harmonic mean at (1, 0) and a step of Karcher's
+iteration at the origin; elsewhere few steps come close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray, beside, to_host
+from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
+from divlearn.means import arithmetic_mean, search_mean
+from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.problem import Trial
+from divlearn.sharded.blocks import Block, engine_for
+from divlearn.sharded.shards import Parts, Shards
+from divlearn.spectral import invert_f_t
+
+__all__ = [
+    "Clusters", "Labels", "Members", "Point", "find_nearest", "fixed_point_step", "nearest_block",
+    "spectra_block",
+]  # fmt: skip
+
+Labels = NDArray[np.intp]
+
+# Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
+_SMALL_STEP = 1e-2
+_TOLERANCE = 1e-4
+# Fixed points get slow as alpha + beta grows: divergences turn into sums of |t|.
+_LARGEST_SUM = 2.0
+_LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
+_MARGIN = 1 - 1e-12  # slopes lie in the open range of f_t, but for rounding
+_CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
+
+Point = tuple[float, float]
+
+
+class Members(NamedTuple):
+    """Rows of a block in every cluster, and their weights; a row may be in several."""
+
+    rows: list[Labels]
+    weights: list[RealArray]
+    sums: Any = None  # what else is known of the block
+
+
+class Clusters:
+    """Some clusters: what is asked of their matrices is summed where these are.
+
+    Parameters
+    ----------
+    shards : Shards
+    members : parts, `Members` of every block.
+    totals : ndarray, shape (n_clusters,), sum of the weights in each.
+    """
+
+    def __init__(self, shards: Shards, members: Parts, totals: RealArray) -> None:
+        self._shards, self._members, self._totals = shards, members, totals
+
+    def fixed_point(
+        self, numbers: Labels, centers: RealArray, point: Point, steps: int
+    ) -> RealArray:
+        """Take steps of fixed points; careful ones where these are slow or lead astray.
+
+        Parameters
+        ----------
+        numbers : ndarray of int, of clusters that have matrices.
+        centers : ndarray, shape (n_numbers, d, d)
+        point : (alpha, beta)
+        steps : int
+
+        Returns
+        -------
+        ndarray, shape (n_numbers, d, d)
+        """
+        points = [point] * len(centers)
+        if sum(point) > _LARGEST_SUM:
+            return self.settle(numbers, centers, points, steps)
+        moved, active = centers.copy(), np.arange(len(centers))
+        for _ in range(steps):
+            slopes = self._slopes(numbers[active], moved[active], points)[1]
+            following, sizes = fixed_point_step(moved[active], slopes, *point)
+            if not usable(following):
+                return self.settle(numbers, centers, points, steps)
+            moved[active] = following
+            active = active[sizes > _SMALL_STEP]
+            if not len(active):
+                break
+        return moved
+
+    def settle(
+        self, numbers: Labels, centers: RealArray, points: Sequence[Point], steps: int,
+        tol: RealArray | None = None,
+    ) -> RealArray:  # fmt: skip
+        """Take steps none of which raises the objective, those of all clusters in one pass.
+
+        Parameters
+        ----------
+        numbers, centers, steps : as in `fixed_point`
+        points : sequence of (alpha, beta), one for each.
+        tol : ndarray, shape (n_numbers,), optional
+            Norms of gradients at which to stop; see `divlearn.mean_abld`.
+        """
+        moved = centers.copy()
+        tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
+        closed = np.array([point in _CLOSED for point in points])
+        if closed.any():
+            inverse = np.array([point == (1.0, 0.0) for point in points])[closed]
+            moved[closed] = self._means(numbers[closed], centers[closed], inverse)
+        searches = {
+            i: search_mean(*points[i], centers[i], tol[i], steps)
+            for i in np.flatnonzero(~closed).tolist()
+        }
+        with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
+            trials = {i: next(search) for i, search in searches.items()}
+            while trials:
+                asked = list(trials)
+                values, slopes = self._slopes(
+                    numbers[asked], np.stack(list(trials.values())), [points[i] for i in asked]
+                )
+                for i, value, slope in zip(asked, values, slopes, strict=True):
+                    try:
+                        trials[i] = searches[i].send((float(value), slope))
+                    except StopIteration as end:
+                        moved[i] = end.value.mean
+                        del trials[i]
+        return moved
+
+    def conjugate_gradient(
+        self, numbers: Labels, centers: RealArray, point: Point, steps: int
+    ) -> RealArray:
+        """Take steps of Riemannian conjugate gradients, as the paper does; see `fixed_point`."""
+        moved = centers.copy()
+        for i, z in enumerate(numbers.tolist()):
+            problem = _Centroid(self, z, point)
+            start = problem.trial(np.linalg.cholesky(centers[i]))
+            found = minimize_conjugate_gradient(problem, start, max_iter=steps, tol=_TOLERANCE)
+            moved[i] = found.trial.point @ found.trial.point.T
+        return moved
+
+    def spectra(self, numbers: Labels, centers: RealArray) -> HeldSpectra:
+        """Log-eigenvalues of the matrices of some clusters around given centres."""
+        clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
+        return HeldSpectra(self._shards, clouds, self._totals[numbers])
+
+    def values(self, number: int, center: RealArray, point: Point) -> float:
+        """Mean divergence of the matrices of a cluster to a centre."""
+        total = self._shards.reduce(_value_block, number, center, point, beside=[self._members])
+        return float(total / self._totals[number])
+
+    def slope(self, number: int, center: RealArray, point: Point) -> RealArray:
+        """Compute G, minus the gradient in the frame of the centre's Cholesky factor."""
+        slope: RealArray = self._slopes(np.array([number]), center[None], [point])[1][0]
+        return slope
+
+    def _slopes(
+        self, numbers: Labels, centers: RealArray, points: Sequence[Point]
+    ) -> tuple[RealArray, RealArray]:
+        """Mean divergences to centres, and mean slopes around them."""
+        values, slopes = self._shards.reduce(
+            _slopes_block, numbers.tolist(), centers, points, beside=[self._members]
+        )
+        totals = self._totals[numbers]
+        return values / totals, slopes / totals[:, None, None]
+
+    def _means(self, numbers: Labels, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
+        """Arithmetic or harmonic means."""
+        # In units of a power of two, which changes no bit but lets no inverse overflow.
+        exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
+        sums = self._shards.reduce(
+            _means_block, numbers.tolist(), inverse.tolist(), exponents, beside=[self._members]
+        )
+        means: RealArray = sums / self._totals[numbers, None, None]
+        means[inverse] = np.linalg.inv(means[inverse])
+        means = np.ldexp(means, exponents[:, None, None])
+        return 0.5 * (means + means.mT)
+
+
+def fixed_point_step(
+    centers: RealArray, slopes: RealArray, alpha: float, beta: float
+) -> tuple[RealArray, RealArray]:
+    """Take the step C <- L exp(h(G)) L^T for several centroids.
+
+    Parameters
+    ----------
+    centers : ndarray, shape (n, d, d)
+    slopes : ndarray, shape (n, d, d), the G of each.
+    alpha, beta : float, both >= 0.
+
+    Returns
+    -------
+    centers : ndarray, shape (n, d, d)
+    sizes : ndarray, shape (n,), of the steps, per square root of d.
+    """
+    values, vectors = np.linalg.eigh(slopes)
+    lowest = -_MARGIN / beta if beta else -np.inf
+    highest = _MARGIN / alpha if alpha else np.inf
+    steps = invert_f_t(np.clip(values, lowest, highest), alpha, beta)
+    roots = np.linalg.cholesky(centers) @ (vectors * np.exp(0.5 * steps)[:, None, :])
+    moved = roots @ roots.mT
+    return 0.5 * (moved + moved.mT), np.sqrt((steps**2).mean(axis=1))
+
+
+class _Centroid:
+    """The mean divergence of a cluster to a centroid A A^T, by its frame A; see `Problem`."""
+
+    def __init__(self, clusters: Clusters, number: int, point: Point) -> None:
+        self._clusters, self._number, self._point = clusters, number, point
+
+    def trial(self, frame: RealArray) -> Trial:
+        center = frame @ frame.T
+        if not usable(center[None]):
+            return Trial(frame, np.inf)
+        return Trial(frame, self._clusters.values(self._number, center, self._point))
+
+    def gradient(self, trial: Trial) -> RealArray:
+        frame = trial.point
+        center = frame @ frame.T
+        slope = self._clusters.slope(self._number, center, self._point)
+        gradient: RealArray = in_frames(-slope[None], center[None], frame[None])[0]
+        return gradient
+
+    def move(self, frame: RealArray, step: RealArray) -> RealArray:
+        moved: RealArray = move_frames(frame[None], step[None])[0]
+        return moved
+
+    def size(self, step: RealArray) -> float:
+        return float(np.linalg.norm(step) / np.sqrt(len(step)))
+
+    def limits(self, frame: RealArray) -> float:
+        return -np.inf
+
+
+# ---------------------------------------------------------------------- what is done with a block
+
+
+def nearest_block(
+    block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
+) -> tuple[Labels, RealArray, RealArray]:
+    """Find the nearest of some centres, by tables of divergences of bounded size.
+
+    Parameters
+    ----------
+    block : Block
+    centers : ndarray, shape (n_centers, d, d)
+    alpha, beta : float
+    before : ndarray of int, shape (n_matrices,), optional
+        Other centres to measure.
+
+    Returns
+    -------
+    labels : ndarray of int, shape (n_matrices,), the nearest centre, the first of several.
+    divergences : ndarray, shape (n_matrices,), to the nearest centre.
+    own : ndarray, shape (n_matrices,), divergences to the centres given by ``before``, if any.
+    """
+    engine, n = block.engine, len(block)
+    step = max(_LEAST_COLUMNS, engine.table_entries // n)
+    labels, divergences, own = np.zeros(n, dtype=np.intp), np.full(n, np.inf), np.zeros(n)
+    for start in range(0, len(centers), step):
+        table = engine.encode(block.data, centers[start : start + step], alpha, beta)
+        found, values = find_nearest(table)
+        nearer = values < divergences
+        labels[nearer], divergences[nearer] = start + found[nearer], values[nearer]
+        if before is not None:
+            columns = before - start
+            here = (columns >= 0) & (columns < table.shape[1])
+            own[here] = _pick(table, np.where(here, columns, 0))[here]
+    return labels, divergences, own
+
+
+def find_nearest(table: RealArray) -> tuple[Labels, RealArray]:
+    """Find the nearest centres where the table is; what is found comes to the host."""
+    labels = table.argmin(axis=1)
+    return to_host(labels).astype(np.intp, copy=False), _pick(table, labels)
+
+
+def _pick(table: RealArray, columns: Any) -> RealArray:
+    there: Any = beside(columns, table)
+    return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
+
+
+def _slopes_block(
+    block: Block, members: Members, numbers: Sequence[int], centers: RealArray,
+    points: Sequence[Point],
+) -> tuple[RealArray, RealArray]:  # fmt: skip
+    """Weighted sums of divergences to centres, and of the slopes around them."""
+    engine, d = block.engine, block.data.d
+    values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
+    for i, z in enumerate(numbers):
+        rows, weights = members.rows[z], members.weights[z]
+        if not len(rows):
+            continue
+        back = engine_for(engine, len(rows), d).pullback(
+            block.take(z, rows), centers[i : i + 1], *points[i], weights[:, None],
+            parameters=False, values=True,
+        )  # fmt: skip
+        values[i], slopes[i] = weights @ to_host(back.values)[:, 0], -to_host(back.whitened)[0]
+    return values, slopes
+
+
+def _value_block(
+    block: Block, members: Members, number: int, center: RealArray, point: Point
+) -> float:
+    rows, weights = members.rows[number], members.weights[number]
+    if not len(rows):
+        return 0.0
+    engine = engine_for(block.engine, len(rows), block.data.d)
+    divergences = engine.encode(block.take(number, rows), center[None], *point)[:, 0]
+    return float(beside(weights, divergences) @ divergences)
+
+
+def _means_block(
+    block: Block, members: Members, numbers: Sequence[int], inverse: Sequence[bool],
+    exponents: NDArray[np.intp],
+) -> RealArray:  # fmt: skip
+    sums = np.zeros((len(numbers), block.data.d, block.data.d))
+    for i, z in enumerate(numbers):
+        if not len(members.rows[z]):
+            continue
+        matrices = np.ldexp(block.take(z, members.rows[z]).there, -exponents[i])
+        matrices = np.linalg.inv(matrices) if inverse[i] else matrices
+        sums[i] = to_host(arithmetic_mean(matrices, beside(members.weights[z], matrices)))
+    return sums
+
+
+def _clouds_block(
+    block: Block, members: Members, numbers: Sequence[int], centers: RealArray
+) -> list[HeldCloud]:
+    return [
+        hold_cloud(block.engine, spectra_block(block, members, z, center), members.weights[z])
+        for z, center in zip(numbers, centers, strict=True)
+    ]
+
+
+def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
+    """Log-eigenvalues of the matrices of a cluster, shape (n_matrices, d)."""
+    rows = members.rows[number]
+    if not len(rows):
+        return np.empty((0, block.data.d))
+    engine = engine_for(block.engine, len(rows), block.data.d)
+    return to_host(engine.spectra(block.take(number, rows), center[None]))[:, 0]
