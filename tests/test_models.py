@@ -270,8 +270,8 @@ def test_the_same_model_gives_the_same_page(data, tmp_path):
 def test_files_of_the_first_format_are_refused(name):
     """Written by version 0.1.0."""
     message = (
-        rf"{name}\.divlearn: it was saved by divlearn 0\.1, whose format 0\.2 does not read; fit the "
-        r"model again, or install divlearn<0\.2$"
+        rf"{name}\.divlearn: it was saved by divlearn 0\.1, whose format 0\.2 does not read; fit "
+        r"the model again, or install divlearn<0\.2$"
     )
     with pytest.raises(ValueError, match=message):
         load(OLD / f"{name}.divlearn")
