@@ -83,14 +83,14 @@ def test_the_program_goes_on(data, monkeypatch, capsys):
     assert sorted(os.listdir()) == ["data.npz", "progress"]
     capsys.readouterr()
     assert run("--checkpoint", "progress") == 1
-    assert "progress is there already; add --resume to go on from" in capsys.readouterr().err
+    assert "progress exists already; add --resume to resume from" in capsys.readouterr().err
     assert run("--checkpoint", "progress", "--resume", "--seed", "1") == 1
     assert "is that of another fit: random_state must be" in capsys.readouterr().err
     assert run("--checkpoint", "progress", "--resume") == 0
     assert_same(comparable(load("model")), whole)
     assert sorted(os.listdir()) == ["data.npz", "model"]
     assert run("--checkpoint", "progress", "--resume") == 1
-    assert "there is no progress to go on from" in capsys.readouterr().err
+    assert "there is no progress to resume from" in capsys.readouterr().err
     assert run("--resume") == 1
     assert "--resume needs --checkpoint FILE" in capsys.readouterr().err
 

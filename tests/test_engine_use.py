@@ -16,7 +16,6 @@ from conftest import (
     wishart,
 )
 from engine_problems import POINTS, has_native, problem
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from divlearn.engines import Engine, available_engines, get_engine
 from divlearn.spectral import abld_scalar
@@ -174,7 +173,6 @@ def test_wrong_accuracy(engine_name, accuracy):
 
 def test_get_engine():
     assert get_engine("auto").name == available_engines()[0]
-    assert get_engine().n_threads == _openmp_effective_n_threads(only_physical_cores=False)
     reference = get_engine("reference", n_threads=3, accuracy="fast")
     assert (reference.name, reference.n_threads, reference.accuracy) == ("reference", 3, "fast")
     assert get_engine(reference) is reference

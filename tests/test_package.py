@@ -52,7 +52,7 @@ print(sorted({"sklearn", "scipy", "joblib", "matplotlib", "plotly", "jinja2"} & 
 divlearn.datasets.make_wishart_clusters
 """
     loaded, others = run_python(code).splitlines()
-    ground = {"arrays", "divergence", "engines", "geometry", "means", "optim", "pairs",
+    ground = {"arrays", "checks", "divergence", "engines", "geometry", "means", "optim", "pairs",
               "spd", "spectral", "threads", "tolerances", "weights"}  # fmt: skip
     assert set(loaded.split()) <= ground
     assert others == "[]"

@@ -156,7 +156,7 @@ def test_divergences_of_clusters_are_learned_on_a_device(data, divergence):
 def test_mixtures_leave_data_on_the_device(data, divergence):
     X, _ = data
     found = [
-        ABMixture(3, divergence, init=X[::30], max_iter=5, engine=engine).fit(X)
+        ABMixture(3, divergence, init=X[::20], max_iter=5, engine=engine).fit(X)
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert np.array_equal(found[0].means_, found[1].means_)

@@ -181,9 +181,9 @@ def test_missing_labels_are_refused(data):
     X, y = data
     names = np.array(["a", "b", "c"], dtype=object)[y]
     names[33] = np.nan
-    with pytest.raises(ValueError, match=r"^Input y contains NaN"):
+    with pytest.raises(ValueError, match=r"^y is text for some samples only"):
         classifier().fit(X, names)
-    with pytest.raises(ValueError, match=r"^shard 2: Input y contains NaN"):
+    with pytest.raises(ValueError, match=r"^shard 2: y is text for some samples only"):
         classifier().fit(open_shards(X, names, block_size=13), None)
 
 
