@@ -34,8 +34,7 @@ _DRAWS = 10  # of folds of groups, until every class is in every training part
 
 def make_folds(
     cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
-    kept: NDArray[np.intp] | None = None, random_state: Any = None, name: str = "cv",
-    classes: bool = True,
+    kept: NDArray[np.intp] | None = None, random_state: Any = None, classes: bool = True,
 ) -> list[Fold]:  # fmt: skip
     """Split matrices into training and held-out parts.
 
@@ -55,8 +54,6 @@ def make_folds(
     kept : ndarray of int, optional
         The matrices to split; all by default.
     random_state : int, RandomState or None
-    name : str
-        The parameter that errors name.
     classes : bool, default=True
         Whether y holds labels of classes.
 
@@ -81,12 +78,12 @@ def make_folds(
             return _draw(int(cv), len(rows), labels, together, check_random_state(random_state))
         cv = int(cv)
     if isinstance(cv, bool | int | str | float) or cv is None:
-        raise ValueError(f"{name}={cv!r} must be an integer >= 2, a splitter or pairs of indices")
-    folds = _translate(check_cv(cv).split(np.zeros(n_matrices), y, known), n_matrices, rows, name)
+        raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
+    folds = _translate(check_cv(cv).split(np.zeros(n_matrices), y, known), n_matrices, rows)
     missing = _find_missing(folds, labels)
     if missing is not None:
         raise ValueError(
-            f"{name} makes a fold that trains without class {missing!s}, but every class must be "
+            f"cv makes a fold that trains without class {missing!s}, but every class must be "
             "in every training part; pass another splitter"
         )
     return folds
@@ -141,7 +138,7 @@ def _largest(y: NDArray[Any]) -> int:
     return int(np.unique(y, return_counts=True)[1].max(initial=0))
 
 
-def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp], name: str) -> list[Fold]:
+def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp]) -> list[Fold]:
     """Turn indices of all matrices into positions within rows."""
     place = np.full(n_matrices, -1)
     place[rows] = np.arange(len(rows))
@@ -150,11 +147,11 @@ def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp], name: str) 
         folds = [(train[train >= 0], held[held >= 0]) for train, held in found]
     except (IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} must give pairs of indices, (train, test), of {n_matrices} matrices: {error}"
+            f"cv must give pairs of indices, (train, test), of {n_matrices} matrices: {error}"
         ) from error
     folds = [(train, held) for train, held in folds if len(held)]
     if not folds:
-        raise ValueError(f"{name} holds out no matrix of weight > 0; pass another splitter")
+        raise ValueError("cv holds out no matrix of weight > 0; pass another splitter")
     return folds
 
 

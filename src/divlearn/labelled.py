@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Fold, check_groups, make_folds
+from divlearn.folds import Fold, check_groups, count_groups, make_folds
 from divlearn.spd import check_spd
 from divlearn.targets import check_labels, class_factors, keep_classes
 from divlearn.weights import check_total_weight, check_weights
@@ -93,12 +93,21 @@ class Labelled:
         """Groups of the kept matrices."""
         return None if self.groups is None else self.groups[self.kept]
 
-    def folds(self, cv: Any, random_state: Any, name: str = "cv") -> list[Fold]:
+    def require_two(self, fix: str) -> None:
+        """Raise unless every class has two matrices, or groups: to train on and to judge by."""
+        counts = count_groups(self.codes, self.kept_groups)
+        if counts.min() < 2:
+            what = "matrix" if self.groups is None else "group"
+            raise ValueError(
+                f"class {self.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
+                f"train on and one to judge by; {fix}"
+            )
+
+    def folds(self, cv: Any, random_state: Any) -> list[Fold]:
         """Split the kept matrices; see `make_folds`."""
         return make_folds(
-            cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state,
-            name=name,
-        )  # fmt: skip
+            cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
+        )
 
     def spread(self, rows: NDArray[np.intp], values: RealArray) -> RealArray:
         """Values of some matrices among those given; NaN for the others."""

@@ -17,7 +17,7 @@ from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.engines import Engine
-from divlearn.folds import Folds, count_groups
+from divlearn.folds import Folds
 from divlearn.iddl import IDDLClassifier
 from divlearn.interrupts import Interrupts, see_through
 from divlearn.kernels import DivergenceKernelClassifier
@@ -180,13 +180,7 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
 
     def _folds(self, data: Labelled) -> Folds:
-        counts = count_groups(data.codes, data.kept_groups)
-        if counts.min() < 2:
-            what = "matrix" if data.groups is None else "group"
-            raise ValueError(
-                f"class {data.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
-                "train on and one to judge by; drop it or use IDDLClassifier"
-            )
+        data.require_two("drop it or use IDDLClassifier")
         return data.folds(self.cv, draw_seed(self.random_state))
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:

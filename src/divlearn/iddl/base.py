@@ -24,7 +24,7 @@ from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
-from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
+from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.interrupts import Interrupts
 from divlearn.labelled import MatricesMixin
 from divlearn.log_vectors import log_vectors
@@ -253,14 +253,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]}, as X has"
                 )
-        return Start(atoms, self._variant(len(atoms)))
+        return Start(atoms, make_variant(self.divergence, len(atoms)))
 
     def _place(self, start: Start, pair: tuple[float, float]) -> Start:
         """Let divergences start at a point."""
         return Start(start.atoms, make_variant(self.divergence, len(start.atoms), pair))
-
-    def _variant(self, n_atoms: int) -> Variant:
-        return make_variant(self.divergence, n_atoms)
 
     # ------------------------------------------------------------------ prediction
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
-from divlearn.folds import Folds, count_groups, fit_grouped
+from divlearn.folds import Folds, fit_grouped
 from divlearn.interrupts import Interrupts
 from divlearn.judge.significance import (
     SIGNIFICANT,
@@ -183,13 +183,7 @@ def evaluate(
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    counts = count_groups(data.codes, data.groups)
-    if counts.min() < 2:
-        what = "matrix" if groups is None else "group"
-        raise ValueError(
-            f"class {data.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to train "
-            "on and one to test on; drop the class, or pass more of it"
-        )
+    data.require_two("drop the class, or pass more of it")
     folds = data.folds(cv, random_state)
     results: dict[str, list[_Fitted]] = {name: [] for name in known}
     with Interrupts() as interrupts:
