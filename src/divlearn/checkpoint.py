@@ -32,7 +32,7 @@ __all__ = ["Loop", "checkpointed", "draw_seed", "loop", "resumable", "stage"]
 EVERY = 5.0  # seconds between two writes, at least
 _SHARE = 0.05  # of the time of a fit that writing may take
 _KIND = "checkpoint"
-_IRRELEVANT = {"checkpoint", "engine", "random_state", "verbose"}  # to what the result is
+_IRRELEVANT = {"engine", "random_state", "verbose"}  # to what the result is
 _T = TypeVar("_T")
 
 
@@ -69,8 +69,7 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
     """Let stages and loops inside resume from a file, and write to it now and then.
 
-    The file is that of `resumable`, or the estimator's own ``checkpoint``. A fit inside another one
-    is kept in the file of that.
+    The file is that of `resumable`. A fit inside another one is kept in the file of that.
 
     Parameters
     ----------
@@ -93,13 +92,11 @@ def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
     ...         print(stage("sum", lambda: 1 + 1))
     2
     """
-    path = getattr(estimator, "checkpoint", None)
-    if path is None and _current.get() is None:
-        path = _path.get()
+    path = None if _current.get() is not None else _path.get()
     if path is None:
         yield
         return
-    journal = _Journal(Path(path), _describe(estimator, data))
+    journal = _Journal(path, _describe(estimator, data))
     token = _current.set(journal)
     try:
         with journal.interrupts:
