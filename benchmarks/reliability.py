@@ -39,9 +39,9 @@ FITS = {
     "ABKMeans": ABKMeans(3, "learn", n_init=6, tol=0, random_state=0),
 }
 FUZZED = {
-    "models": "tests/test_models_hostile.py",
-    "checkpoints": "tests/test_checkpoint_hostile.py",
-    "data files": "tests/test_files_hostile.py",
+    "models": "tests/models/test_models_hostile.py",
+    "checkpoints": "tests/checkpoint/test_checkpoint_hostile.py",
+    "data files": "tests/datasets/test_files_hostile.py",
 }
 
 

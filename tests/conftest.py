@@ -41,7 +41,7 @@ def native_names() -> list[str]:
 def engine_names() -> list[str]:
     """The reference engine, the native one with its fastest instruction set, and CUDA.
 
-    The latter where there is a GPU; elsewhere tests/test_cuda.py says once that it was left out.
+    CUDA needs a GPU; elsewhere tests/engines/test_cuda.py says once that it was left out.
     """
     return ["reference", native_names()[0], *(["cuda"] if cuda_problem() is None else [])]
 

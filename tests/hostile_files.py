@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import struct
 import zipfile
 import zlib
@@ -322,3 +323,15 @@ HOSTILE = {
     ),
     "hdf5 group": (lambda: hdf5(lambda store: store.create_group("X")), "it holds no arrays"),
 }  # fmt: skip
+
+
+def damaged(content: bytes, generator: random.Random) -> bytes:
+    changed = bytearray(content)
+    for _ in range(generator.choice([1, 1, 2, 5])):
+        # Half of the changes go where most headers are.
+        end = generator.choice([len(changed), min(len(changed), 1000)])
+        at = generator.randrange(end)
+        value = generator.choice([0, 1, 127, 128, 255, changed[at] ^ 1 << generator.randrange(8)])
+        width = generator.choice([1, 1, 1, 4])
+        changed[at : at + width] = bytes([value] * width)[: len(changed) - at]
+    return bytes(changed)

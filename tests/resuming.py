@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from same import assert_same
 from sklearn.base import clone
-from test_models import assert_same
 
 from divlearn import checkpoint, resumable
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from engine_calls import EngineCalls
 from interrupting import press_ctrl_c
+from same import assert_same
 from sklearn.base import clone
-from test_models import assert_same
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import divlearn

@@ -7,12 +7,12 @@ import importlib.metadata
 import io
 import os
 import zipfile
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from same import assert_same
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -40,7 +40,7 @@ from divlearn.descriptors import (
 )
 from divlearn.models import classes
 
-OLD = Path(__file__).with_name("models")
+OLD = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -83,32 +83,6 @@ def there_and_back(model, folder):
 def answers(model, X):
     methods = ("predict", "predict_proba", "transform", "score_samples", "decision_function")
     return {name: getattr(model, name)(X) for name in methods if hasattr(model, name)}
-
-
-def assert_same(first, second):
-    """Compare all attributes of all objects inside, and types."""
-    assert type(first) is type(second)
-    if isinstance(first, np.ndarray):
-        assert first.dtype == second.dtype
-        np.testing.assert_array_equal(first, second)
-    elif isinstance(first, np.random.RandomState):
-        assert_same(first.get_state(), second.get_state())
-    elif isinstance(first, dict):
-        assert list(first) == list(second)
-        for key in first:
-            assert_same(first[key], second[key])
-    elif isinstance(first, list | tuple):
-        assert len(first) == len(second)
-        for one, other in zip(first, second, strict=True):
-            assert_same(one, other)
-    elif hasattr(first, "__dict__"):
-        lazy = {
-            key for key in vars(first) if isinstance(getattr(type(first), key, 0), cached_property)
-        }
-        kept = {key: value for key, value in vars(first).items() if key not in lazy}
-        assert_same(kept, vars(second))
-    else:
-        np.testing.assert_equal(first, second)
 
 
 @pytest.mark.parametrize("name", FITTED)

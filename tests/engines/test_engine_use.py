@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,7 +235,7 @@ def test_fork_after_use(engine_name):
     code = f"""
 import os, sys, warnings
 import numpy as np
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from conftest import make_engine, wishart
 warnings.simplefilter("ignore", DeprecationWarning)
 engine = make_engine({engine_name!r}, 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_files import BIG, HOSTILE, LIMIT, N, X, npy_bytes, npz_bytes
+from hostile_files import BIG, HOSTILE, LIMIT, N, X, damaged, npy_bytes, npz_bytes
 from spd_files import WRITERS, write_npz
 
 from divlearn.datasets.files import SPDFile, read_spd
@@ -93,18 +93,6 @@ def load_or_refuse(path: Path, content: bytes) -> SPDFile | None:
         if str(error).startswith(f"{path.name}: "):
             return None
         raise
-
-
-def damaged(content: bytes, generator: random.Random) -> bytes:
-    changed = bytearray(content)
-    for _ in range(generator.choice([1, 1, 2, 5])):
-        # Half of the changes go where most headers are.
-        end = generator.choice([len(changed), min(len(changed), 1000)])
-        at = generator.randrange(end)
-        value = generator.choice([0, 1, 127, 128, 255, changed[at] ^ 1 << generator.randrange(8)])
-        width = generator.choice([1, 1, 1, 4])
-        changed[at : at + width] = bytes([value] * width)[: len(changed) - at]
-    return bytes(changed)
 
 
 def test_every_truncated_file_is_refused(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from divlearn.cli import main
 
-PAGE = Path(__file__).parent.parent / "docs" / "program.md"
+PAGE = Path(__file__).parents[2] / "docs" / "program.md"
 COMMANDS = ("demo", "describe", "doctor", "which", "fit", "predict", "evaluate", "cluster")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SIDE, ACROSS = 32, 16  # pixels of an image, and images in a row of a photograph

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_files import npy_bytes, npy_claim, npz_bytes
+from hostile_files import damaged, npy_bytes, npy_claim, npz_bytes
 from sklearn.base import clone
-from test_files_hostile import damaged
 
 import divlearn
 from divlearn import IDDLClassifier, load, save

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 from resuming import Killed, comparable, writes
+from same import assert_same
 from sklearn.base import clone
-from test_models import assert_same
 
 from divlearn import IDDLClassifier, load, resumable
 from divlearn.cli import main

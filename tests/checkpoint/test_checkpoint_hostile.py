@@ -6,9 +6,9 @@ import os
 import random
 
 import pytest
+from hostile_files import damaged
 from resuming import Killed, writes
-from test_files_hostile import damaged
-from test_models import assert_same
+from same import assert_same
 
 import divlearn
 from divlearn import checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from resuming import Killed, assert_resumes, comparable, writes
-from test_models import assert_same
+from same import assert_same
 
 import divlearn
 from divlearn.cluster import pairwise_f1_score
