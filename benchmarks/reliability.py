@@ -26,8 +26,9 @@ import numpy as np
 from scaling_tables import fill_page, table
 from sklearn.base import clone
 
-from divlearn import ABKMeans, ABMixture, IDDLClassifier, checkpoint, load, resumable, save
+from divlearn import ABKMeans, ABMixture, IDDLClassifier, load, resumable, save
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting import checkpoint
 from divlearn.models.storage import fingerprint
 
 ROOT = Path(__file__).parent.parent
@@ -40,8 +41,8 @@ FITS = {
 }
 FUZZED = {
     "models": "tests/models/test_models_hostile.py",
-    "checkpoints": "tests/checkpoint/test_checkpoint_hostile.py",
-    "data files": "tests/datasets/test_files_hostile.py",
+    "checkpoints": "tests/fitting/test_checkpoint_hostile.py",
+    "data files": "tests/files/test_files_hostile.py",
 }
 
 

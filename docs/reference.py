@@ -17,13 +17,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Divergences": ("divergence", "means", "spectral", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
     "Comparing": ("baselines",),
-    "Keeping and showing": ("models", "checkpoint", "report", "progress"),
+    "Keeping and showing": ("models", "fitting", "report"),
     "Underneath": ("engines", "optim", "geometry", "tolerances"),
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "folds", "interrupts", "labelled",
-    "log_vectors", "pairs", "targets", "threads", "vector_kmeans", "weights",
+    "__main__", "arrays", "atomic", "checks", "cli", "files", "log_vectors", "pairs", "threads",
+    "vector_kmeans", "weights",
 }  # fmt: skip
 
 

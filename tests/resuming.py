@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from same import assert_same
 from sklearn.base import clone
 
-from divlearn import checkpoint, resumable
+from divlearn import resumable
+from divlearn.fitting import checkpoint
 
 
 class Killed(BaseException):

@@ -20,9 +20,8 @@ __version__ = "0.2.0.dev0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "checkpoint", "cluster", "committee", "datasets", "descriptors", "doctor",
-    "iddl", "judge", "kernels", "likelihood", "models", "optim", "progress",
-    "report", "sharded", "torch",
+    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "fitting", "iddl",
+    "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch",
 )  # fmt: skip
 _LATE = {
     "ABKMeans": "divlearn.cluster",
@@ -38,7 +37,7 @@ _LATE = {
     "evaluate": "divlearn.judge",
     "load": "divlearn.models",
     "plane_map": "divlearn.judge",
-    "resumable": "divlearn.checkpoint",
+    "resumable": "divlearn.fitting",
     "save": "divlearn.models",
     "which_divergence": "divlearn.judge",
 }

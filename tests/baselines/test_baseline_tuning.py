@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 from divlearn.baselines.tuning import GAMMAS, PENALTIES, choose, fit_svm
-from divlearn.folds import make_folds
+from divlearn.fitting.folds import make_folds
 
 
 def blobs(seed: int, n: int = 90, p: int = 6, spread: float = 1.0):

@@ -12,7 +12,7 @@ from divlearn import load
 from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
 from divlearn.datasets import load_spd, make_wishart_clusters
-from divlearn.datasets.files import stacks
+from divlearn.files import stacks
 from divlearn.judge import evaluate, held_out_predictions, which_divergence
 
 SUBJECTS = np.repeat(np.arange(16), 4)

@@ -14,7 +14,7 @@ from interrupting import stop_at
 from divlearn import load
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
-from divlearn.progress import listen
+from divlearn.fitting.progress import listen
 
 KEPT = 3
 

@@ -16,7 +16,7 @@ from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.tangent import TangentClassifier, TangentVectors
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.datasets import make_wishart_clusters
-from divlearn.folds import make_folds
+from divlearn.fitting.folds import make_folds
 
 QUICK = ("start softmax", "kernel", "tangent lda")
 

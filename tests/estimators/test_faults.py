@@ -19,7 +19,7 @@ import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
 from divlearn.engines.pencil import decompose
-from divlearn.interrupts import Interrupts, is_interrupted
+from divlearn.fitting.interrupts import Interrupts, is_interrupted
 from divlearn.kernels.selection import Machine
 from divlearn.threads import limit_blas
 

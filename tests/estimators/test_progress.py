@@ -18,8 +18,8 @@ from divlearn.cli.bars import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
-from divlearn.interrupts import Interrupts, is_interrupted
-from divlearn.progress import listen, tell, track
+from divlearn.fitting.interrupts import Interrupts, is_interrupted
+from divlearn.fitting.progress import listen, tell, track
 from divlearn.report import page_of, plot_plane
 
 

@@ -13,7 +13,7 @@ from divlearn.datasets import (
     make_wishart_clusters,
 )
 from divlearn.divergence import abld
-from divlearn.folds import make_folds
+from divlearn.fitting.folds import make_folds
 from divlearn.judge import (
     NAMED,
     NamedScore,

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from divlearn.folds import make_folds
+from divlearn.fitting.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
 from divlearn.kernels import selection as selection_module
 from divlearn.kernels.coupling import Coupling, fit_coupling
@@ -290,7 +290,7 @@ def test_groups_stay_together(monkeypatch):
         seen.extend(make_folds(*given, **named))
         return seen
 
-    monkeypatch.setattr("divlearn.labelled.make_folds", spy)
+    monkeypatch.setattr("divlearn.fitting.labelled.make_folds", spy)
     DivergenceKernelClassifier(random_state=0, **SMALL).fit(X, y, groups=groups)
     assert len(seen) == 4
     for train, test in seen:

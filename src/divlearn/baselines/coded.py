@@ -20,8 +20,8 @@ from divlearn.baselines.coding import Coder, learn_dictionary
 from divlearn.baselines.tuning import FOLDS, VectorMachine, fit_svm
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
-from divlearn.folds import Folds
-from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 

@@ -25,10 +25,10 @@ from divlearn.baselines.leml_pairs import (
 from divlearn.baselines.leml_projections import Constraints, Solution, solve_logdet
 from divlearn.baselines.tuning import FOLDS
 from divlearn.checks import check_count, check_number
-from divlearn.folds import Folds
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.geometry import logm, sqrtm
 from divlearn.kernels.checks import check_axis, check_size
-from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.spd import check_spd
 
 __all__ = ["LEML"]

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines.tuning import FOLDS, PENALTIES, VectorMachine, fit_svm
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.kernels.checks import check_axis, check_size
-from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 

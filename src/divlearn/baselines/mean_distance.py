@@ -22,9 +22,9 @@ from divlearn.baselines.neighbors import is_log_euclidean
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.geometry import geodesic
 from divlearn.kernels.checks import check_size
-from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for

@@ -16,8 +16,8 @@ from divlearn.baselines.blocks import checked_blocks
 from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.kernels.checks import check_size
-from divlearn.labelled import MatricesMixin, all_or_nothing, check_labelled
 from divlearn.log_vectors import log_vectors
 
 __all__ = ["DivergenceKNN", "is_log_euclidean"]

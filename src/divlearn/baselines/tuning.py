@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Folds
+from divlearn.fitting.folds import Folds
 
 __all__ = ["FOLDS", "GAMMAS", "PENALTIES", "Choice", "VectorMachine", "choose", "fit_svm"]
 
@@ -69,7 +69,7 @@ def choose(
     X : ndarray, shape (n_samples, ...)
     y : ndarray, shape (n_samples,)
     folds : sequence of (train, held out)
-        See `divlearn.folds.make_folds`.
+        See `divlearn.fitting.folds.make_folds`.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def choose(
     --------
     >>> from sklearn.svm import SVC
     >>> X, y = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
-    >>> from divlearn.folds import make_folds
+    >>> from divlearn.fitting.folds import make_folds
     >>> folds = make_folds(2, 20, y, random_state=0)
     >>> choose(SVC, [{"C": 0.1}, {"C": 1.0}], X, y, folds).parameters
     {'C': 0.1}
@@ -157,7 +157,7 @@ def fit_svm(
 
     Examples
     --------
-    >>> from divlearn.folds import make_folds
+    >>> from divlearn.fitting.folds import make_folds
     >>> vectors, y = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
     >>> machine = fit_svm(vectors, y, make_folds(5, 20, y, random_state=0))
     >>> machine.choice.parameters, machine.predict(np.array([[3.0], [17.0]])).tolist()

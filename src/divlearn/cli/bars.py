@@ -17,7 +17,7 @@ __all__ = ["Bars"]
 class Bars:
     """Bars on a terminal, the whole work first and its parts below; they vanish at the end.
 
-    A listener of `divlearn.progress`: new work is part of the current work, and progress of some
+    A listener of `fitting.progress`: new work is part of the current work. Progress of some
     work ends its parts.
 
     Parameters

@@ -23,7 +23,7 @@ KEEP = "keep its groups together"  # in the same fold
 
 def groups_file(groups: str | None) -> Path | None:
     """Return the file that --groups names, or None where it names an array of DATA."""
-    from divlearn.datasets.files.columns import COLUMN_FILES
+    from divlearn.files.columns import COLUMN_FILES
 
     is_file = groups is not None and groups.lower().endswith(COLUMN_FILES)
     return Path(groups) if groups is not None and is_file else None
@@ -50,10 +50,10 @@ def read_data(
         What the command would use groups for, if anything.
     """
     from divlearn.datasets.dataset import NOT_STATED
-    from divlearn.datasets.files import read_spd
-    from divlearn.datasets.files.columns import read_column_file
-    from divlearn.datasets.files.names import GROUP_NAMES
     from divlearn.datasets.stored import from_file
+    from divlearn.files import read_spd
+    from divlearn.files.columns import read_column_file
+    from divlearn.files.names import GROUP_NAMES
 
     file = groups_file(groups)
     try:
@@ -114,7 +114,7 @@ def require_labels(dataset: Dataset, path: Path) -> Dataset:
 def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
     import numpy as np
 
-    from divlearn.folds import count_groups
+    from divlearn.fitting.folds import count_groups
 
     if dataset.files is None:
         return None

@@ -33,9 +33,9 @@ def describe(
     from divlearn.cli.output import Output
     from divlearn.cli.paths import check_paths, shell_name
     from divlearn.datasets import load_image_folder
-    from divlearn.datasets.files import ImageFiles
-    from divlearn.datasets.files.names import FILES
     from divlearn.descriptors import RegionCovariance
+    from divlearn.files import ImageFiles
+    from divlearn.files.names import FILES
 
     out = Output(as_json)
     check_paths([], [("--output", output)])

@@ -50,10 +50,10 @@ def fit(
     """
     from sklearn.utils.validation import has_fit_parameter
 
-    from divlearn.checkpoint import checkpointed, resumable, stage
     from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
     from divlearn.cli.output import Output
     from divlearn.cli.paths import check_paths, shell_name
+    from divlearn.fitting.checkpoint import checkpointed, resumable, stage
     from divlearn.models import save
     from divlearn.report import classifier_page
 

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from divlearn.cli.bars import Bars
 from divlearn.cli.terminal import as_markup
-from divlearn.interrupts import Interrupts
-from divlearn.progress import listen
+from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.progress import listen
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset

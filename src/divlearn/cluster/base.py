@@ -18,7 +18,7 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels
 from divlearn.engines import Engine
-from divlearn.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.base import CentroidModel, Measure, Nearest
 from divlearn.cluster.clusters import nearest_block
@@ -22,8 +21,9 @@ from divlearn.cluster.rules import Likelihood, Penalized, Point, Rule
 from divlearn.cluster.starts import Starts, best_of, check_init
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine
-from divlearn.labelled import all_or_nothing
-from divlearn.progress import say
+from divlearn.fitting.checkpoint import checkpointed, stage
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.progress import say
 from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.opening import open_data

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.clusters import Clusters, Labels, Members, nearest_block, spectra_block
 from divlearn.cluster.rules import LearnedRule, Point, Rule
 from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
-from divlearn.progress import tell
+from divlearn.fitting.checkpoint import Loop, loop
+from divlearn.fitting.progress import tell
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 

@@ -16,9 +16,9 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest
 from divlearn.cluster.clusters import Labels, find_nearest
 from divlearn.cluster.starts import check_centers
 from divlearn.engines import Engine
-from divlearn.labelled import all_or_nothing
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.progress import say
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.progress import say
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_data
 from divlearn.vector_kmeans import fit_vectors

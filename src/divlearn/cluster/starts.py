@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import IntArray, RealArray, to_host
+from divlearn.fitting.progress import tell
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
-from divlearn.progress import tell
 from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas

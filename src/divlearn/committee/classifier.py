@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import fit_weights, floored
 from divlearn.engines import Engine
-from divlearn.folds import Folds
+from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import Interrupts, see_through
+from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
+from divlearn.fitting.progress import track
 from divlearn.iddl import IDDLClassifier
-from divlearn.interrupts import Interrupts, see_through
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
-from divlearn.progress import track
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Folds
+from divlearn.fitting.folds import Folds
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.coupling import Coupling, fit_coupling
 from divlearn.log_vectors import log_vectors

@@ -2,12 +2,12 @@
 
 from divlearn.datasets.dataset import Dataset, Split, SplitRule
 from divlearn.datasets.embedded import load_basic_motions, load_japanese_vowels
-from divlearn.datasets.files import ImageFiles
 from divlearn.datasets.image_folders import load_image_folder
 from divlearn.datasets.riemannian_gaussian import make_riemannian_gaussian_clusters
 from divlearn.datasets.stored import load_spd
 from divlearn.datasets.synthetic import make_inverse_wishart_clusters, make_wishart_clusters
 from divlearn.datasets.textures import load_textures
+from divlearn.files import ImageFiles
 
 __all__ = [
     "Dataset", "ImageFiles", "Split", "SplitRule", "load_basic_motions", "load_image_folder",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from divlearn.datasets.dataset import NOT_STATED, Dataset
-from divlearn.datasets.files.images import ImageFiles, list_images
-from divlearn.datasets.folders import PathLike, subfolders
 from divlearn.descriptors.region import RegionCovariance
+from divlearn.files.folders import PathLike, subfolders
+from divlearn.files.images import ImageFiles, list_images
 
 __all__ = ["load_image_folder"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from divlearn.datasets.dataset import NOT_STATED, Dataset
-from divlearn.datasets.files import SPDFile, read_spd
-from divlearn.datasets.folders import PathLike
+from divlearn.files import SPDFile, read_spd
+from divlearn.files.folders import PathLike
 
 __all__ = ["from_file", "load_spd"]
 
@@ -44,7 +44,7 @@ def load_spd(
 
     See Also
     --------
-    divlearn.datasets.files.read_spd : does the reading, and says more on the parameters.
+    divlearn.files.read_spd : does the reading, and says more on the parameters.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from divlearn.descriptors.images import Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
 from divlearn.descriptors.presets import Preset, get_preset
 from divlearn.descriptors.transformer import MatrixTransformer
-from divlearn.progress import tell
+from divlearn.fitting.progress import tell
 from divlearn.threads import limit_blas
 
 __all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]

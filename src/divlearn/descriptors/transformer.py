@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from divlearn.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin
 
 __all__ = ["MatrixTransformer"]
 

@@ -14,8 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import draw_seed, stage
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting.checkpoint import draw_seed, stage
+from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.progress import track
 from divlearn.iddl.ensemble import Part, make_parts
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.initialization import initial_atoms
@@ -25,10 +28,7 @@ from divlearn.iddl.plane import search_plane
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import SOLVERS, Model, Recipe, Start, Task
 from divlearn.iddl.variants import make_variant, starts_from_grid
-from divlearn.interrupts import Interrupts
-from divlearn.labelled import MatricesMixin
 from divlearn.log_vectors import log_vectors
-from divlearn.progress import track
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd

@@ -10,14 +10,14 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, draw_seed
 from divlearn.engines import Engine
+from divlearn.fitting.checkpoint import checkpointed, draw_seed
+from divlearn.fitting.labelled import Labelled, all_or_nothing, check_labelled
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.calibration import fit_temperature
 from divlearn.iddl.goals import classes_goal
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
-from divlearn.labelled import Labelled, all_or_nothing, check_labelled
 from divlearn.sharded.opening import is_sharded
 from divlearn.sharded.scoring import ScoreMixin
 

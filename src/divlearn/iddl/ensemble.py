@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import stage
 from divlearn.engines import Engine, Prepared
-from divlearn.folds import Folds
+from divlearn.fitting.checkpoint import stage
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import see_through
+from divlearn.fitting.progress import track
 from divlearn.iddl.training import Model, Recipe, Report, Start, Task, train
-from divlearn.interrupts import see_through
-from divlearn.progress import track
 
 __all__ = ["Ensemble", "Part", "make_parts", "train_ensemble"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Folds
+from divlearn.fitting.folds import Folds
 from divlearn.iddl.calibration import fit_temperature
 
 __all__ = ["Goal", "classes_goal", "numbers_goal"]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
+from divlearn.fitting.interrupts import see_through
 from divlearn.iddl.ensemble import Ensemble, Part, train_ensemble
 from divlearn.iddl.goals import Goal
 from divlearn.iddl.selection import Screened
 from divlearn.iddl.training import Model, Recipe, Start, Task, train
-from divlearn.interrupts import see_through
 
 __all__ = ["Learned", "Teller", "learn_ensemble", "learn_single"]
 

@@ -9,15 +9,15 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, draw_seed
-from divlearn.folds import check_groups, make_folds
+from divlearn.fitting.checkpoint import checkpointed, draw_seed
+from divlearn.fitting.folds import check_groups, make_folds
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.targets import check_numbers
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.goals import numbers_goal
-from divlearn.labelled import all_or_nothing
 from divlearn.sharded.opening import is_sharded
 from divlearn.sharded.scoring import ScoreMixin
 from divlearn.spd import check_spd
-from divlearn.targets import check_numbers
 from divlearn.weights import check_weights
 
 __all__ = ["IDDLRegressor"]

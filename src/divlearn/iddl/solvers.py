@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import Loop, loop
+from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.iddl.blocks import AtomBlock, ParameterBlock
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import beside, to_host
-from divlearn.checkpoint import loop
+from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head, NewtonLoss
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective

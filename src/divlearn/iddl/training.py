@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
+from divlearn.fitting.interrupts import is_interrupted
+from divlearn.fitting.progress import tell
 from divlearn.iddl.features import FeatureMap, Features
 from divlearn.iddl.losses import Head, Loss
 from divlearn.iddl.objective import Coordinates, Dictionary, Memo, Objective
@@ -18,9 +20,7 @@ from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.tangent import TangentBlock
 from divlearn.iddl.variants import Variant
-from divlearn.interrupts import is_interrupted
 from divlearn.optim.problem import Trial
-from divlearn.progress import tell
 
 __all__ = ["Model", "Recipe", "Report", "Start", "Task", "run_solver", "train"]
 

@@ -11,17 +11,17 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import draw_seed
 from divlearn.engines import Engine
+from divlearn.fitting.checkpoint import draw_seed
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.iddl.variants import starts_from_grid
-from divlearn.labelled import all_or_nothing
 from divlearn.spd import check_spd
-from divlearn.targets import check_labels, check_numbers
 
 __all__ = ["IDDLTransformer"]
 

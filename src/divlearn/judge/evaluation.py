@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
-from divlearn.folds import Folds, fit_grouped
-from divlearn.interrupts import Interrupts
+from divlearn.fitting.folds import Folds, fit_grouped
+from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.progress import tell
 from divlearn.judge.significance import (
     SIGNIFICANT,
     PairedComparison,
     compare_paired,
     share_error_of,
 )
-from divlearn.labelled import Labelled, check_labelled
-from divlearn.progress import tell
 
 __all__ = [
     "Evaluation", "HeldOut", "Row", "default_classifiers", "evaluate", "held_out_predictions",

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
-from divlearn.folds import check_groups
-from divlearn.progress import tell, track
-from divlearn.targets import check_labels, keep_classes
+from divlearn.fitting.folds import check_groups
+from divlearn.fitting.progress import tell, track
+from divlearn.fitting.targets import check_labels, keep_classes
 
 __all__ = ["check_codes", "check_group_codes", "judge_neighbors"]
 

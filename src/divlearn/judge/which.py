@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
-from divlearn.folds import count_groups, make_folds
+from divlearn.fitting.folds import count_groups, make_folds
+from divlearn.fitting.progress import track
 from divlearn.judge.maps import (
     NAMED,
     NAMED_POINTS,
@@ -27,7 +28,6 @@ from divlearn.judge.maps import (
 from divlearn.judge.neighbors import Codes, Flags, check_codes, check_group_codes, judge_neighbors
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
-from divlearn.progress import track
 from divlearn.spd import check_spd
 
 __all__ = ["NamedScore", "WhichDivergence", "which_divergence"]

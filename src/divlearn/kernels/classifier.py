@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
-from divlearn.interrupts import see_through
+from divlearn.fitting.interrupts import see_through
+from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
+from divlearn.fitting.progress import track
 from divlearn.kernels.checks import (
     check_axis,
     check_memory,
@@ -31,8 +33,6 @@ from divlearn.kernels.tables import (
     median_scale,
     square_tables,
 )
-from divlearn.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
-from divlearn.progress import track
 from divlearn.spd import check_spd
 
 __all__ = ["POINTS", "DivergenceKernelClassifier"]

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing
 from divlearn.kernels.checks import check_alike, check_scale, check_size
 from divlearn.kernels.definiteness import Definiteness, Theory, measure, theory
 from divlearn.kernels.tables import (
@@ -24,7 +25,6 @@ from divlearn.kernels.tables import (
     square_tables,
     symmetric_point,
 )
-from divlearn.labelled import MatricesMixin, all_or_nothing
 from divlearn.spd import check_spd
 
 __all__ = ["DivergenceKernel"]

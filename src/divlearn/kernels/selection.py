@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Fold
+from divlearn.fitting.folds import Fold
 from divlearn.kernels.tables import Point, decay
 
 __all__ = ["Machine", "Search"]

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from divlearn.atomic import open_atomic
-from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
-from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.stacks import MODEL_MEMBERS
-from divlearn.datasets.files.variables import Refusal, explaining
+from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
+from divlearn.files.regular import open_regular
+from divlearn.files.stacks import MODEL_MEMBERS
+from divlearn.files.variables import Refusal, explaining
 from divlearn.models.tree import Unknown, flatten, restore
 
 __all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]

@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import pairwise_abld
-from divlearn.folds import count_groups
+from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
 from divlearn.judge.maps import PlaneMap, plane_map

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
-from divlearn.targets import check_rows, locate_errors, require_targets
 from divlearn.weights import as_weights
 
 __all__ = [

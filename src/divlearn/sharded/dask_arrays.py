@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from divlearn.engines.dask import DaskEngine
+from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import EngineChoice
 from divlearn.sharded.opening import load_block
 from divlearn.sharded.workers import DaskShards, place
-from divlearn.targets import check_rows
 from divlearn.weights import as_weights
 
 __all__ = ["load_dask_array"]

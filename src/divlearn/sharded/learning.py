@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, draw_seed, stage
 from divlearn.engines import cpu_engine
 from divlearn.engines.dask import as_dask
+from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
+from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.labelled import Labelled
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.ensemble import make_parts
 from divlearn.iddl.goals import classes_goal
@@ -20,8 +22,6 @@ from divlearn.iddl.losses import LOSSES, Loss, RidgeLoss
 from divlearn.iddl.selection import Screened, screen
 from divlearn.iddl.training import Model, Recipe, Start, Task, run_solver
 from divlearn.iddl.variants import starts_from_grid
-from divlearn.interrupts import Interrupts
-from divlearn.labelled import Labelled
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.heads import Targets

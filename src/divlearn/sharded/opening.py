@@ -11,6 +11,7 @@ import numpy as np
 
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
+from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
 from divlearn.sharded.pieces import (
     FilePiece,
@@ -23,7 +24,6 @@ from divlearn.sharded.pieces import (
 )
 from divlearn.sharded.shards import LocalShards, Shards
 from divlearn.spd import check_spd
-from divlearn.targets import check_rows
 from divlearn.weights import as_weights, check_total_weight, check_weights
 
 __all__ = ["is_sharded", "open_data", "open_shards"]

@@ -9,11 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
-from divlearn.sharded.blocks import Block, locate_block
-from divlearn.sharded.heads import Targets
-from divlearn.sharded.shards import Parts, Shards
-from divlearn.sharded.statistics import Moments, merge_moments
-from divlearn.targets import (
+from divlearn.fitting.targets import (
     check_labels,
     check_numbers,
     class_factors,
@@ -21,6 +17,10 @@ from divlearn.targets import (
     join_classes,
     keep_classes,
 )
+from divlearn.sharded.blocks import Block, locate_block
+from divlearn.sharded.heads import Targets
+from divlearn.sharded.shards import Parts, Shards
+from divlearn.sharded.statistics import Moments, merge_moments
 from divlearn.weights import check_total_weight
 
 __all__ = ["class_targets", "codes_block", "number_targets"]
@@ -29,7 +29,7 @@ __all__ = ["class_targets", "codes_block", "number_targets"]
 def class_targets(shards: Shards, class_weight: Any) -> tuple[NDArray[Any], Parts]:
     """Find the classes with a weight; the targets of a block are indicators of these.
 
-    As `divlearn.labelled.check_labelled` does for data in memory.
+    As `divlearn.fitting.labelled.check_labelled` does for data in memory.
 
     Parameters
     ----------

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import Loop, loop
 from divlearn.cluster.mixture.expectation import Mixture, Responsibilities, expect, nearest
+from divlearn.fitting.checkpoint import Loop, loop
+from divlearn.fitting.progress import tell
 from divlearn.likelihood.members import Members
 from divlearn.likelihood.parameters import FamilyParameters, ParameterFit, fit_parameters
 from divlearn.likelihood.spectra import SpectralSums
-from divlearn.progress import tell
 from divlearn.sharded.shards import Shards
 
 __all__ = ["EMRun", "EMSettings", "fit_start", "refit", "run_em"]

@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import checkpointed, stage
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.clusters import Labels
 from divlearn.cluster.mixture.em import EMRun, EMSettings
@@ -23,9 +22,10 @@ from divlearn.cluster.mixture.summary import count_parameters
 from divlearn.cluster.starts import check_init
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
-from divlearn.labelled import all_or_nothing
+from divlearn.fitting.checkpoint import checkpointed, stage
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.progress import say
 from divlearn.likelihood.members import get_members
-from divlearn.progress import say
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.checkpoint import stage
 from divlearn.cluster.mixture.em import (
     FEWEST_MEMBERS,
     FIRST_POINT,
@@ -22,6 +21,7 @@ from divlearn.cluster.mixture.em import (
 from divlearn.cluster.mixture.expectation import unit_of
 from divlearn.cluster.mixture.moves import relocate
 from divlearn.cluster.starts import Starts, best_of
+from divlearn.fitting.checkpoint import stage
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Shards
 

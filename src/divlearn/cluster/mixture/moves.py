@@ -16,10 +16,10 @@ from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.checkpoint import stage
 from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.mixture.em import EMRun, EMSettings, run_em
 from divlearn.cluster.mixture.expectation import Mixture
+from divlearn.fitting.checkpoint import stage
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
 from divlearn.means import mean_abld

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import divlearn
 from divlearn.baselines import LEML, RSPDL, LogEuclideanSVM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.folds import fit_grouped, make_folds
+from divlearn.fitting.folds import fit_grouped, make_folds
 from divlearn.judge import evaluate, plane_map
 from divlearn.report.fitted import map_training_data
 

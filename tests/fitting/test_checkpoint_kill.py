@@ -21,7 +21,7 @@ from divlearn.datasets import make_wishart_clusters
 # the middle of being written at odd times, the folder it has got its name in at even ones.
 KILLED = """
 import os, signal, sys
-from divlearn import checkpoint
+from divlearn.fitting import checkpoint
 from test_checkpoint_kill import MODEL, SAMPLES
 checkpoint.EVERY, checkpoint._SHARE = 0.0, 1e9
 fsync, left = os.fsync, int(sys.argv[2])

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.variables import Refusal, Variable, quote, text_array
+from divlearn.files.variables import Refusal, Variable, quote, text_array
 
 __all__ = ["find_hdf5", "open_hdf5"]
 

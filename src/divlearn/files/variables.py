@@ -122,7 +122,7 @@ def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
     array(['a', 'bc'], dtype='<U2')
     >>> text_array(["a", 100 * "b"], 100)
     Traceback (most recent call last):
-    divlearn.datasets.files.variables.Refusal: 2 strings of up to 100 characters take 800 bytes, ...
+    divlearn.files.variables.Refusal: 2 strings of up to 100 characters take 800 bytes, ...
     """
     longest = max(map(len, strings), default=0)
     n_bytes = len(strings) * longest * np.dtype("U1").itemsize

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.numpy_files import open_npy, open_npz
-from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.variables import (
+from divlearn.files.numpy_files import open_npy, open_npz
+from divlearn.files.regular import open_regular
+from divlearn.files.variables import (
     Refusal,
     Variable,
     explaining,

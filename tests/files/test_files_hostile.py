@@ -14,7 +14,7 @@ import pytest
 from hostile_files import BIG, HOSTILE, LIMIT, N, X, damaged, npy_bytes, npz_bytes
 from spd_files import WRITERS, write_npz
 
-from divlearn.datasets.files import SPDFile, read_spd
+from divlearn.files import SPDFile, read_spd
 from divlearn.spd import check_spd
 
 COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 480))
@@ -45,7 +45,7 @@ def test_memory_stays_bounded(folder):
 import json, resource, sys
 from pathlib import Path
 import h5py, scipy.io
-from divlearn.datasets.files import read_spd
+from divlearn.files import read_spd
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + int(sys.argv[3]),) * 2)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.folds import Fold, check_groups, count_groups, make_folds
+from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
+from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import check_spd
-from divlearn.targets import check_labels, class_factors, keep_classes
 from divlearn.weights import check_total_weight, check_weights
 
 __all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.variables import Refusal
-from divlearn.datasets.folders import PathLike, natural_key
+from divlearn.files.folders import PathLike, natural_key
+from divlearn.files.regular import open_regular
+from divlearn.files.variables import Refusal
 
 if TYPE_CHECKING:
     from PIL.Image import Image

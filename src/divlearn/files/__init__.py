@@ -1,6 +1,6 @@
 """Reading files that may be damaged or hostile: stacks of matrices, archives and images."""
 
-from divlearn.datasets.files.images import ImageFiles, list_images
-from divlearn.datasets.files.stacks import SPDFile, read_spd
+from divlearn.files.images import ImageFiles, list_images
+from divlearn.files.stacks import SPDFile, read_spd
 
 __all__ = ["ImageFiles", "SPDFile", "list_images", "read_spd"]

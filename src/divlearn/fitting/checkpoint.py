@@ -25,7 +25,9 @@ from sklearn.utils import check_random_state
 
 from divlearn.engines import get_engine
 from divlearn.engines.dask import as_dask
-from divlearn.interrupts import Interrupts
+from divlearn.fitting.interrupts import Interrupts
+from divlearn.models.storage import fingerprint, libraries, read_object, write_object
+from divlearn.models.tree import Unknown
 
 __all__ = ["Loop", "checkpointed", "draw_seed", "loop", "resumable", "stage"]
 
@@ -255,7 +257,6 @@ class _Journal:
             self._due = ended + max(EVERY, (ended - started) / _SHARE)
 
     def _write(self) -> None:
-        from divlearn.models.storage import write_object
 
         try:
             write_object({"key": self._key, "entries": self.entries}, self._path, _KIND)
@@ -284,9 +285,6 @@ _path: ContextVar[Path | None] = ContextVar("path", default=None)
 
 def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
     """All that the result of a fit depends on, by name."""
-    from divlearn.models.storage import fingerprint, libraries
-    from divlearn.models.tree import Unknown
-
     values = {
         name: value
         for name, value in estimator.get_params(deep=False).items()
@@ -311,7 +309,6 @@ def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
-    from divlearn.models.storage import read_object
 
     try:
         content, _ = read_object(path, _KIND, dict)

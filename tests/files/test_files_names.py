@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from spd_files import WRITERS, random_spd, write_npz
 
-from divlearn.datasets.files import read_spd
+from divlearn.files import read_spd
 
 X = random_spd()
 N = len(X)

@@ -11,8 +11,8 @@ from resuming import Killed, writes
 from same import assert_same
 
 import divlearn
-from divlearn import checkpoint
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting import checkpoint
 from divlearn.models.storage import read_object
 
 COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))

@@ -24,9 +24,9 @@ from divlearn.baselines import (
     LogEuclideanSVM,
 )
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting.labelled import MatricesMixin, check_labelled
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge import evaluate, plane_map
-from divlearn.labelled import MatricesMixin, check_labelled
 
 
 @pytest.fixture(scope="module")

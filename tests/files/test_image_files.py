@@ -18,9 +18,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from divlearn.datasets.files.images import LARGEST_IMAGE, ImageFiles, list_images
-from divlearn.datasets.folders import natural_key
 from divlearn.descriptors.region import RegionCovariance
+from divlearn.files.folders import natural_key
+from divlearn.files.images import LARGEST_IMAGE, ImageFiles, list_images
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 

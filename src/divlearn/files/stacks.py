@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.datasets.files.columns import check_column, fits, read_column
-from divlearn.datasets.files.hdf5_files import find_hdf5, open_hdf5
-from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
-from divlearn.datasets.files.names import FILES, Choice, choose
-from divlearn.datasets.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
-from divlearn.datasets.files.regular import open_regular
-from divlearn.datasets.files.variables import Refusal, Variable, explaining, quote
+from divlearn.files.columns import check_column, fits, read_column
+from divlearn.files.hdf5_files import find_hdf5, open_hdf5
+from divlearn.files.matlab_files import is_matlab, open_matlab
+from divlearn.files.names import FILES, Choice, choose
+from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
+from divlearn.files.regular import open_regular
+from divlearn.files.variables import Refusal, Variable, explaining, quote
 from divlearn.spd import check_spd
 
 __all__ = ["MODEL_MEMBERS", "SPDFile", "Stacks", "read_spd", "read_stacks"]

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.variables import DEFLATE_RATIO, Refusal, Variable, quote, text_array
+from divlearn.files.variables import DEFLATE_RATIO, Refusal, Variable, quote, text_array
 
 __all__ = ["is_matlab", "open_matlab"]
 

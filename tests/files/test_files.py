@@ -22,8 +22,8 @@ from spd_files import (
     write_npz,
 )
 
-from divlearn.datasets.files import read_spd
-from divlearn.datasets.files.matlab_files import is_matlab, open_matlab
+from divlearn.files import read_spd
+from divlearn.files.matlab_files import is_matlab, open_matlab
 from divlearn.spd import SPDRepairWarning, check_spd
 
 X = random_spd()

@@ -14,9 +14,9 @@ from resuming import Killed, writes
 from sklearn.base import clone
 
 import divlearn
-from divlearn import checkpoint
-from divlearn.checkpoint import checkpointed, draw_seed, loop, resumable, stage
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting import checkpoint
+from divlearn.fitting.checkpoint import checkpointed, draw_seed, loop, resumable, stage
 from divlearn.models import storage
 
 MODEL = divlearn.ABKMeans(3, n_init=3, random_state=0)
@@ -139,7 +139,7 @@ def test_other_data_are_refused(X, killed, monkeypatch):
     for data, weights in [(other, None), (X[1:], None), (X, np.arange(1, len(X) + 1))]:
         with pytest.raises(ValueError, match="another fit: X must be as they were; pass"):
             killed.fit(data, sample_weight=weights)
-    monkeypatch.setattr(storage, "libraries", lambda: {"divlearn": "0"})
+    monkeypatch.setattr(checkpoint, "libraries", lambda: {"divlearn": "0"})
     with pytest.raises(ValueError, match="another fit: divlearn, numpy, scikit-learn must be"):
         killed.fit(X)
 

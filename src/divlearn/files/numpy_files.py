@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.datasets.files.variables import DEFLATE_RATIO, Refusal, Variable, quote
+from divlearn.files.variables import DEFLATE_RATIO, Refusal, Variable, quote
 
 __all__ = ["NPY_MAGIC", "ZIP_MAGICS", "open_npy", "open_npz"]
 

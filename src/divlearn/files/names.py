@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from divlearn.datasets.files.variables import Refusal, Variable, quote
+from divlearn.files.variables import Refusal, Variable, quote
 
 __all__ = ["FILES", "GROUP_NAMES", "LABEL_NAMES", "MATRIX_NAMES", "Choice", "choose"]
 
