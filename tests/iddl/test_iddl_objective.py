@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from iddl_problems import start_features
 from sklearn.cluster import KMeans
 
 from divlearn.engines import get_engine
 from divlearn.geometry import logm
-from divlearn.iddl.blocks import AtomBlock, ParameterBlock
-from divlearn.iddl.features import FeatureMap
-from divlearn.iddl.initialization import initial_atoms, share_atoms
+from divlearn.iddl.bcd import AtomBlock, ParameterBlock, solve_bcd
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
-from divlearn.iddl.solvers import solve_bcd, solve_joint
+from divlearn.iddl.solvers import solve_joint
+from divlearn.iddl.starts import initial_atoms, share_atoms
 from divlearn.iddl.variants import make_variant
 from divlearn.optim.problem import projected
+from divlearn.sharded.opening import open_data
 from divlearn.spd import check_spd
 
 VARIANTS = ["S", "V", "N", "A", "burg", (0.3, 0.0), [(0.7, 1.2), (0.2, 0.4)]]
@@ -24,7 +25,7 @@ SOLVERS = [solve_joint, solve_bcd]
 
 def make(
     seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40,
-    extra=False, engine="auto", gamma=1e-2, **options,
+    extra=False, engine="auto", gamma=1e-2, moved=None, **options,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)
@@ -32,18 +33,17 @@ def make(
     X = factors @ factors.mT / (3 * d) + labels[:, None, None] * np.diag(np.arange(d) / d)
     weights = rng.random(n) + 0.1
     made = make_variant(variant, n_atoms, (0.7, 1.2))
-    chosen = get_engine(engine)
+    A = np.eye(d) if moved is None else moved
+    shards = open_data(A @ X @ A.T, engine=engine)
     start = Dictionary(np.linalg.cholesky(X[:n_atoms]) * 1.1, made.start.copy())
     alpha, beta = made.expand(made.start)
-    V = chosen.encode(X, start.atoms, alpha, beta).reshape(n, -1)
-    feature_map = FeatureMap.for_data(
-        V, weights / weights.sum(), logarithm=logarithm, standardize=standardize
-    )
+    V = get_engine(engine).encode(X, start.atoms, alpha, beta).reshape(n, -1)
+    weights /= weights.sum()
+    feature_map, _ = start_features(V, weights, logarithm=logarithm, standardize=standardize)
+    beside = [rng.standard_normal((n, 2))] if extra else []
     objective = Objective(
-        chosen, chosen.prepare(X), np.eye(3)[labels], weights / weights.sum(), made,
-        feature_map,
-        LOSSES[loss](bias=standardize), gamma,
-        extra=rng.standard_normal((n, 2)) if extra else None, **options,
+        shards, [(np.eye(3)[labels], weights, *beside)], made, feature_map,
+        LOSSES[loss](bias=standardize), gamma, **options,
     )  # fmt: skip
     return objective, start
 
@@ -142,8 +142,7 @@ def test_congruence_changes_nothing():
     """The whole objective is invariant when data and atoms are transformed alike."""
     objective, start = make(loss="softmax", standardize=True)
     A = np.random.default_rng(3).standard_normal((4, 4))
-    moved, _ = make(loss="softmax", standardize=True)
-    moved.data = moved.engine.prepare(A @ objective.data.matrices @ A.T)
+    moved, _ = make(loss="softmax", standardize=True, moved=A)
     there = Dictionary(A @ start.frames, start.parameters)
     first, second = (
         solver.history["objective"]
@@ -263,10 +262,10 @@ def test_initial_atoms(method):
 @pytest.mark.parametrize("known_at_once", [True, False])
 def test_initial_atoms_are_those_of_kmeans(known_at_once, monkeypatch):
     """Distances may be computed in one go: the same seeds are drawn, and the same atoms found."""
-    from divlearn.iddl import initialization
+    from divlearn.iddl import starts
 
     if not known_at_once:
-        monkeypatch.setattr(initialization, "_MOST_DISTANCES", 0)
+        monkeypatch.setattr(starts, "_MOST_DISTANCES", 0)
     rng = np.random.default_rng(0)
     factors = rng.standard_normal((60, 3, 9))
     X = factors @ factors.mT

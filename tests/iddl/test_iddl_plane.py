@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 from divlearn import abld, pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
-from divlearn.iddl.calibration import fit_temperature
+from divlearn.iddl.tasks import fit_temperature
 
 VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
 GAMMA = 1e-3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from iddl_problems import here, solve, start_features
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.losses import LOSSES, HingeLoss, RidgeLoss, SoftmaxLoss
 
 
@@ -21,7 +21,7 @@ def problem(seed=0, n=80, p=6, n_classes=3):
 
 
 def objective(loss, head, features, targets, weights, gamma):
-    losses = loss.losses(head.scores(features), targets)
+    losses = loss.expand(head.scores(features), targets).losses
     return weights @ losses + gamma * (head.weights**2).sum()
 
 
@@ -29,7 +29,7 @@ def objective(loss, head, features, targets, weights, gamma):
 @pytest.mark.parametrize("gamma", [1e-1, 1e-3])
 def test_ridge_is_that_of_scikit_learn(bias, gamma):
     features, targets, weights, _ = problem()
-    solved = RidgeLoss(bias).solve(features, targets, weights, gamma)
+    solved = solve(RidgeLoss(bias), features, targets, weights, gamma)
     # theirs: sum of squares + alpha |W|^2
     theirs = Ridge(alpha=2 * gamma, fit_intercept=bias).fit(
         features, targets, sample_weight=weights
@@ -41,7 +41,7 @@ def test_ridge_is_that_of_scikit_learn(bias, gamma):
 def test_ridge_is_the_corrected_closed_form_of_the_paper():
     features, targets, _, _ = problem()
     n, gamma = len(features), 0.01
-    solved = RidgeLoss(bias=False).solve(features, targets, np.full(n, 1 / n), gamma)
+    solved = solve(RidgeLoss(bias=False), features, targets, np.full(n, 1 / n), gamma)
     V = features.T
     expected = targets.T @ V.T @ np.linalg.inv(V @ V.T + 2 * n * gamma * np.eye(len(V)))
     np.testing.assert_allclose(solved.head.weights, expected, rtol=1e-9)
@@ -50,15 +50,15 @@ def test_ridge_is_the_corrected_closed_form_of_the_paper():
 def test_ridge_without_a_penalty_and_with_equal_columns():
     features, targets, weights, _ = problem()
     doubled = np.concatenate([features, features], axis=1)
-    one = RidgeLoss().solve(features, targets, weights, 0.0)
-    two = RidgeLoss().solve(doubled, targets, weights, 0.0)
+    one = solve(RidgeLoss(), features, targets, weights, 0.0)
+    two = solve(RidgeLoss(), doubled, targets, weights, 0.0)
     assert two.value == pytest.approx(one.value, rel=1e-8)
 
 
 def test_softmax_is_that_of_scikit_learn():
     features, targets, weights, labels = problem()
     gamma = 1e-2
-    solved = SoftmaxLoss().solve(features, targets, weights, gamma)
+    solved = solve(SoftmaxLoss(), features, targets, weights, gamma)
     # theirs: C sum of losses + |W|^2 / 2
     theirs = LogisticRegression(C=1 / (2 * gamma), tol=1e-10, max_iter=5000).fit(
         features, labels, sample_weight=weights
@@ -90,7 +90,7 @@ def hinge_by_scipy(features, targets, weights, gamma, bias):
 @pytest.mark.parametrize(("bias", "gamma"), [(True, 1e-3), (False, 0.1)])
 def test_hinge_is_close_to_the_sharp_one(bias, gamma):
     features, targets, weights, _ = problem(n=15)
-    solved = HingeLoss(bias).solve(features, targets, weights, gamma)
+    solved = solve(HingeLoss(bias), features, targets, weights, gamma)
     value, _ = hinge_by_scipy(features, targets, weights, gamma, bias)
     ours = value(np.concatenate([solved.head.weights.ravel(), solved.head.bias]))
     # Rounding changes the loss of each of the n_classes - 1 comparisons by width / 2 at most.
@@ -113,7 +113,7 @@ def test_hinge_is_close_to_the_sharp_one(bias, gamma):
 def test_heads_are_minima(name, bias):
     features, targets, weights, _ = problem(3)
     loss = LOSSES[name](bias)
-    solved = loss.solve(features, targets, weights, 1e-2)
+    solved = solve(loss, features, targets, weights, 1e-2)
     rng = np.random.default_rng(0)
     assert objective(loss, solved.head, features, targets, weights, 1e-2) == pytest.approx(
         solved.value
@@ -132,11 +132,11 @@ def test_heads_are_minima(name, bias):
 def test_gradients_through_the_solved_head(name, bias, gamma):
     features, targets, weights, _ = problem(4)
     loss = LOSSES[name](bias)
-    solved = loss.solve(features, targets, weights, gamma)
+    solved = solve(loss, features, targets, weights, gamma)
     direction = np.random.default_rng(1).standard_normal(features.shape)
     step = 1e-6 if name == "hinge" else 1e-5  # a hinge bends in a narrow band
     values = [
-        loss.solve(features + sign * step * direction, targets, weights, gamma, solved.head).value
+        solve(loss, features + sign * step * direction, targets, weights, gamma, solved.head).value
         for sign in (1, -1)
     ]
     slope = (values[0] - values[1]) / (2 * step)
@@ -147,9 +147,9 @@ def test_gradients_through_the_solved_head(name, bias, gamma):
 def test_a_warm_start_changes_nothing_but_the_time(name):
     features, targets, weights, _ = problem(5)
     loss = LOSSES[name]()
-    cold = loss.solve(features, targets, weights, 1e-2)
-    other = loss.solve(features + 0.1, targets, weights, 1e-1)
-    warm = loss.solve(features, targets, weights, 1e-2, other.head)
+    cold = solve(loss, features, targets, weights, 1e-2)
+    other = solve(loss, features + 0.1, targets, weights, 1e-1)
+    warm = solve(loss, features, targets, weights, 1e-2, other.head)
     assert warm.value == pytest.approx(cold.value, rel=1e-9)
 
 
@@ -160,11 +160,11 @@ def test_slopes_are_those_of_the_losses(name):
     loss = LOSSES[name]()
     direction = rng.standard_normal(scores.shape)
     slope = (
-        loss.losses(scores + 1e-6 * direction, targets)
-        - loss.losses(scores - 1e-6 * direction, targets)
+        loss.expand(scores + 1e-6 * direction, targets).losses
+        - loss.expand(scores - 1e-6 * direction, targets).losses
     ) / 2e-6
     np.testing.assert_allclose(
-        (loss.slopes(scores, targets) * direction).sum(axis=1), slope, atol=1e-6
+        (loss.expand(scores, targets).slopes * direction).sum(axis=1), slope, atol=1e-6
     )
 
 
@@ -174,8 +174,8 @@ def test_weights_count_samples():
     repeated = np.repeat(features, counts, axis=0), np.repeat(targets, counts, axis=0)
     for name in LOSSES:
         loss = LOSSES[name]()
-        weighted = loss.solve(features, targets, counts / counts.sum(), 1e-2)
-        plain = loss.solve(*repeated, np.full(counts.sum(), 1 / counts.sum()), 1e-2)
+        weighted = solve(loss, features, targets, counts / counts.sum(), 1e-2)
+        plain = solve(loss, *repeated, np.full(counts.sum(), 1 / counts.sum()), 1e-2)
         np.testing.assert_allclose(weighted.head.weights, plain.head.weights, atol=1e-6)
 
 
@@ -183,7 +183,7 @@ def test_separable_classes_and_a_class_of_one_sample():
     features = np.concatenate([np.full((20, 1), -5.0), np.full((1, 1), 5.0)])
     targets = np.eye(2)[[0] * 20 + [1]]
     for name in LOSSES:
-        solved = LOSSES[name]().solve(features, targets, np.full(21, 1 / 21), 1e-3)
+        solved = solve(LOSSES[name](), features, targets, np.full(21, 1 / 21), 1e-3)
         assert (solved.head.scores(features).argmax(axis=1) == targets.argmax(axis=1)).all()
 
 
@@ -197,24 +197,41 @@ def test_feature_gradients(logarithm, standardize):
     V = rng.random((30, 5)) + 0.1
     weights = rng.random(30)
     weights /= weights.sum()
-    feature_map = FeatureMap.for_data(V, weights, logarithm=logarithm, standardize=standardize)
+    feature_map, units = start_features(V, weights, logarithm=logarithm, standardize=standardize)
     cotangent, direction = rng.standard_normal((2, 30, 5))
-    features = feature_map.compute(V, weights)
-    back = feature_map.pull(V, features, weights, cotangent)
-    ahead, behind = (feature_map.compute(V + s * 1e-6 * direction, weights).values for s in (1, -1))
+
+    def compute(values):
+        known = feature_map.units(here(30), [(None, weights)], [values])
+        return feature_map.compute(values, known)
+
+    features = compute(V)
+    sums = cotangent.sum(axis=0), (cotangent * features).sum(axis=0)
+    back = feature_map.pull(V, features, units, weights, cotangent, sums)
+    ahead, behind = (compute(V + s * 1e-6 * direction) for s in (1, -1))
     slope = np.vdot(cotangent, ahead - behind) / 2e-6
     assert np.vdot(direction, back) == pytest.approx(slope, rel=1e-7)
     if standardize:
-        np.testing.assert_allclose(weights @ features.values, 0, atol=1e-12)
-        np.testing.assert_allclose(weights @ features.values**2, 1, rtol=1e-12)
-    again = feature_map.compute(V[:3], weights[:3], features)
-    np.testing.assert_allclose(again.values, features.values[:3], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(weights @ features, 0, atol=1e-12)
+        np.testing.assert_allclose(weights @ features**2, 1, rtol=1e-12)
+    again = feature_map.compute(V[:3], units)
+    np.testing.assert_allclose(again, features[:3], rtol=1e-12, atol=1e-12)
 
 
-def test_constant_columns_stay_finite():
-    V = np.full((10, 2), 3.0)
-    feature_map = FeatureMap.for_data(V, np.full(10, 0.1), logarithm=True, standardize=True)
-    features = feature_map.compute(V, np.full(10, 0.1))
-    np.testing.assert_allclose(features.values, 0, atol=1e-12)
-    zero = FeatureMap.for_data(np.zeros((4, 1)), np.full(4, 0.25), logarithm=True, standardize=True)
-    assert np.isfinite(zero.compute(np.zeros((4, 1)), np.full(4, 0.25)).values).all()
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_constant_columns_are_zero(value):
+    V = np.full((10, 2), value)
+    feature_map, units = start_features(V, np.full(10, 0.1), logarithm=True, standardize=True)
+    np.testing.assert_allclose(feature_map.compute(V, units), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_second_derivatives_are_those_of_the_slopes(name):
+    rng = np.random.default_rng(0)
+    scores, targets = rng.standard_normal((30, 4)), np.eye(4)[rng.integers(4, size=30)]
+    loss = LOSSES[name]()
+    direction = rng.standard_normal(scores.shape)
+    ahead, behind = (loss.expand(scores + s * 1e-7 * direction, targets).slopes for s in (1, -1))
+    bends = loss.expand(scores, targets).bends
+    np.testing.assert_allclose(
+        loss.bend(bends, direction), (ahead - behind) / 2e-7, rtol=1e-5, atol=1e-6
+    )

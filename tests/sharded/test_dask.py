@@ -199,7 +199,7 @@ def sent_between_workers(dask_worker):
 
 
 def test_neither_matrices_nor_divergences_travel(client, monkeypatch):
-    monkeypatch.setattr("divlearn.sharded.learning.SAMPLE", 50)  # these do: 27 kB, to calibrate by
+    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 50)  # these do: 27 kB, to calibrate by
     X, y = make_wishart_clusters(2, 3000, 8, random_state=0)
     shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
     shards.map(len)

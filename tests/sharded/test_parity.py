@@ -266,7 +266,7 @@ SAME = [
     {"features": "plain"}, {"divergence": "learn"}, {"divergence": "airm"},
     {"solver": "joint divergences"}, {"solver": "joint atoms"}, {"max_iter": 0},
     {"init": "kmeans"}, {"init": "samples"}, {"init": "identity", "n_atoms": 1},
-    {"init": X[:3]}, {"n_atoms": "auto"}, {"n_atoms": "2 per class"},
+    {"init": X[:3]}, {"n_atoms": "auto", "max_iter": 2}, {"features": "auto", "n_atoms": 1}, {"n_atoms": "2 per class"},
 ]  # fmt: skip
 
 
@@ -282,18 +282,8 @@ def test_random_states_draw_alike():
     check_equal(make, Y)
 
 
-def test_tangent_blocks_are_for_data_in_memory_alone():
-    """The one setting that both accept and that may lead elsewhere, as docs/scaling.md says."""
-    whole = in_memory(lambda: classifier(features="auto", n_atoms=1), Y, None)
-    parts = in_shards(lambda: classifier(features="auto", n_atoms=1), Y, None)
-    assert whole.recipe_.n_tangent > 0
-    assert parts.recipe_.n_tangent == 0
-    plain = in_memory(lambda: classifier(features="log", n_atoms=1), Y, None)
-    np.testing.assert_allclose(parts.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
-
-
 def test_the_temperature_of_many_matrices_is_that_of_a_sample(monkeypatch):
-    monkeypatch.setattr("divlearn.sharded.learning.SAMPLE", 30)
+    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 30)
     sampled = in_shards(classifier, Y, None)
     whole = in_memory(classifier, Y, None)
     assert sampled.temperature_ != pytest.approx(whole.temperature_, rel=1e-3)

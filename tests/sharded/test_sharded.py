@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
+from iddl_problems import start_features
 
 from divlearn.cluster import ABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor
-from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
-from divlearn.iddl.training import Recipe, Start
+from divlearn.iddl.stochastic import _spread
 from divlearn.iddl.variants import make_variant
-from divlearn.sharded import encode, open_shards, write_codes
-from divlearn.sharded.objective import ShardedObjective
+from divlearn.sharded import encode, open_shards
+from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import add, merge_all
-from divlearn.sharded.statistics import Moments, merge_moments
-from divlearn.sharded.targets import class_targets
 
 SETTINGS = {
     "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 4,
@@ -130,21 +127,19 @@ def test_moments_are_those_of_all_rows():
     random = np.random.RandomState(0)
     rows, weights = 1e6 + random.normal(size=(50, 3)), random.uniform(size=50)
     weights[:10] = 0
-    parts = [Moments.of(rows[i : i + 10], weights[i : i + 10]) for i in range(0, 50, 10)]
-    found = merge_all(iter(parts), merge_moments)
-    expected = np.cov(rows.T, aweights=weights, ddof=0)
-    np.testing.assert_allclose(found.mean, np.average(rows, axis=0, weights=weights), rtol=1e-14)
-    np.testing.assert_allclose(found.scatter / found.weight, expected, rtol=1e-8)
+    parts = [column_moments(rows[i : i + 10], weights[i : i + 10]) for i in range(0, 50, 10)]
+    weight, mean, squares = merge_all(iter(parts), merge_moments)
+    expected = np.diag(np.cov(rows.T, aweights=weights, ddof=0))
+    np.testing.assert_allclose(mean, np.average(rows, axis=0, weights=weights), rtol=1e-14)
+    np.testing.assert_allclose(squares / weight, expected, rtol=1e-8)
 
 
-def test_codes_are_gathered_held_or_written(tmp_path, data):
+def test_codes_are_gathered_or_held(data):
     X, _, _ = data
     expected = get_engine().encode(X, X[:4], 1.0, [0.0, 0.5, 1.0, 2.0])
     arguments = (X, X[:4], 1.0, [0.0, 0.5, 1.0, 2.0])
     close(encode(*arguments, block_size=7), expected, 1e-12)
     close(np.concatenate(list(encode(*arguments, block_size=7, gather=False))), expected, 1e-12)
-    files = write_codes(tmp_path / "codes", *arguments, block_size=7)
-    close(np.concatenate([np.load(file) for file in files]), expected, 1e-12)
 
 
 # ---------------------------------------------------------------------- the objective
@@ -160,21 +155,19 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, st
     solver.tolerance = 1e-12  # so that heads of hinges agree in all digits
     variant = make_variant([(1.0, 0.5), (0.5, 0.0)], 3)
     V = engine.encode(X, X[:3], *variant.expand(variant.start)).reshape(len(X), -1)
-    features = FeatureMap.for_data(V, shares, logarithm=True, standardize=standardize)
-    recipe = Recipe(solver, 1e-2)
-    whole = Objective(
-        engine, engine.prepare(X), np.eye(3)[y], shares, variant, features, solver, 1e-2
-    )
-    shards = open_shards(X, y, weights, block_size=9)
-    _, targets = class_targets(shards, None)
-    start = Start(X[:3], variant)
-    parts = ShardedObjective(shards, targets, start, recipe, features)
+    features, _ = start_features(V, shares, logarithm=True, standardize=standardize)
+    known = variant, features, solver, 1e-2
+    wanted = np.eye(3)[y]
+    whole = Objective(open_data(X), [(wanted, shares)], *known)
+    cut = [slice(i, i + 9) for i in range(0, len(X), 9)]
+    targets = [(wanted[rows], shares[rows]) for rows in cut]
+    parts = Objective(open_shards(X, block_size=9), targets, *known)
     point = Dictionary(np.linalg.cholesky(X[:3]), variant.start)
     one, other = whole.trial(point), parts.trial(point)
     close(one.value, other.value, 1e-10)
     close(whole.gradient(one), parts.gradient(other))
-    for name in ("mean", "values"):
-        close(getattr(whole.spread(one.memo), name), getattr(parts.spread(other.memo), name))
+    for mine, theirs in zip(_spread(whole, one)[:2], _spread(parts, other)[:2], strict=True):
+        close(mine, theirs)
 
 
 # ---------------------------------------------------------------------- estimators
@@ -222,17 +215,31 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "settings",
     [
-        ("cv", 4), ("loss", "auto"), ("gamma", "auto"), ("features", "log+tangent"),
-        ("divergence", "N"), ("solver", "bcd"), ("solver", "bcd atoms"),
+        {"loss": "auto"}, {"gamma": "auto"}, {"features": "log+tangent"}, {"features": "auto"},
+        {"divergence": "N"}, {"solver": "bcd", "max_iter": 2},
     ],
+    ids=str,
 )  # fmt: skip
-def test_what_needs_all_data_says_what_to_set(data, name, value):
+def test_settings_are_chosen_as_for_data_in_memory(data, settings):
+    X, y, weights = data
+    settings = SETTINGS | {"loss": "ridge"} | settings
+    whole = IDDLClassifier(**settings).fit(X, y, weights)
+    shards = open_shards(X, y, weights, block_size=25, accuracy=1e-6)
+    parts = IDDLClassifier(**settings).fit(shards, None)
+    for name in ("loss_", "gamma_", "n_tangent_"):
+        assert getattr(whole, name) == getattr(parts, name)
+    close(whole.atoms_, parts.atoms_, 1e-6)
+    close(whole.predict_proba(X), parts.predict_proba(shards), 1e-6)
+
+
+def test_models_of_folds_need_data_in_memory(data):
     X, y, _ = data
-    classifier = IDDLClassifier(**SETTINGS | {"loss": "ridge", name: value})
-    with pytest.raises(ValueError, match=rf"{name}={re.escape(repr(value))} must be .*shards; set"):
-        classifier.fit(open_shards(X, y), None)
+    with pytest.raises(ValueError, match=r"cv=4 must be None for data in shards.*set cv=None"):
+        IDDLClassifier(**SETTINGS | {"cv": 4}).fit(open_shards(X, y), None)
+    with pytest.raises(ValueError, match="groups must be None for data in shards"):
+        IDDLClassifier(**SETTINGS).fit(open_shards(X, y), None, groups=y)
 
 
 @pytest.mark.parametrize(

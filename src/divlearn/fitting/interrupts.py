@@ -1,77 +1,81 @@
-"""Ctrl-C, noticed also by work whose parts have dealt with it themselves."""
+"""Ctrl-C, known also to work whose parts have dealt with it themselves."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Self, TypeVar
+from contextvars import ContextVar, Token
+from typing import Self, TypeVar
 
-__all__ = ["Interrupts", "is_interrupted", "see_through"]
+__all__ = ["Interrupts", "is_interrupted", "note_interrupt", "see_through"]
 
-_open: list[Interrupts] = []
 _T = TypeVar("_T")
 
 
 class Interrupts:
-    """Notice whether the user has asked to stop.
+    """Learn whether the user has stopped some of the work inside.
 
-    A solver that is interrupted keeps its best so far and returns as if nothing had happened. What
-    runs several one after the other has to know, lest it goes on with the next.
+    A loop that catches KeyboardInterrupt keeps its best so far, calls `note_interrupt`, and returns
+    as if it had ended. Work that runs several such loops asks here before it starts the next.
 
     Attributes
     ----------
     seen : bool
-    thread : int
-        The one whose work it is.
 
     Examples
     --------
     >>> with Interrupts() as interrupts:
     ...     try:
-    ...         signal.raise_signal(signal.SIGINT)
+    ...         raise KeyboardInterrupt
     ...     except KeyboardInterrupt:
-    ...         pass  # a part keeps what it has
+    ...         note_interrupt()
     >>> interrupts.seen
     True
     """
 
     def __init__(self) -> None:
         self.seen = False
-        self.thread = threading.get_ident()
-        self._before: Any = None
+        self._outer: Interrupts | None = None
+        self._token: Token[Interrupts | None] | None = None
 
     def __enter__(self) -> Self:
-        # Signals reach the main thread only; others are never interrupted.
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.getsignal(signal.SIGINT)
-            if callable(self._before):
-                signal.signal(signal.SIGINT, self._note)
-        _open.append(self)
+        self._outer = _innermost.get()
+        self._token = _innermost.set(self)
         return self
 
-    def __exit__(self, *problem: object) -> None:
-        _open.remove(self)
-        if callable(self._before):
-            signal.signal(signal.SIGINT, self._before)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._token is not None
+        _innermost.reset(self._token)
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.seen = True
+        if self.seen and self._outer is not None:
+            self._outer.seen = True
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.seen = True
-        self._before(number, frame)
+
+_innermost: ContextVar[Interrupts | None] = ContextVar("interrupts", default=None)
+
+
+def note_interrupt() -> None:
+    """Say that a KeyboardInterrupt was caught, and that what comes next should be short."""
+    current = _innermost.get()
+    if current is not None:
+        current.seen = True
 
 
 def is_interrupted() -> bool:
-    """Whether the user has asked to stop the work that is under way in this thread."""
-    here = threading.get_ident()
-    return any(one.seen for one in list(_open) if one.thread == here)
+    """Whether the user has stopped some of the work that is under way."""
+    current = _innermost.get()
+    while current is not None:
+        if current.seen:
+            return True
+        current = current._outer
+    return False
 
 
 def see_through(compute: Callable[[], _T]) -> _T:
-    """Compute the little that what was learned before is of no use without.
+    """Compute the little without which all that was learned before is of no use.
 
-    Where the user interrupts it, it is begun again: solvers make it short by then. Who asks twice
-    means it.
+    Where the user interrupts it, it starts again: solvers make it short by then. A second
+    interrupt is obeyed.
 
     Examples
     --------
@@ -82,4 +86,5 @@ def see_through(compute: Callable[[], _T]) -> _T:
     try:
         return compute()
     except KeyboardInterrupt:
+        note_interrupt()
         return compute()

@@ -16,7 +16,7 @@ from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import check_spd
 from divlearn.weights import check_total_weight, check_weights
 
-__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled"]
+__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled", "label"]
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -137,8 +137,15 @@ def check_labelled(
     array([0, 1])
     """
     matrices = check_spd(X, ndim=3, dtype=np.float64)
+    return label(matrices, y, check_weights(sample_weight, len(matrices)), class_weight, groups)
+
+
+def label(
+    matrices: RealArray, y: ArrayLike | None, weights: RealArray, class_weight: Any,
+    groups: ArrayLike | None = None,
+) -> Labelled:  # fmt: skip
+    """Check labels and groups of matrices and weights that were checked before."""
     labels = check_labels(y, len(matrices))
-    weights = check_weights(sample_weight, len(matrices))
     seen = np.flatnonzero(weights)  # "balanced" is about these
     classes, codes, counts = np.unique(labels[seen], return_inverse=True, return_counts=True)
     factors = class_factors(class_weight, classes, counts)

@@ -10,16 +10,16 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, clone
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.labelled import Labelled, all_or_nothing, check_labelled
-from divlearn.iddl.base import IDDLBase
-from divlearn.iddl.calibration import fit_temperature
-from divlearn.iddl.goals import classes_goal
+from divlearn.fitting.labelled import Labelled, all_or_nothing, label
+from divlearn.iddl.base import ACCURACY, IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
-from divlearn.sharded.opening import is_sharded
+from divlearn.iddl.tasks import Task, fit_temperature, labelled_task, sharded_classes_task
+from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
+from divlearn.sharded.shards import LocalShards
 
 __all__ = ["IDDLClassifier"]
 
@@ -75,7 +75,7 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
     classes_ : ndarray
     atoms_, alpha_, beta_ : ndarray, of all models one after the other.
     models_ : list, what is averaged.
-    recipe_ : the loss, penalty and features that were chosen.
+    loss_, gamma_, n_tangent_ : the loss, the penalty and the number of tangent components chosen.
     temperature_ : float, by which scores are divided to be calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; where one model
@@ -156,9 +156,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
             What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which are
-            learned from where they are. Then ``cv`` must be None, ``loss`` and ``gamma`` must be
-            given, ``features="auto"`` means "log", and `oof_proba_` is empty. Atoms start from, and
-            `temperature_` is chosen by, a sample of 10,000 matrices.
+            learned from where they are. Then ``cv`` and ``groups`` must be None, and `oof_proba_`
+            is empty. A sample of 10,000 matrices gives the first atoms, and chooses what is "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
@@ -168,12 +167,22 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         -------
         self
         """
-        if is_sharded(X, self.engine):
-            from divlearn.sharded.learning import fit_classes
-
-            fit_classes(self, self._open_shards(X, y, sample_weight))
-            return self
-        self._fit_labelled(check_labelled(X, y, sample_weight, self.class_weight, groups))
+        shards = self._open(X, y, sample_weight)
+        self._check_parameters(shards)
+        block = shards.whole
+        with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
+            seeds = draw_seed(self.random_state), draw_seed(self.random_state)
+            if block is not None:
+                data = label(block.matrices, block.y, block.weights, self.class_weight, groups)
+                here = LocalShards([block.only(data.kept)])
+                task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
+            else:
+                task, data = sharded_classes_task(
+                    shards, groups, self.class_weight, self._cv(), self.engine, ACCURACY, seeds
+                )
+            self._fit_task(task, data, seeds[1])
+        if block is None:
+            self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
 
     def fit_members(self, data: Labelled) -> dict[str, Self]:
@@ -189,23 +198,23 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
             By the names of their losses, as "learned softmax"; "start softmax" has the first atoms
             and divergences.
         """
+        shards = self._open(Prepared.checked(data.matrices))
+        self._check_parameters(shards)
+        fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
+        task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
         members = {}
-        for learned in self._fit_labelled(data):
+        for learned in self._fit_task(task, data, seed):
             name = learned.recipe.loss.name
             members[f"learned {name}"] = self._member(learned, data)
             if learned.start is not None:
                 members[f"start {name}"] = self._member(learned.start, data)
         return members
 
-    def _fit_labelled(self, data: Labelled) -> list[Learned]:
-        given = {"X": data.matrices, "y": data.codes, "weights": data.weights}
-        with checkpointed(self, **given, groups=data.kept_groups):
-            folds = data.folds(self._cv(), draw_seed(self.random_state))
-            goal = classes_goal(data.codes, data.weights / data.weights.sum(), folds)
-            learned = self._fit(data.matrices, goal)
-            self.classes_ = data.classes
-            self._calibrate(min(learned, key=lambda one: one.loss), data)
-            return learned
+    def _fit_task(self, task: Task, data: Labelled, seed: int) -> list[Learned]:
+        learned = self._fit(task, seed)
+        self.classes_ = data.classes
+        self._calibrate(min(learned, key=lambda one: one.loss), data)
+        return learned
 
     def _member(self, learned: Learned, data: Labelled) -> Self:
         member: Self = clone(self)

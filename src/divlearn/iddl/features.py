@@ -1,41 +1,27 @@
-"""From divergences to the features a head sees: logarithms and standardisation."""
+"""What a head sees of a matrix: its divergences, and where it lies in a tangent space."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
+from divlearn.geometry import expm, invsqrtm, logm
+from divlearn.log_vectors import log_vectors
+from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["FeatureMap", "Features"]
+__all__ = [
+    "FeatureMap", "Tangent", "Units", "column_moments", "fit_tangent", "merge_moments",
+    "tangent_values",
+]  # fmt: skip
 
 _LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """Features of some samples, and how to send gradients back through them.
-
-    Attributes
-    ----------
-    values : ndarray, shape (n_samples, n_features)
-    mean, scale : ndarray, shape (n_features,), of the standardisation.
-    """
-
-    values: RealArray
-    mean: RealArray
-    scale: RealArray
-
-    def without_rows(self) -> Features:
-        """Keep the standardisation alone; a copy, for a view would hold the whole."""
-        return replace(self, values=self.values[:0].copy())
-
-    def on_host(self) -> Features:
-        """Bring the standardisation alone to the host."""
-        rows = np.empty((0, self.values.shape[1]), self.values.dtype)
-        return Features(rows, to_host(self.mean), to_host(self.scale))
+_Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
+Units = tuple[RealArray, RealArray]  # mean and scale of every feature
+Tangent = tuple[RealArray, RealArray, RealArray]  # whitener, mean, components
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,65 +42,121 @@ class FeatureMap:
     standardize: bool = True
 
     @classmethod
-    def for_data(
-        cls, V: RealArray, weights: RealArray, *, logarithm: bool, standardize: bool
+    def start(
+        cls, shards: Shards, targets: Parts, V: Parts, *, logarithm: bool, standardize: bool
     ) -> FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
-        if not logarithm:
-            largest = float(V.max()) if V.size else 0.0
-            if largest > _LARGEST:
-                raise ValueError(
-                    f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "
-                    'features="log", or divide each matrix by its size'
-                )
-            return cls(None, standardize)
-        mean = to_host(beside(weights, V) @ V)
-        return cls(np.maximum(0.1 * mean, np.finfo(float).tiny), standardize)
+        mean, largest = shards.reduce(_outline, beside=[targets, V], merge=_merge_outlines)
+        if logarithm:
+            return cls(np.maximum(0.1 * mean, np.finfo(float).tiny), standardize)
+        if largest > _LARGEST:
+            raise ValueError(
+                f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "
+                'features="log", or divide each matrix by its size'
+            )
+        return cls(None, standardize)
 
-    def compute(self, V: RealArray, weights: RealArray, known: Features | None = None) -> Features:
-        """Features of divergences.
+    def units(self, shards: Shards, targets: Parts, V: Parts) -> Units:
+        """Mean and scale by which all samples are standardised."""
+        weight, mean, squares = shards.reduce(
+            _moments, self.offset, beside=[targets, V], merge=merge_moments
+        )
+        if not self.standardize:
+            return np.zeros_like(mean), np.ones_like(mean)
+        variance = squares / weight
+        flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
+        return mean, np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
 
-        Parameters
-        ----------
-        V : ndarray, shape (n_samples, n_features)
-        weights : ndarray, shape (n_samples,)
-            Non-negative, with sum one.
-        known : Features, optional
-            Whose standardisation to use; that of V by default.
-        """
-        values = V if self.offset is None else np.log(V + beside(self.offset, V))
-        if known is None:
-            mean: RealArray = np.zeros(V.shape[1], like=V)
-            scale: RealArray = np.ones_like(mean)
-            if self.standardize:
-                weights = beside(weights, V)
-                mean = weights @ values
-                scale = self.deviation(weights @ (values - mean) ** 2, weights @ values**2)
-        else:
-            mean, scale = beside(known.mean, V), beside(known.scale, V)
-        return Features((values - mean) / scale, mean, scale)
-
-    @staticmethod
-    def deviation(variance: RealArray, square: RealArray) -> RealArray:
-        """Deviations of columns from their variances and mean squares; one where they stay."""
-        flat = variance <= _LEAST_DEVIATION**2 * square
-        return np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+    def compute(self, V: RealArray, units: Units) -> RealArray:
+        """Features of divergences, both of shape (n_samples, n_features)."""
+        mean, scale = units
+        features: RealArray = (_raw(V, self.offset) - beside(mean, V)) / beside(scale, V)
+        return features
 
     def pull(
-        self, V: RealArray, features: Features, weights: RealArray, cotangent: RealArray,
-        sums: tuple[RealArray, RealArray] | None = None,
+        self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
+        cotangent: RealArray, sums: tuple[RealArray, RealArray],
     ) -> RealArray:  # fmt: skip
-        """Gradient in V from that in the features computed from it.
+        """Gradient in V from that in the features.
 
-        Where V holds but some of the samples, `sums` are those of the cotangent, and of the
-        cotangent times the features, over all of them.
+        `sums` are those of the cotangent, and of the cotangent times the features, over all
+        samples, of which V may hold some.
         """
         back = cotangent
         if self.standardize:
-            z = features.values
-            constant, along = sums or (cotangent.sum(axis=0), (cotangent * z).sum(axis=0))
-            back = cotangent - beside(weights, V)[:, None] * (constant + along * z)
-        back = back / beside(features.scale, V)
+            constant, along = (beside(one, V) for one in sums)
+            back = cotangent - weights[:, None] * (constant + along * features)
+        back = back / beside(units[1], V)
         if self.offset is not None:
             back = back / (V + beside(self.offset, V))
         return back
+
+
+def fit_tangent(X: RealArray, weights: RealArray, n_components: int) -> Tangent:
+    r"""Find principal components of :math:`\log(G^{-1/2} X G^{-1/2})`, G the log-Euclidean mean.
+
+    They are scaled such that all together vary as much as so many standardised features.
+    """
+    mean_log = np.tensordot(weights, logm(X), axes=1)
+    whitener = invsqrtm(expm(0.5 * (mean_log + mean_log.T)))
+    vectors = log_vectors(X, whitener)
+    mean = weights @ vectors
+    _, sizes, directions = np.linalg.svd(
+        np.sqrt(weights)[:, None] * (vectors - mean), full_matrices=False
+    )
+    kept = min(n_components, int((sizes > 1e-10 * sizes[0]).sum())) if sizes[0] > 0 else 0
+    whole = float(np.linalg.norm(sizes[:kept]))
+    scale = np.sqrt(kept) / whole if whole > 0 else 1.0
+    return whitener, mean, scale * directions[:kept]
+
+
+def tangent_values(X: RealArray, tangent: Tangent) -> RealArray:
+    """Components of matrices, shape (n_matrices, n_components)."""
+    whitener, mean, components = tangent
+    values: RealArray = (log_vectors(X, whitener) - mean) @ components.T
+    return values
+
+
+def _raw(V: RealArray, offset: RealArray | None) -> RealArray:
+    return V if offset is None else np.log(V + beside(offset, V))
+
+
+def _outline(_: Any, targets: Any, V: RealArray) -> tuple[RealArray, float]:
+    return to_host(targets[1] @ V), float(V.max()) if V.size else 0.0
+
+
+def _merge_outlines(
+    first: tuple[RealArray, float], second: tuple[RealArray, float]
+) -> tuple[RealArray, float]:
+    return first[0] + second[0], max(first[1], second[1])
+
+
+def _moments(_: Any, targets: Any, V: RealArray, offset: RealArray | None) -> _Moments:
+    return column_moments(_raw(V, offset), targets[1])
+
+
+def column_moments(values: RealArray, weights: RealArray) -> _Moments:
+    """Weight, means, and weighted sums of squares around these, of the columns of values.
+
+    Examples
+    --------
+    >>> rows, ones = np.array([[1.0], [2.0], [6.0]]), np.ones(3)
+    >>> parts = column_moments(rows[:1], ones[:1]), column_moments(rows[1:], ones[1:])
+    >>> merge_moments(*parts)
+    (3.0, array([3.]), array([14.]))
+    """
+    weight = float(weights.sum())
+    if weight == 0:
+        return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    mean = weights @ values / weight
+    return weight, to_host(mean), to_host(weights @ (values - mean) ** 2)
+
+
+def merge_moments(first: _Moments, second: _Moments) -> _Moments:
+    """Moments of both together, without the digits that sums of squares would lose."""
+    weight = first[0] + second[0]
+    if weight == 0:
+        return first
+    way, share = second[1] - first[1], second[0] / weight
+    squares = first[2] + second[2] + first[0] * share * way**2
+    return weight, first[1] + share * way, squares

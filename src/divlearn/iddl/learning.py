@@ -1,30 +1,41 @@
-"""What an IDDL estimator learns: one model of everything, or several of parts."""
+"""What an IDDL estimator learns: one model of everything, or one per fold, and their average."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
-from divlearn.engines import Engine
+from divlearn.arrays import RealArray, beside, to_host
+from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import see_through
-from divlearn.iddl.ensemble import Ensemble, Part, train_ensemble
-from divlearn.iddl.goals import Goal
-from divlearn.iddl.selection import Screened
-from divlearn.iddl.training import Model, Recipe, Start, Task, train
+from divlearn.fitting.progress import track
+from divlearn.iddl.features import FeatureMap, Tangent, fit_tangent, tangent_values
+from divlearn.iddl.heads import Head, Samples, solve_head
+from divlearn.iddl.objective import encode_rows
+from divlearn.iddl.training import Judge, Model, Part, Recipe, Report, train
+from divlearn.iddl.variants import Variant
+from divlearn.sharded.blocks import Block
 
-__all__ = ["Learned", "Teller", "learn_ensemble", "learn_single"]
+__all__ = ["Learned", "find_tangent", "learn_ensemble", "learn_single", "screen"]
 
 Teller = Callable[[int, str], None]  # the level of detail, and what is to be told
+History = dict[str, NDArray[np.generic]]
+# Models of a fold, iteration by iteration, their scores of what is held out, and the history.
+_Run = tuple[list[Model], list[RealArray], History]
+_T = TypeVar("_T")
+_Features = tuple[RealArray, RealArray]  # of the matrices of a fold, and of those it holds out
+
+_PATIENCE = 8  # iterations without a better held-out score before a fold stops
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Models that predict together, and what they say of data held out.
+    """Models that predict together, and what they say of held-out data.
 
     Attributes
     ----------
@@ -43,99 +54,215 @@ class Learned:
     models: list[Model]
     n_iter: int
     message: str
-    history: dict[str, NDArray[np.generic]]
+    history: History
     rows: NDArray[np.intp]
     scores: RealArray
     loss: float
     start: Learned | None = None
 
 
-def learn_single(
-    engine: Engine, task: Task, start: Start, screened: Screened, tell: Teller
-) -> Learned:
-    """Train one model on everything; what is held out was judged at the start.
+# --- choosing the penalty and the features --------------------------------------------------------
 
-    Parameters
-    ----------
-    engine : Engine
-    task : Task
-    start : Start
-    screened : Screened
-    tell : Teller
+# By a recipe's place: penalty, number of tangent components, held-out loss, held-out scores.
+Screened = tuple[float, int, float, RealArray]
+
+
+def screen(
+    parts: Sequence[Part], recipes: Sequence[Recipe], variant: Variant, gammas: Sequence[float],
+    tangents: Sequence[int], judge: Judge,
+) -> list[Screened]:  # fmt: skip
+    """Choose the penalty and the number of tangent components before anything is learned.
+
+    Divergences to the first atoms and tangent components are computed once; what differs are the
+    heads. Recipes have the same features, and losses of their own.
     """
-    recipe = screened.recipe
-    model, fit = train(engine, task, start, recipe, report=_reporter(tell))
+    features = [_first_features(part, recipes[0], variant) for part in parts]
+    best: list[Screened | None] = [None] * len(recipes)
+    for n_tangent in tangents:
+        designs = [_add_tangent(*pair, n_tangent) for pair in zip(parts, features, strict=True)]
+        for index, recipe in enumerate(recipes):
+            for found in _along(parts, designs, recipe, gammas, n_tangent, judge):
+                before = best[index]
+                if before is None or found[2] < before[2]:
+                    best[index] = found
+    return [found for found in best if found is not None]
+
+
+def _along(
+    parts: Sequence[Part], designs: Sequence[_Features], recipe: Recipe, gammas: Sequence[float],
+    n_tangent: int, judge: Judge,
+) -> list[Screened]:  # fmt: skip
+    """Try penalties, the largest first: each head starts from that of a larger one."""
+    rows = np.concatenate([part.rows for part in parts])
+    loss = recipe.loss.roughly()
+    samples = [
+        Samples(part.shards, part.targets, [seen], loss.bias)
+        for part, (seen, _) in zip(parts, designs, strict=True)
+    ]
+    heads: list[Head | None] = [None] * len(parts)
+    found = []
+    for gamma in sorted(gammas, reverse=True):
+        heads = [
+            solve_head(loss, one, gamma, warm)[0] for one, warm in zip(samples, heads, strict=True)
+        ]
+        scores = np.concatenate([
+            to_host(head.scores(unseen))
+            for head, (_, unseen) in zip(heads, designs, strict=True)
+            if head is not None
+        ])  # fmt: skip
+        found.append((gamma, n_tangent, judge(scores, rows), scores))
+    return found
+
+
+def _first_features(part: Part, recipe: Recipe, variant: Variant) -> _Features:
+    """Features of the training part of a fold, and of what it holds out, at the start."""
+    assert part.shards.whole is not None
+    assert part.held is not None
+    pairs = variant.expand(variant.start)
+    V, W = (encode_rows(block, part.atoms, *pairs) for block in (part.shards.whole, part.held))
+    known = part.shards, part.targets, [V]
+    feature_map = FeatureMap.start(
+        *known, logarithm=recipe.logarithm, standardize=recipe.standardize
+    )
+    units = feature_map.units(*known)
+    return feature_map.compute(V, units), feature_map.compute(W, units)
+
+
+def _add_tangent(part: Part, features: _Features, n_tangent: int) -> _Features:
+    tangent = find_tangent(part, n_tangent)
+    if tangent is None:
+        return features
+    assert part.shards.whole is not None
+    assert part.held is not None
+    seen, unseen = (
+        np.concatenate([old, beside(tangent_values(block.matrices, tangent), old)], axis=1)
+        for old, block in zip(features, (part.shards.whole, part.held), strict=True)
+    )
+    return seen, unseen
+
+
+def find_tangent(part: Part, n_components: int) -> Tangent | None:
+    """Find components beside the divergences of matrices that are in memory; None for none."""
+    if not n_components:
+        return None
+    assert part.shards.whole is not None
+    return fit_tangent(part.shards.whole.matrices, to_host(part.targets[0][1]), n_components)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def learn_single(
+    part: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, tell: Teller
+) -> Learned:
+    """Train one model on everything."""
+    model, fit = train(part, recipe, variant, tangent, report=_reporter(tell))
     tell(1, f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
+    none = np.zeros(0, dtype=np.intp)
     return Learned(
-        recipe, [model], fit.n_iter, fit.message, fit.history, screened.rows,
-        screened.scores, screened.loss,
-    )  # fmt: skip
+        recipe, [model], fit.n_iter, fit.message, fit.history, none, np.zeros((0, 1)), np.inf
+    )
 
 
 def learn_ensemble(
-    engine: Engine, task: Task, parts: Sequence[Part], recipe: Recipe, goal: Goal, tell: Teller
+    whole: Part, parts: Sequence[Part], recipe: Recipe, variant: Variant, judge: Judge, tell: Teller
 ) -> Learned:
-    """Train one model per fold, and stop all where they do best on average on what is held out.
+    """Train one model per fold, and stop all where they do best on average on held-out data.
 
     In the end their heads are solved for once more, on everything.
-
-    Parameters
-    ----------
-    engine : Engine
-    task : Task
-    parts : sequence of Part
-    recipe : Recipe
-    goal : Goal
-    tell : Teller
     """
-    found = train_ensemble(engine, parts, recipe, goal.loss, report=_reporter(tell))
+    rough = replace(recipe, loss=recipe.loss.roughly())  # what stops early need not be exact
+    runs: list[_Run] = []
+    for part in track(parts, "models"):
+        one = partial(_train_part, part, rough, variant, judge, _reporter(tell))
+        runs.append(stage("model", partial(see_through, one) if runs else one))
+    rows = np.concatenate([part.rows for part in parts])
+    path = np.array([
+        judge(_scores_at(runs, i), rows) for i in range(max(len(models) for models, _, _ in runs))
+    ])  # fmt: skip
+    best = int(np.argmin(path))
     tell(
         1,
         f"loss {recipe.loss.name}, gamma {recipe.gamma:g}, {recipe.n_tangent} tangent components: "
-        f"held-out loss {found.path[0]:.4g} at the start, {found.path[found.best]:.4g} after "
-        f"{found.best} iterations",
+        f"held-out loss {path[0]:.4g} at the start, {path[best]:.4g} after {best} iterations",
     )
-    rows = np.concatenate([part.held for part in parts])
-    start, best = (
-        see_through(partial(_refit, engine, task, _at(found, iteration, recipe, rows)))
-        for iteration in (0, found.best)
-    )
-    return replace(best, start=start)
+    history = _join([history for _, _, history in runs])
+    history["held_out_loss"] = path
+
+    def at(iteration: int) -> Learned:
+        models = [_at(models, iteration) for models, _, _ in runs]
+        models = see_through(partial(_refit, whole, models, recipe))
+        message = f"iteration {iteration}, held-out loss {path[iteration]:.4g}; "
+        if iteration == best:
+            message = (
+                f"iteration {iteration} has the lowest held-out loss, {path[iteration]:.4g}, of "
+                f"{len(path)}; "
+            )
+        message += f"{len(models)} models averaged"
+        loss, scores = float(path[iteration]), _scores_at(runs, iteration)
+        return Learned(recipe, models, iteration, message, history, rows, scores, loss)
+
+    start, learned = at(0), at(best)
+    return replace(learned, start=start)
 
 
-def _refit(engine: Engine, task: Task, learned: Learned) -> Learned:
+def _train_part(part: Part, recipe: Recipe, variant: Variant, judge: Judge, report: Report) -> _Run:
+    """Train a model, watch it on what its fold holds out, and stop it when that gets no better."""
+    models: list[Model] = []
+    scores: list[RealArray] = []
+    losses: list[float] = []
+    tangent = find_tangent(part, recipe.n_tangent)
+    assert part.held is not None
+    assert part.rows is not None
+    held, rows = part.held, part.rows
+    values = None if tangent is None else tangent_values(held.matrices, tangent)
+
+    def watch(iteration: int, model: Model) -> str | None:
+        models.append(model)
+        scores.append(model.scores(held, values))
+        losses.append(judge(scores[-1], rows))
+        waited = iteration - int(np.argmin(losses))
+        if waited >= _PATIENCE:
+            return f"held-out loss did not fall for {waited} iterations"
+        return None
+
+    model, fit = train(part, recipe, variant, tangent, watch, report)
+    if not models:  # it was interrupted before there was any to watch
+        watch(0, model)
+    return models, scores, fit.history
+
+
+def _refit(whole: Part, models: Sequence[Model], recipe: Recipe) -> list[Model]:
     """Solve for the heads of models on everything."""
-    recipe = learned.recipe
-    models = []
-    for model in learned.models:
-        seen = model.embed(engine, task.X, task.data)
-        head = recipe.loss.best_head(seen, task.targets, task.weights, recipe.gamma, model.head)
-        models.append(replace(model, head=head))
-    return replace(learned, models=models)
+    shards, targets = whole.shards, whole.targets
+    refitted = []
+    for model in models:
+        features = shards.hold(_embed_rows, model)
+        samples = Samples(shards, targets, features, recipe.loss.bias)
+        head, _ = solve_head(recipe.loss, samples, recipe.gamma, Head(*model.head))
+        refitted.append(replace(model, head=(head.weights, head.bias)))
+    return refitted
 
 
-def _at(ensemble: Ensemble, iteration: int, recipe: Recipe, rows: NDArray[np.intp]) -> Learned:
-    """Take an ensemble as it was after some iterations."""
-    loss = float(ensemble.path[iteration])
-    models = ensemble.models(iteration)
-    message = (
-        f"iteration {iteration} has the lowest held-out loss, {loss:.4g}, of {len(ensemble.path)}; "
-        f"{len(models)} models averaged"
-    )
-    if iteration != ensemble.best:
-        message = f"iteration {iteration}, held-out loss {loss:.4g}; {len(models)} models averaged"
-    history = _join(ensemble.histories)
-    history["held_out_loss"] = ensemble.path
-    scores = ensemble.scores(iteration)
-    return Learned(recipe, models, iteration, message, history, rows, scores, loss)
+def _embed_rows(block: Block, model: Model) -> RealArray:
+    return model.embed(block)
 
 
-def _join(histories: list[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
+def _at(sequence: list[_T], iteration: int) -> _T:
+    """Where a run stood; one that has stopped stays where it was."""
+    return sequence[min(iteration, len(sequence) - 1)]
+
+
+def _scores_at(runs: Sequence[_Run], iteration: int) -> RealArray:
+    return np.concatenate([_at(scores, iteration) for _, scores, _ in runs])
+
+
+def _join(histories: Sequence[History]) -> History:
     """Histories of several models one after the other, with the number of the model."""
     joined = {name: np.concatenate([h[name] for h in histories]) for name in histories[0]}
     joined["model"] = np.repeat(np.arange(len(histories)), [len(h["objective"]) for h in histories])
     return joined
 
 
-def _reporter(tell: Teller) -> Callable[[int, float], None]:
+def _reporter(tell: Teller) -> Report:
     return lambda iteration, value: tell(2, f"iteration {iteration}: objective {value:.6g}")

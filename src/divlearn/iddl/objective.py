@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
-from divlearn.engines import Engine, Prepared, Pullback
-from divlearn.iddl.features import FeatureMap, Features
-from divlearn.iddl.losses import Head, Loss, Solved
-from divlearn.iddl.spread import Spread
+from divlearn.engines import Prepared
+from divlearn.iddl.features import FeatureMap, Units
+from divlearn.iddl.heads import Head, Samples, add_up_losses, slopes_of, solve_head
+from divlearn.iddl.losses import Loss
 from divlearn.iddl.variants import Variant
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
-from divlearn.threads import limit_blas
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Coordinates", "Dictionary", "Memo", "Objective"]
+__all__ = ["Dictionary", "Memo", "Objective", "design_rows", "encode_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,39 +45,54 @@ class Dictionary:
 
 @dataclass(frozen=True, eq=False)
 class Memo:
-    """What the objective computed at a dictionary."""
+    """What the objective computed at a dictionary: divergences, their units, and the head."""
 
-    V: RealArray  # (N, n_atoms * n_pairs)
-    features: Features
-    solved: Solved
-
-    @property
-    def head(self) -> Head:
-        """The best head."""
-        return self.solved.head
+    V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
+    units: Units
+    head: Head
 
     def without_rows(self) -> Memo:
-        """Keep what prediction needs; copies, for a view would hold the whole."""
-        return Memo(
-            self.V[:0].copy(),
-            self.features.without_rows(),
-            replace(self.solved, cotangent=self.solved.cotangent[:0].copy()),
-        )
+        """Keep what prediction needs."""
+        return replace(self, V=())
 
 
-class Coordinates:
-    """Atoms and parameters as an optimiser sees them, wherever the data is; see `Objective`.
+class Objective:
+    r"""Minimise the loss of the best head over atoms and divergences.
+
+    Around a dictionary, coordinates are symmetric matrices :math:`S_k` with
+    :math:`B_k(S_k) = A_k e^{S_k} A_k^T`, followed by the parameters. After a step
+    :math:`A_k \leftarrow A_k e^{S_k / 2}`; in these frames affine-invariant parallel transport
+    along the step is the identity.
 
     Parameters
     ----------
-    d : int, size of the matrices.
+    shards : Shards
+        Matrices, wherever they are; those in memory are one block.
+    targets : parts
+        Of every block: targets, shape (n_matrices, n_outputs), weights, whose sum over all blocks
+        is one, and optionally features beside the divergences, which nothing changes.
     variant : Variant
-    learn_atoms, learn_parameters : bool
+    feature_map : FeatureMap
+    loss : Loss
+    gamma : float
+    learn_atoms, learn_parameters : bool, default=True
+
+    Attributes
+    ----------
+    eigenproblems : int
+        Pairs of a matrix and an atom that were decomposed so far.
     """
 
-    def __init__(self, d: int, variant: Variant, learn_atoms: bool, learn_parameters: bool) -> None:
-        self.d = d
+    def __init__(
+        self, shards: Shards, targets: Parts, variant: Variant, feature_map: FeatureMap, loss: Loss,
+        gamma: float, *, learn_atoms: bool = True, learn_parameters: bool = True,
+    ) -> None:  # fmt: skip
+        self.shards = shards
+        self.targets = targets
         self.variant = variant
+        self.feature_map = feature_map
+        self.loss = loss
+        self.gamma = gamma
         self.learn_atoms = learn_atoms
         self.learn_parameters = learn_parameters and variant.learned
         self.eigenproblems = 0
@@ -91,20 +107,80 @@ class Coordinates:
     def effort(self, effort: tuple[Head | None, int]) -> None:
         self._warm, self.eigenproblems = effort
 
-    def reside(self, point: Dictionary) -> Dictionary:
-        """Move atoms to where the data is, for a solver that does little else with them."""
-        return point
+    # ------------------------------------------------------------------ values
 
-    def collect(self, point: Dictionary, atoms: RealArray, back: Pullback) -> RealArray:
-        """Put a gradient together."""
+    def trial(self, point: Dictionary) -> Trial:
+        """Compute the objective. See `Problem.trial`."""
+        if not usable(point.atoms):
+            return Trial(point, np.inf)
+        return self.solve_head(point, self.encode(point.atoms, point.parameters))
+
+    def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
+        """Divergences of the data to atoms."""
+        self.eigenproblems += self.shards.n_matrices * len(atoms)
+        return self.shards.hold(encode_rows, atoms, *self.variant.expand(parameters))
+
+    def solve_head(self, point: Dictionary, V: Parts) -> Trial:
+        """Compute the objective from divergences that are known."""
+        units = self.feature_map.units(self.shards, self.targets, V)
+        samples = self.samples(V, units)
+        self._warm, value = solve_head(self.loss, samples, self.gamma, self._warm)
+        return Trial(point, value, Memo(V, units, self._warm))
+
+    def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
+        """Compute the objective from divergences that are known, with a head that is given.
+
+        The gradient of the trial is that with the head held; where the head is the best one, that
+        of the objective.
+        """
+        units = self.feature_map.units(self.shards, self.targets, V)
+        losses = add_up_losses(self.loss, self.shards, self.targets, self._design(V, units), head)
+        value = losses + self.gamma * float((head.weights**2).sum())
+        return Trial(point, value, Memo(V, units, head))
+
+    def samples(self, V: Parts, units: Units) -> Samples:
+        """Return what the head is fitted to."""
+        return Samples(self.shards, self.targets, self._design(V, units), self.loss.bias)
+
+    def _design(self, V: Parts, units: Units) -> Parts:
+        return self.shards.hold(design_rows, self.feature_map, units, beside=[self.targets, V])
+
+    # ------------------------------------------------------------------ gradients
+
+    def gradient(self, trial: Trial) -> RealArray:
+        """Compute the gradient. See `Problem.gradient`."""
+        point = trial.point
+        alpha, beta = self.variant.expand(point.parameters)
+        whitened, *slopes = self.pull(
+            trial.memo, point.atoms, alpha, beta, parameters=self.learn_parameters
+        )
         size, frames = point.frames.size, point.frames
         parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
-            parts[:size] = in_frames(beside(back.whitened, frames), atoms, frames).ravel()
+            parts[:size] = in_frames(beside(whitened, frames), point.atoms, frames).ravel()
         if self.learn_parameters:
-            slopes = self.variant.pull(to_host(back.alpha), to_host(back.beta))
-            parts[size:] = beside(slopes, frames)
+            parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
         return parts
+
+    def pull(
+        self, memo: Memo, atoms: RealArray, alpha: RealArray, beta: RealArray, *,
+        parameters: bool, columns: slice = slice(None),
+    ) -> Any:  # fmt: skip
+        """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
+        self.eigenproblems += self.shards.n_matrices * len(atoms)
+        known = self.feature_map, memo.units, self.loss, memo.head
+        parts = [self.targets, memo.V]
+        in_weights, in_bias = self.shards.reduce(_head_slopes, *known, beside=parts)
+        W = memo.head.weights
+        sums = in_bias @ W, (W * in_weights).sum(axis=0)
+        dictionary = atoms, alpha, beta, columns, parameters
+        return self.shards.reduce(_pull, *known, sums, dictionary, beside=parts)
+
+    # ------------------------------------------------------------------ coordinates
+
+    def reside(self, point: Dictionary) -> Dictionary:
+        """Move atoms to where the data is, for a solver that does little else with them."""
+        return replace(point, frames=self.shards.place(point.frames))
 
     def move(self, point: Dictionary, step: RealArray) -> Dictionary:
         """Take a step. See `Problem.move`."""
@@ -118,7 +194,7 @@ class Coordinates:
 
     def size(self, step: RealArray) -> float:
         """Longest way an atom or a parameter goes. See `Problem.size`."""
-        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.d**2)
+        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
         ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
         return float(max(way.max() for way in ways if way.size))
 
@@ -128,120 +204,46 @@ class Coordinates:
         return np.concatenate([free, beside(-point.parameters, free)])
 
 
-class Objective(Coordinates):
-    r"""Minimise the loss of the best head over atoms and divergences.
+# --- what blocks compute --------------------------------------------------------------------------
 
-    Around a dictionary, coordinates are symmetric matrices :math:`S_k` with
-    :math:`B_k(S_k) = A_k e^{S_k} A_k^T`, followed by the parameters. After a step
-    :math:`A_k \leftarrow A_k e^{S_k / 2}`; in these frames affine-invariant parallel transport
-    along the step is the identity.
 
-    Parameters
-    ----------
-    engine : Engine
-    data : Prepared
-    targets : ndarray, shape (n_matrices, n_outputs)
-    weights : ndarray, shape (n_matrices,), with sum one.
-    variant : Variant
-    feature_map : FeatureMap
-    loss : Loss
-    gamma : float
-    learn_atoms, learn_parameters : bool, default=True
-    extra : ndarray, shape (n_matrices, n_extra), optional
-        Features beside the divergences, which nothing changes.
+def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:
+    """Divergences of a block to usable atoms, shape (n_matrices, n_atoms * n_pairs)."""
+    V = block.engine.encode(block.data, Prepared.checked(atoms), alpha, beta)
+    return V.reshape(len(V), -1)
 
-    Attributes
-    ----------
-    eigenproblems : int
-        Pairs of a matrix and an atom that were decomposed so far.
-    """
 
-    def __init__(
-        self, engine: Engine, data: Prepared, targets: RealArray, weights: RealArray,
-        variant: Variant, feature_map: FeatureMap, loss: Loss, gamma: float, *,
-        learn_atoms: bool = True, learn_parameters: bool = True, extra: RealArray | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(data.d, variant, learn_atoms, learn_parameters)
-        self.engine = engine
-        self.data = data
-        self.targets = engine.place(targets, data)
-        self.weights = engine.place(weights, data)
-        self.feature_map = feature_map
-        self.loss = loss
-        self.gamma = gamma
-        self.extra = None if extra is None else engine.place(extra, data)
+def design_rows(
+    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units
+) -> RealArray:
+    """Put together what the head sees of a block: features of divergences, and those beside."""
+    features = feature_map.compute(V, units)
+    extra = targets[2:]
+    return np.concatenate([features, *extra], axis=1) if extra else features
 
-    @property
-    def n_matrices(self) -> int:
-        """Matrices of the data."""
-        return self.data.n_matrices
 
-    def trial(self, point: Dictionary) -> Trial:
-        """Compute the objective. See `Problem.trial`."""
-        atoms = point.atoms
-        if not usable(atoms):
-            return Trial(point, np.inf)
-        return self.solve_head(point, self.encode(atoms, point.parameters))
+def _head_slopes(
+    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
+    head: Head,
+) -> tuple[RealArray, RealArray]:  # fmt: skip
+    """Gradient of the losses in the head: its weights on the divergences, and its bias."""
+    design = design_rows(block, targets, V, feature_map, units)
+    slopes = slopes_of(targets, design, loss, head)
+    return to_host(slopes.T @ design), to_host(slopes.sum(axis=0))
 
-    def reside(self, point: Dictionary) -> Dictionary:
-        """Move atoms to where the data is. See `Coordinates.reside`."""
-        return replace(point, frames=self.engine.place(point.frames, self.data))
 
-    def encode(self, atoms: RealArray, parameters: RealArray) -> RealArray:
-        """Divergences of the data to atoms, shape (n_matrices, n_atoms * n_pairs)."""
-        checked = Prepared.checked(atoms)  # those of a dictionary that is usable
-        V = self.engine.encode(self.data, checked, *self.variant.expand(parameters))
-        self.eigenproblems += V.shape[0] * V.shape[1]
-        return V.reshape(len(V), -1)
-
-    def solve_head(self, point: Dictionary, V: RealArray) -> Trial:
-        """Compute the objective from divergences that are known."""
-        features = self.feature_map.compute(V, self.weights)
-        with limit_blas(1):
-            solved = self.loss.solve(
-                self.design(features), self.targets, self.weights, self.gamma, self._warm
-            )
-        self._warm = solved.head
-        return Trial(point, solved.value, Memo(V, features, solved))
-
-    def hold_head(self, point: Any, V: RealArray, head: Head) -> Trial:
-        """Compute the objective from divergences that are known, with a head that is given.
-
-        The gradient of the trial is that with the head held; where the head is the best one, that
-        of the objective.
-        """
-        features = self.feature_map.compute(V, self.weights)
-        scores = head.scores(self.design(features))
-        losses = self.loss.losses(scores, self.targets)
-        slopes = self.weights[:, None] * self.loss.slopes(scores, self.targets)
-        value = float(self.weights @ losses) + self.gamma * float((head.weights**2).sum())
-        cotangent = slopes @ beside(head.weights, slopes)
-        return Trial(point, value, Memo(V, features, Solved(head, value, cotangent)))
-
-    def pull(self, memo: Memo) -> RealArray:
-        """Gradient in the divergences, shape (n_matrices, n_atoms * n_pairs)."""
-        slopes = memo.solved.cotangent[:, : memo.V.shape[1]]
-        return self.feature_map.pull(memo.V, memo.features, self.weights, slopes)
-
-    def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient. See `Problem.gradient`."""
-        point, memo = trial.point, trial.memo
-        alpha, beta = self.variant.expand(point.parameters)
-        atoms = point.atoms
-        cotangent = self.pull(memo).reshape(-1, *alpha.shape)
-        back = self.engine.pullback(
-            self.data, Prepared.checked(atoms), alpha, beta, cotangent,
-            parameters=self.learn_parameters,
-        )  # fmt: skip
-        self.eigenproblems += len(memo.V) * len(atoms)
-        return self.collect(point, atoms, back)
-
-    def design(self, features: Features) -> RealArray:
-        """Put together what the head sees."""
-        if self.extra is None:
-            return features.values
-        return np.concatenate([features.values, self.extra], axis=1)
-
-    def spread(self, memo: Memo) -> Spread:
-        """Spread of what the head sees."""
-        return Spread.of(self.design(memo.features), self.weights, centre=self.loss.bias)
+def _pull(
+    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
+    head: Head, sums: tuple[RealArray, RealArray], dictionary: Any,
+) -> Any:  # fmt: skip
+    atoms, alpha, beta, columns, parameters = dictionary
+    design, n = design_rows(block, targets, V, feature_map, units), V.shape[1]
+    slopes = slopes_of(targets, design, loss, head)
+    cotangent = slopes @ beside(head.weights[:, :n], slopes)
+    here = sums[0][:n], sums[1][:n]
+    in_V = feature_map.pull(V, design[:, :n], units, targets[1], cotangent, here)
+    back = block.engine.pullback(
+        block.data, Prepared.checked(atoms), alpha, beta,
+        in_V[:, columns].reshape(-1, *alpha.shape), parameters=parameters,
+    )  # fmt: skip
+    return back.whitened, back.alpha, back.beta

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from divlearn.arrays import beside, to_host
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.fitting.checkpoint import loop
-from divlearn.iddl.features import Features
-from divlearn.iddl.losses import Head, NewtonLoss
-from divlearn.iddl.objective import Coordinates, Dictionary, Objective
-from divlearn.iddl.solvers import Fit, Interruptible, Known, Watch, first_trial
-from divlearn.iddl.spread import Spread
+from divlearn.iddl.features import FeatureMap, Units
+from divlearn.iddl.heads import Head
+from divlearn.iddl.losses import Loss
+from divlearn.iddl.objective import Dictionary, Objective, design_rows
+from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, on_host
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import LocalShards
 from divlearn.threads import limit_blas
 
-__all__ = [
-    "Batches", "Learner", "Spread", "gradient_norm", "solve_stochastic", "take_rows", "trial_with",
-]  # fmt: skip
+__all__ = ["Epoch", "Learner", "solve_stochastic", "take_rows"]
 
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
 _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
 _HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head
 _LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
+_BATCH = 64  # matrices per minibatch, at least; fewer matrices are one
 _MOST_BATCHES = 20_000  # of an epoch: after that many steps it is time to look at the objective
 _LARGEST_GRADIENT = 1e100  # beyond, squares overflow
+
+Spread = tuple[RealArray, RealArray, RealArray]  # mean of features, eigenvalues and -vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +53,6 @@ class Learner:
     minibatch.
 
     Learners do not change: a step gives a new one, and the old one undoes it.
-
-    Attributes
-    ----------
-    point : Dictionary
-    head : Head
-    spread : Spread
-    moments : Moments
     """
 
     point: Dictionary
@@ -73,31 +67,24 @@ class Learner:
         n_atoms, d = point.frames.shape[:2]
         each = n_atoms + np.arange(len(point.parameters))
         groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
-        return cls(point, trial.memo.head, objective.spread(trial.memo), Moments.start(groups))
+        return cls(point, trial.memo.head, _spread(objective, trial), Moments.start(groups))
 
     def settle(self, objective: Objective, trial: Trial) -> Self:
-        """Go on from where the head was solved for on all data; the moments stay."""
-        spread = objective.spread(trial.memo)
+        """Continue from where the head was solved for on all data; the moments stay."""
+        spread = _spread(objective, trial)
         return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
 
     def step(self, batch: Objective, step_size: float) -> Self | None:
-        """Learn from a minibatch.
+        """Learn from a minibatch, with `step_size` the longest way of an atom and of a parameter.
 
-        Parameters
-        ----------
-        batch : Objective
-            Of the minibatch; see `take_rows`.
-        step_size : float
-            The longest way of an atom, and of a parameter.
-
-        Returns
-        -------
-        Learner or None
-            None where earlier steps led out of what can be computed with: they were too long.
+        Returns None where earlier steps led out of what can be computed with: they were too long.
         """
         if not usable(self.point.atoms):
             return None
-        trial = trial_with(batch, self.point, self.head)
+        V = batch.encode(self.point.atoms, self.point.parameters)
+        if batch.shards.reduce(_has_infinities, beside=[V]):
+            return None
+        trial = batch.hold_head(self.point, V, self.head)
         if not np.isfinite(trial.value):
             return None
         gradient = batch.gradient(trial)
@@ -105,84 +92,25 @@ class Learner:
             return None
         moments = self.moments.learn(gradient)
         point = batch.move(self.point, step_size * moments.direction())
-        head = self._follow(batch, trial.memo.features)
-        return replace(self, point=point, head=head, moments=moments)
+        return replace(self, point=point, head=self._follow(batch, trial), moments=moments)
 
-    def _follow(self, batch: Objective, features: Features) -> Head:
+    def _follow(self, batch: Objective, trial: Trial) -> Head:
         """Take part of a Newton step of the head."""
-        head, spread, loss = self.head, self.spread, batch.loss
-        design = batch.design(features)
-        scores = head.scores(design)
-        slopes = batch.weights[:, None] * loss.slopes(scores, batch.targets)
-        curvature = 1.0
-        if isinstance(loss, NewtonLoss):
-            # Twice, for the typical size of a Hessian is about half of its norm.
-            size = 2 * float(batch.weights @ loss.expand(scores, batch.targets).size)
-            curvature = max(size, _LEAST_CURVATURE)
-        gradient = to_host(slopes.T @ (design - beside(spread.mean, design)))
-        gradient = gradient + 2 * batch.gamma * head.weights
-        scale = curvature * spread.values + 2 * batch.gamma
+        head, (middle, squares, vectors) = self.head, self.spread
+        in_weights, in_bias, size = batch.shards.reduce(
+            _follow_rows, batch.feature_map, trial.memo.units, batch.loss, head, middle,
+            beside=[batch.targets, trial.memo.V],
+        )  # fmt: skip
+        # Twice, for the typical size of a Hessian is about half of its norm.
+        curvature = 1.0 if batch.loss.quadratic else max(2 * size, _LEAST_CURVATURE)
+        gradient = in_weights + 2 * batch.gamma * head.weights
+        scale = curvature * squares + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
-        step = _HEAD_RATE * (gradient @ spread.vectors * inverse) @ spread.vectors.T
+        step = _HEAD_RATE * (gradient @ vectors * inverse) @ vectors.T
         bias = head.bias
-        if loss.bias:
-            bias = bias + step @ spread.mean - _HEAD_RATE * to_host(slopes.sum(axis=0)) / curvature
+        if batch.loss.bias:
+            bias = bias + step @ middle - _HEAD_RATE * in_bias / curvature
         return Head(head.weights - step, bias)
-
-
-def solve_stochastic(
-    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
-    watch: Watch | None = None, batch_size: int = 64,
-    random_state: int | np.random.RandomState | None = 0,
-    batches: Callable[[Any, int, np.random.RandomState], Batches] | None = None,
-) -> Fit:  # fmt: skip
-    """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
-
-    An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
-    the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
-    and the steps are halved: the objective never rises. An epoch costs three eigenproblems per
-    matrix and atom, two in the minibatches and one on all data.
-
-    The memo of the trials that are handed out has no rows: no more than one encoding of all data
-    is held at any time.
-
-    Parameters
-    ----------
-    objective, start, watch : as in `solve_joint`
-    max_iter : int
-        Epochs.
-    tol : float
-        Stop where an epoch lowers the objective by at most this share of it.
-    batch_size : int, default=64
-        Matrices per minibatch, at least; fewer matrices are one. Beyond 20,000 minibatches there
-        are more in each.
-    random_state : int, RandomState or None, default=0
-        Draws the minibatches.
-    batches : callable, optional
-        Makes the minibatches of an objective whose data is elsewhere, from the objective, their
-        size and what draws them.
-
-    Returns
-    -------
-    Fit
-        The gradient norms in the history are those of Adam's running mean; NaN for the start, and
-        for epochs that were broken off.
-    """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
-        raise TypeError(f"batch_size={batch_size!r} must be an integer >= 2")
-    if batch_size < 2:
-        raise ValueError(
-            f"batch_size={batch_size} must be >= 2, as features are standardised by the minibatch"
-        )
-    with loop("epochs") as rounds:
-        state = rounds.state[3] if rounds.state else _begin(objective, start, random_state)
-        run = Interruptible(objective, state.trial, watch, rounds)
-        size = max(int(batch_size), objective.n_matrices // _MOST_BATCHES)
-        passes = (batches or _Batches)(objective, size, deepcopy(state.random))
-        try:
-            return _epochs(objective, state, passes, max_iter, tol, run)
-        except KeyboardInterrupt:
-            return run.interrupted()
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,107 +124,160 @@ class Epoch:
     random: np.random.RandomState
 
 
-def _begin(
-    objective: Objective, start: Dictionary, random_state: int | np.random.RandomState | None
-) -> Epoch:
+def solve_stochastic(
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
+    watch: Watch | None = None, seed: int = 0,
+) -> Fit:  # fmt: skip
+    """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
+
+    An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
+    the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
+    and the steps are halved: the objective never rises. An epoch costs three eigenproblems per
+    matrix and atom, two in the minibatches and one on all data. The memo of the trials that are
+    handed out has no rows: no more than one encoding of all data is held at any time.
+
+    Parameters
+    ----------
+    objective, start, watch : as in `divlearn.iddl.solvers.solve_joint`
+    max_iter : int
+        Epochs.
+    tol : float
+        Stop where an epoch lowers the objective by at most this share of it.
+    seed : int
+        Draws the minibatches.
+
+    Returns
+    -------
+    Fit
+        The gradient norms in the history are those of Adam's running mean; NaN for the start, and
+        for epochs that were broken off.
+    """
+    with loop("epochs") as rounds:
+        state = rounds.state[3] if rounds.state else _begin(objective, start, seed)
+        run = Run(objective, state.trial, watch, rounds)
+        try:
+            return _epochs(objective, state, max_iter, tol, run)
+        except KeyboardInterrupt:
+            return run.interrupted()
+
+
+def _begin(objective: Objective, start: Dictionary, seed: int) -> Epoch:
     first = first_trial(objective, start)
     learner = Learner.start(objective, first)
-    return Epoch(0, Known.of(first), learner, _FIRST_STEP, check_random_state(random_state))
+    return Epoch(0, on_host(first), learner, _FIRST_STEP, np.random.RandomState(seed))
 
 
-def _epochs(
-    objective: Objective, state: Epoch, batches: Batches, max_iter: int, tol: float,
-    run: Interruptible,
-) -> Fit:  # fmt: skip
-    message, converged, iteration = f"max_iter={max_iter} reached", False, state.number
-    trial, learner, step_size = state.trial, state.learner, state.step_size
-    stop = None if run.history.rows else run.note(0, trial, np.nan, "start")
+def _epochs(objective: Objective, state: Epoch, max_iter: int, tol: float, run: Run) -> Fit:
+    iteration, trial, learner, step_size = state.number, state.trial, state.learner, state.step_size
+    random = deepcopy(state.random)
+    stop = None if run.rows else run.note(0, trial, np.nan, "start")
     while stop is None and iteration < max_iter:
-        run.save(Epoch(iteration, trial, learner, step_size, deepcopy(batches.random)))
+        run.save(Epoch(iteration, trial, learner, step_size, deepcopy(random)))
         before = trial.value
         iteration += 1
-        ended = batches.run(learner, step_size)
+        ended, random = _pass_over(objective, learner, step_size, random)
         following = objective.trial(ended.point) if ended else None
         lower = False
         if ended and following and following.value <= before:
             lower = True
             learner = ended.settle(objective, following)
-            trial = Known.of(following)
+            trial = on_host(following)
         else:
             step_size /= 2
         del following  # the next encoding needs its room
-        stop = run.note(iteration, trial, gradient_norm(objective, ended), "stochastic")
+        stop = run.note(iteration, trial, _norm(objective, ended), "stochastic")
         if stop is None and lower and before - trial.value <= tol * abs(before):
-            converged = True
             share = (before - trial.value) / abs(before) if before else 0.0
-            stop = f"an epoch lowered the objective by {share:.2g} of it, <= tol={tol:g}"
-        elif stop is None and step_size < _SHORTEST_STEP:
+            message = f"an epoch lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+            return run.end(trial, iteration, message, converged=True)
+        if stop is None and step_size < _SHORTEST_STEP:
             stop = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
-    return Fit(trial, iteration, converged, stop or message, run.history.arrays())
+    return run.end(trial, iteration, stop or f"max_iter={max_iter} reached")
 
 
-class Batches(Protocol):
-    """Minibatches of all data, drawn at random."""
+# --- minibatches ----------------------------------------------------------------------------------
 
-    random: np.random.RandomState
-
-    def run(self, learner: Learner, step_size: float) -> Learner | None:
-        """Learn from all data once; None where the steps were too long."""
+_State = tuple[Learner | None, np.random.RandomState, int]  # with a count of eigenproblems
+_Lesson = tuple[Any, ...]  # what an objective takes beside data
 
 
-class _Batches:
-    """Minibatches of the data, prepared one at a time and drawn anew for every epoch."""
+def _pass_over(
+    objective: Objective, learner: Learner, step_size: float, random: np.random.RandomState
+) -> tuple[Learner | None, np.random.RandomState]:
+    """Learn from all data once, in minibatches within blocks; None where steps were too long.
 
-    def __init__(
-        self, objective: Objective, batch_size: int, random: np.random.RandomState
-    ) -> None:
-        self._objective = objective
-        # A minibatch of no weight would have nothing to standardise by.
-        self._rows = np.flatnonzero(to_host(objective.weights))
-        self._count = max(1, len(self._rows) // batch_size)
-        self.random = random
-
-    def run(self, learner: Learner, step_size: float) -> Learner | None:
-        """Learn from all data once; None where the steps were too long."""
-        drawn = np.array_split(self.random.permutation(self._rows), self._count)
-        objective = self._objective
-        with loop("minibatches") as rounds:
-            done, learner, objective.effort = rounds.state or (0, learner, objective.effort)
-            for number in range(done, len(drawn)):
-                rounds.save((number, learner, objective.effort))
-                batch = take_rows(objective, drawn[number])
-                with limit_blas(1):
-                    following = learner.step(batch, step_size)
-                objective.eigenproblems += batch.eigenproblems
-                if following is None:
-                    return None
-                learner = following
-        return learner
+    Blocks and matrices come in an order drawn anew. The learner is what travels.
+    """
+    order = random.permutation(len(objective.shards)).tolist()
+    lesson = (
+        objective.variant, objective.feature_map, objective.loss, objective.gamma,
+        objective.learn_atoms, objective.learn_parameters,
+    )  # fmt: skip
+    size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
+    ended, random, eigenproblems = objective.shards.fold(
+        _learn_block, (learner, random, 0), order, lesson, size, step_size,
+        beside=[objective.targets],
+    )  # fmt: skip
+    objective.eigenproblems += eigenproblems
+    return ended, random
 
 
-def take_rows(objective: Objective, rows: NDArray[np.intp]) -> Objective:
-    """Restrict an objective to some of its matrices."""
-    weights = objective.weights[rows]
-    engine = objective.engine
+def _learn_block(
+    block: Block, targets: Any, state: _State, lesson: _Lesson, size: int, step_size: float
+) -> _State:
+    learner, random, eigenproblems = state
+    # A minibatch of no weight would have nothing to standardise by.
+    rows = np.flatnonzero(to_host(targets[1]))
+    if learner is None or not len(rows):
+        return state
+    random = deepcopy(random)  # the state that came is left as it is
+    for chosen in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
+        batch = take_rows(block, targets, chosen, lesson)
+        with limit_blas(1):
+            learner = learner.step(batch, step_size)
+        eigenproblems += batch.eigenproblems
+        if learner is None:
+            break
+    return learner, random, eigenproblems
+
+
+def take_rows(block: Block, targets: Any, rows: NDArray[np.intp], lesson: _Lesson) -> Objective:
+    """Make the objective of some matrices of a block."""
+    wanted, weights, *extra = (one[rows] for one in targets)
+    some = [(wanted, weights / weights.sum(), *extra)]
+    *rest, learn_atoms, learn_parameters = lesson
     return Objective(
-        engine, engine.take(objective.data, rows), objective.targets[rows],
-        weights / weights.sum(), objective.variant, objective.feature_map, objective.loss,
-        objective.gamma, learn_atoms=objective.learn_atoms,
-        learn_parameters=objective.learn_parameters,
-        extra=None if objective.extra is None else objective.extra[rows],
+        LocalShards([block.only(rows)]), some, *rest, learn_atoms=learn_atoms,
+        learn_parameters=learn_parameters,
     )  # fmt: skip
 
 
-def trial_with(objective: Objective, point: Dictionary, head: Head) -> Trial:
-    """Compute the objective with a head that is given; infinite where divergences are."""
-    V = objective.encode(point.atoms, point.parameters)
-    if not np.isfinite(V).all():
-        return Trial(point, np.inf)
-    return objective.hold_head(point, V, head)
+def _spread(objective: Objective, trial: Trial) -> Spread:
+    """How features spread: what a step of the head is measured by."""
+    samples = objective.samples(trial.memo.V, trial.memo.units)
+    values, vectors = np.linalg.eigh(samples.products[0])
+    return samples.centre[0], np.maximum(values, 0), vectors
 
 
-def gradient_norm(objective: Coordinates, learner: Learner | None) -> float:
+def _norm(objective: Objective, learner: Learner | None) -> float:
     """Size of the running mean of gradients; NaN where there is no learner."""
     if learner is None:
         return np.nan
     return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))
+
+
+def _has_infinities(_: Block, V: RealArray) -> int:
+    return int(not np.isfinite(V).all())
+
+
+def _follow_rows(
+    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
+    head: Head, middle: RealArray,
+) -> tuple[RealArray, RealArray, float]:  # fmt: skip
+    """Gradient of the losses in a head for centred features, and typical second derivative."""
+    wanted, weights = targets[:2]
+    design = design_rows(block, targets, V, feature_map, units)
+    expansion = loss.expand(head.scores(design), wanted)
+    slopes = weights[:, None] * expansion.slopes
+    in_weights = to_host(slopes.T @ (design - beside(middle, design)))
+    return in_weights, to_host(slopes.sum(axis=0)), float(weights @ expansion.sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
-from divlearn.arrays import RealArray
-from divlearn.engines import Engine
+from divlearn.arrays import RealArray, to_host
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.targets import check_labels, check_numbers
@@ -20,10 +21,16 @@ from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
-from divlearn.iddl.variants import starts_from_grid
+from divlearn.iddl.variants import make_variant, starts_from_grid
+from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
 
 __all__ = ["IDDLTransformer"]
+
+
+_LEARNED = (
+    "models_", "loss_", "gamma_", "n_tangent_", "n_iter_", "message_", "history_", "n_features_in_",
+)  # fmt: skip
 
 
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
@@ -104,22 +111,26 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         targets = _check_targets(y, len(matrices))
         learner = _make_learner(targets, self.get_params(deep=False))
         learner.fit(matrices, targets, groups=groups)
-        for name in ("models_", "recipe_", "n_iter_", "message_", "history_", "n_features_in_"):
+        for name in _LEARNED:
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
         return self
 
     def _fit_unsupervised(self, X: RealArray) -> None:
-        self._check_parameters()
+        shards = self._open(Prepared.checked(X))
+        self._check_parameters(shards)
         if starts_from_grid(self.divergence):
             raise ValueError(
                 f"divergence={self.divergence!r} is judged by y, which is None; pass y, or another "
                 "divergence"
             )
-        seed = draw_seed(self.random_state)
-        start = self._start(X, None, self._count_atoms(len(X), 1), seed)
-        alpha, beta = start.variant.expand(start.variant.start)
-        self.models_ = [Model.without_head(start.atoms, alpha, beta)]
+        n_atoms, seed = self._count_atoms(len(X), 1), draw_seed(self.random_state)
+        atoms = self._start(X, None, n_atoms, seed)
+        variant = make_variant(self.divergence, len(atoms))
+        alpha, beta = variant.expand(variant.start)
+        nothing = np.zeros(alpha.size)
+        units, head = (nothing, nothing + 1), (np.zeros((0, alpha.size)), np.zeros(0))
+        self.models_ = [Model(atoms, alpha, beta, None, units, head)]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
         self.n_features_in_ = X.shape[-1]
         self._n_features_out = alpha.size
@@ -135,8 +146,11 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         -------
         ndarray, shape (n_matrices, n_atoms * n_pairs)
         """
-        engine, _, data = self._prepare(X)
-        return np.concatenate([model.encode(engine, data) for model in self.models_], axis=1)
+        return self._map(_encode, X)
+
+
+def _encode(block: Block, models: Sequence[Model]) -> RealArray:
+    return np.concatenate([to_host(model.encode(block)) for model in models], axis=1)
 
 
 def _check_targets(y: ArrayLike, n_matrices: int) -> NDArray[Any]:

@@ -55,7 +55,7 @@ def starts_from_grid(divergence: Any) -> bool:
     return isinstance(divergence, str) and divergence in _LEARNED
 
 
-def make_variant(divergence: Any, n_atoms: int, start: Point = _PAIRS[0]) -> Variant:
+def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> Variant:
     """Make the parameters of a number of atoms.
 
     Parameters
@@ -66,7 +66,7 @@ def make_variant(divergence: Any, n_atoms: int, start: Point = _PAIRS[0]) -> Var
         has alpha = beta for every atom, "N" leaves every atom its own. All else is fixed: "A"
         (AIRM) and "B" (the paper's "Burg", (1, 1)), a name, a pair, a `Divergence`.
     n_atoms : int
-    start : (alpha, beta)
+    start : (alpha, beta), default=(1, 1)
         Where the pair of the paper's variants starts.
 
     Returns
@@ -82,7 +82,7 @@ def make_variant(divergence: Any, n_atoms: int, start: Point = _PAIRS[0]) -> Var
            [0.]]), array([[1.],
            [1.]]))
     """
-    pairs = _starts(divergence, start)
+    pairs = _starts(divergence, start or _PAIRS[0])
     if pairs is None:
         return _fixed(divergence, n_atoms)
     m = len(pairs)

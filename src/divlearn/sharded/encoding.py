@@ -1,20 +1,18 @@
-"""Divergences of shards to atoms: left where the shards are, gathered, or written to files."""
+"""Divergences of shards to atoms: left where the shards are, or gathered."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.atomic import open_atomic
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_shards
 from divlearn.sharded.shards import Parts
 
-__all__ = ["encode", "encode_block", "write_codes"]
+__all__ = ["encode", "encode_block"]
 
 
 def encode(
@@ -50,39 +48,6 @@ def encode(
     return np.concatenate(shards.map(encode_block, *shared))
 
 
-def write_codes(
-    folder: str | Path, X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, **options: Any
-) -> list[Path]:
-    """Write the divergences of shards to files, one for each block, from where the blocks are.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Workers must see it under the same name.
-    X, atoms, alpha, beta, **options : as in `encode`
-
-    Returns
-    -------
-    list of Path
-        The .npy files, in the order of the blocks.
-    """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    shards = open_shards(X, **options)
-    shared = tuple(map(np.asarray, (atoms, alpha, beta)))
-    return [Path(path) for path in shards.map(_write_block, str(target), *shared)]
-
-
 def encode_block(block: Block, atoms: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
     """Divergences of a block."""
     return block.engine.encode(block.data, atoms, alpha, beta)
-
-
-def _write_block(
-    block: Block, folder: str, atoms: RealArray, alpha: RealArray, beta: RealArray
-) -> str:
-    path = Path(folder) / f"codes-{block.number:06d}.npy"
-    codes = encode_block(block, atoms, alpha, beta)
-    with open_atomic(path) as file:
-        np.save(file, codes)
-    return str(path)

@@ -113,8 +113,9 @@ def open_data(
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d), or what `open_shards` takes
-        An array in memory is one block, so that the engine sees all matrices at once. Memory maps,
-        files, Dask arrays and opened shards are those of `open_shards`.
+        An array in memory is one block, so that the engine sees all matrices at once; so are
+        matrices that were checked before, `Prepared.checked`. Memory maps, files, Dask arrays and
+        opened shards are those of `open_shards`.
     y, sample_weight : array-like, shape (n_matrices,), or as in `open_shards`, optional
     engine, accuracy : as in `open_shards`
 
@@ -132,7 +133,8 @@ def open_data(
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
-    matrices = check_spd(X, ndim=3, dtype=np.float64)
+    checked = isinstance(X, Prepared)
+    matrices = X.matrices if checked else check_spd(X, ndim=3, dtype=np.float64)
     weights = check_weights(sample_weight, len(matrices))
     if y is not None:
         y = np.asarray(y)

@@ -63,6 +63,15 @@ class Shards(ABC):
     ) -> Any:  # fmt: skip
         """Hand a state from block to block; the function gets it before what is shared."""
 
+    @property
+    def whole(self) -> Block | None:
+        """All matrices as one block, where they are in memory."""
+        return None
+
+    def place(self, array: RealArray) -> RealArray:
+        """Put an array where results for the matrices are, if that is one place."""
+        return array
+
     @cached_property
     def _outline(self) -> list[_Outline]:
         found: list[_Outline] = self.map(_outline)
@@ -186,13 +195,22 @@ class LocalShards(Shards):
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state
 
+    @property
+    def whole(self) -> Block | None:
+        """All matrices as one block. See `Shards.whole`."""
+        first = self._sources[0]
+        return first if len(self._sources) == 1 and isinstance(first, Block) else None
+
+    def place(self, array: RealArray) -> RealArray:
+        """Put an array where the matrices are. See `Shards.place`."""
+        return array if self.whole is None else self.whole.engine.place(array, self.whole.data)
+
     def draw(self, at_least: int) -> Block:
         """Take all matrices with a weight where they are one block in memory. See `Shards.draw`."""
-        first = self._sources[0]
-        if len(self._sources) > 1 or not isinstance(first, Block):
-            return super().draw(at_least)
-        seen = np.flatnonzero(first.weights)
-        return first if len(seen) == len(first) else first.only(seen)
+        whole = self.whole
+        return (
+            super().draw(at_least) if whole is None else whole.only(np.flatnonzero(whole.weights))
+        )
 
     def _results(
         self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]

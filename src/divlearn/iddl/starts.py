@@ -1,21 +1,27 @@
-"""Where learning starts: atoms from the data, parameters from a grid."""
+"""Where learning starts: atoms from the data, divergences from a grid of the plane."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
+from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.heads import Samples, solve_head
+from divlearn.iddl.training import Judge, Part, Recipe
 from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.sharded.blocks import Block
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = ["initial_atoms", "share_atoms"]
+__all__ = ["initial_atoms", "search_plane", "share_atoms"]
 
 _METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
+_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 
 
 def share_atoms(n_atoms: int, n_classes: int) -> NDArray[np.intp]:
@@ -35,7 +41,7 @@ def initial_atoms(
     X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, method: str,
     random_state: np.random.RandomState, logarithms: Callable[[], RealArray] | None = None,
 ) -> RealArray:  # fmt: skip
-    """Choose atoms.
+    """Choose atoms: class means by k-means, random matrices of every class, or identities.
 
     Parameters
     ----------
@@ -44,15 +50,9 @@ def initial_atoms(
         Classes, 0 to n_classes - 1; None where there are none.
     n_atoms : int
     method : {"class-kmeans", "kmeans", "samples", "identity"}
-        Log-Euclidean k-means in every class or over all data, random matrices of every class, or
-        identity matrices.
     random_state : RandomState
     logarithms : callable, optional
         Returns `log_vectors` of X where they are known.
-
-    Returns
-    -------
-    ndarray, shape (n_atoms, d, d)
     """
     if method not in _METHODS:
         raise ValueError(
@@ -98,3 +98,52 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> R
         return np.maximum(table, 0)
 
     return vectors[greedy_seeds(measure, np.ones(len(vectors)), n, random_state)]
+
+
+def search_plane(
+    parts: Sequence[Part], recipe: Recipe, judge: Judge, *, tied: bool
+) -> tuple[float, float]:
+    """Find the point whose divergences to the first atoms, with a head, do best on held-out data.
+
+    One pass of spectra serves all points. Where alpha and beta are tied, they are not zero:
+    f(t; a, a) is even in a, and what starts at the origin would stay there.
+    """
+    points = list(product(_VALUES, _VALUES))
+    if tied:
+        points = [(a, b) for a, b in points if a == b > 0]
+    rows = np.concatenate([part.rows for part in parts])
+    seen = [_encode(part.shards.whole, part.atoms, points) for part in parts]
+    unseen = [_encode(part.held, part.atoms, points) for part in parts]
+
+    def loss(index: int) -> float:
+        scores = [
+            _scores(part, recipe, V[..., index], W[..., index])
+            for part, V, W in zip(parts, seen, unseen, strict=True)
+        ]
+        return judge(np.concatenate(scores), rows)
+
+    return points[int(np.argmin([loss(index) for index in range(len(points))]))]
+
+
+def _encode(
+    block: Block | None, atoms: RealArray, points: Sequence[tuple[float, float]]
+) -> RealArray:
+    assert block is not None
+    alpha, beta = np.array(points).T
+    shape = len(atoms), len(points)
+    return block.engine.encode(
+        block.data, atoms, np.broadcast_to(alpha, shape), np.broadcast_to(beta, shape)
+    )
+
+
+def _scores(part: Part, recipe: Recipe, V: RealArray, W: RealArray) -> RealArray:
+    """Scores of what is held out, W, by a head of what is seen, V."""
+    known = part.shards, part.targets, [V]
+    feature_map = FeatureMap.start(
+        *known, logarithm=recipe.logarithm, standardize=recipe.standardize
+    )
+    units = feature_map.units(*known)
+    loss = recipe.loss.roughly()
+    samples = Samples(part.shards, part.targets, [feature_map.compute(V, units)], loss.bias)
+    head, _ = solve_head(loss, samples, recipe.gamma)
+    return to_host(head.scores(feature_map.compute(W, units)))

@@ -1,0 +1,181 @@
+"""The paper's block-coordinate descent: each atom, all parameters, then the head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from divlearn.arrays import RealArray, to_host
+from divlearn.fitting.checkpoint import loop
+from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
+from divlearn.iddl.solvers import Fit, Run, Watch, first_trial
+from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.problem import Trial
+from divlearn.optim.projected_gradient import minimize_projected_gradient
+from divlearn.sharded.blocks import Block
+
+__all__ = ["AtomBlock", "ParameterBlock", "solve_bcd"]
+
+_INNER = 8  # steps of conjugate gradients per atom, and of spectral projected gradients
+
+
+def solve_bcd(
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
+    watch: Watch | None = None, seed: int = 0,
+) -> Fit:  # fmt: skip
+    """Take turns; stop where an iteration lowers the objective by at most `tol` of it.
+
+    Parameters are those of `divlearn.iddl.solvers.solve_joint`; nothing is drawn.
+    """
+    with loop("blocks") as rounds:
+        trial, iteration = rounds.state[3:] if rounds.state else (first_trial(objective, start), 0)
+        if rounds.kept and not all(isinstance(part, np.ndarray) for part in trial.memo.V):
+            raise ValueError(
+                'resumable(...) cannot be used with solver="bcd" on a GPU or on workers; set '
+                'solver="joint" or engine="native"'
+            )
+        run = Run(objective, trial, watch, rounds)
+        try:
+            return _descend(objective, trial, iteration, max_iter, tol, run)
+        except KeyboardInterrupt:
+            return run.interrupted()
+
+
+def _descend(
+    objective: Objective, trial: Trial, iteration: int, max_iter: int, tol: float, run: Run
+) -> Fit:
+    stop = None if run.rows else run.note(0, trial, np.nan, "start")
+    while stop is None and iteration < max_iter:
+        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
+        before = trial.value
+        iteration += 1
+        norm = 0.0
+        if objective.learn_atoms:
+            for atom in range(len(trial.point.frames)):
+                trial, last = _update_atom(objective, trial, atom)
+                norm = max(norm, last)
+            run.note(iteration, trial, norm, "atoms")
+        if objective.learn_parameters:
+            trial, last = _update_parameters(objective, trial)
+            norm = max(norm, last)
+            run.note(iteration, trial, last, "parameters")
+        trial = objective.solve_head(trial.point, trial.memo.V)
+        stop = run.note(iteration, trial, norm, "head")
+        if stop is None and before - trial.value <= tol * abs(before):
+            share = (before - trial.value) / abs(before) if before else 0.0
+            message = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+            return run.end(trial, iteration, message, converged=True)
+    return run.end(trial, iteration, stop or f"max_iter={max_iter} reached")
+
+
+def _update_atom(objective: Objective, trial: Trial, atom: int) -> tuple[Trial, float]:
+    block = AtomBlock(objective, trial.point, trial.memo, atom)
+    frames = trial.point.frames
+    start = replace(trial, point=frames[atom])
+    result = minimize_conjugate_gradient(block, start, max_iter=_INNER, tol=0.0)
+    moved = frames.copy()
+    moved[atom] = result.trial.point
+    point = Dictionary(moved, trial.point.parameters)
+    return replace(result.trial, point=point), result.gradient_norm
+
+
+def _update_parameters(objective: Objective, trial: Trial) -> tuple[Trial, float]:
+    block = ParameterBlock(objective, trial.point, trial.memo)
+    start = replace(trial, point=trial.point.parameters)
+    result = minimize_projected_gradient(block, start, max_iter=_INNER, tol=0.0)
+    point = Dictionary(trial.point.frames, result.trial.point)
+    return replace(result.trial, point=point), result.gradient_norm
+
+
+class AtomBlock:
+    """The objective as a function of one atom, with the head and all else held.
+
+    Methods are those of `divlearn.optim.problem.Problem`; `memo` is the objective's at `point`.
+    """
+
+    def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
+        self._objective = objective
+        self._memo = memo
+        alpha, beta = objective.variant.expand(point.parameters)
+        self._alpha, self._beta = alpha[atom : atom + 1], beta[atom : atom + 1]
+        pairs = alpha.shape[1]
+        self._columns = slice(atom * pairs, (atom + 1) * pairs)
+
+    def trial(self, frame: RealArray) -> Trial:
+        """Compute the objective."""
+        objective, shards = self._objective, self._objective.shards
+        atom = (frame @ frame.T)[None]
+        if not usable(atom):
+            return Trial(frame, np.inf)
+        objective.eigenproblems += shards.n_matrices
+        shared = self._columns, atom, self._alpha, self._beta
+        V = shards.hold(_replace_columns, *shared, beside=[self._memo.V])
+        return objective.hold_head(frame, V, self._memo.head)
+
+    def gradient(self, trial: Trial) -> RealArray:
+        """Compute the gradient."""
+        frame = trial.point
+        atom = (frame @ frame.T)[None]
+        whitened, *_ = self._objective.pull(
+            trial.memo, atom, self._alpha, self._beta, parameters=False, columns=self._columns
+        )
+        gradient: RealArray = in_frames(to_host(whitened), atom, frame[None])[0].ravel()
+        return gradient
+
+    def move(self, frame: RealArray, step: RealArray) -> RealArray:
+        """Take a step."""
+        moved: RealArray = move_frames(frame[None], step.reshape(1, *frame.shape))[0]
+        return moved
+
+    def size(self, step: RealArray) -> float:
+        """How far the atom goes."""
+        return float(np.linalg.norm(step))
+
+    def limits(self, frame: RealArray) -> float:
+        """Nothing is limited."""
+        return -np.inf
+
+
+class ParameterBlock:
+    """The objective as a function of the parameters, with atoms and head held.
+
+    Methods are those of `divlearn.optim.problem.Problem`; `memo` is the objective's at `point`.
+    """
+
+    def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
+        self._objective = objective
+        self._head = memo.head
+        self._atoms = point.atoms
+
+    def trial(self, parameters: RealArray) -> Trial:
+        """Compute the objective."""
+        V = self._objective.encode(self._atoms, parameters)
+        return self._objective.hold_head(parameters, V, self._head)
+
+    def gradient(self, trial: Trial) -> RealArray:
+        """Compute the gradient."""
+        variant = self._objective.variant
+        alpha, beta = variant.expand(trial.point)
+        _, *slopes = self._objective.pull(trial.memo, self._atoms, alpha, beta, parameters=True)
+        return variant.pull(*map(to_host, slopes))
+
+    def move(self, parameters: RealArray, step: RealArray) -> RealArray:
+        """Take a step."""
+        return np.maximum(parameters + step, 0)
+
+    def size(self, step: RealArray) -> float:
+        """How far a parameter goes, at most."""
+        return float(np.abs(step).max())
+
+    def limits(self, parameters: RealArray) -> RealArray:
+        """Parameters stay non-negative."""
+        return -parameters
+
+
+def _replace_columns(block: Block, V: RealArray, columns: slice, *atom: Any) -> RealArray:
+    changed = V.copy()
+    changed[:, columns] = encode_rows(block, *atom)
+    return changed

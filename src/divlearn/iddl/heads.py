@@ -1,0 +1,344 @@
+"""Linear heads: ridge in closed form, other losses by Newton's method.
+
+Samples lie in blocks, in memory, on a device or on workers; sums over them come here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from divlearn.arrays import RealArray, beside, to_host
+from divlearn.iddl.losses import Loss
+from divlearn.sharded.shards import Parts, Shards
+
+__all__ = ["Head", "Samples", "add_up_losses", "slopes_of", "solve_head"]
+
+_NEWTON_STEPS = 50
+_CG_STEPS = 100
+_BISECTIONS = 40
+_FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
+_ROUNDING = 1e-14
+_SINGLE = 1e-5  # least tolerance for which single precision finds directions
+_RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
+_DAMPING = 1e-2
+_TINY = float(np.finfo(float).tiny)
+_LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Scores are ``features @ weights.T + bias``."""
+
+    weights: RealArray  # (n_outputs, n_features)
+    bias: RealArray  # (n_outputs,)
+
+    def scores(self, features: RealArray) -> RealArray:
+        """Compute scores, shape (n_samples, n_outputs)."""
+        weights, bias = beside(self.weights, features), beside(self.bias, features)
+        result: RealArray = features @ weights.T + bias
+        return result
+
+
+class Samples:
+    """Features, targets and weights that heads are fitted to.
+
+    Parameters
+    ----------
+    shards : Shards
+    targets : parts, (targets, weights) of every block; the sum of all weights is one.
+    features : parts, of shape (n_samples, n_features) each.
+    bias : bool
+        Whether heads have a bias.
+    """
+
+    def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
+        self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
+        self._turned: dict[bool, Parts] = {}
+
+    @cached_property
+    def centre(self) -> tuple[RealArray, RealArray]:
+        """Means of features and targets; zeros where there is no bias."""
+        means = self.shards.reduce(_means, beside=[self.targets, self.features])
+        return means if self.bias else (np.zeros_like(means[0]), np.zeros_like(means[1]))
+
+    @cached_property
+    def products(self) -> tuple[RealArray, RealArray]:
+        """Products of features with features and with targets, around the centre."""
+        parts = [self.targets, self.features]
+        both: RealArray = self.shards.reduce(_products, *self.centre, beside=parts)
+        return both[:, : len(both)], both[:, len(both) :]
+
+    @cached_property
+    def components(self) -> tuple[RealArray, RealArray]:
+        """Mean squares along principal components of the design, and these.
+
+        The design is the features, and a column of ones where there is a bias. Columns often depend
+        on each other: all divergences at (0, 1), for example, are linear in the entries of a
+        matrix. Directions without variance have nothing to say, and are left out.
+        """
+        middle, gram = self.centre[0], self.products[0]
+        if self.bias:
+            column = np.append(middle, 1.0)
+            gram = np.pad(gram, (0, 1)) + np.outer(column, column)
+        spread, basis = np.linalg.eigh(gram)
+        kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
+        return spread[kept], basis[:, kept]
+
+    def turn(self, rough: bool) -> Parts:
+        """Hold the design in its principal components; where few digits do, also in few digits."""
+        if rough not in self._turned:
+            basis = self.components[1]
+            self._turned[rough] = self.shards.hold(
+                _turn, basis, self.bias, rough, beside=[self.features]
+            )
+        return self._turned[rough]
+
+
+def solve_head(
+    loss: Loss, samples: Samples, gamma: float, warm: Head | None = None
+) -> tuple[Head, float]:
+    """Find the best head; returns it and the objective."""
+    if loss.quadratic:
+        return _solve_ridge(loss, samples, gamma)
+    n_features, n_outputs = map(len, samples.centre)
+    if warm is not None and warm.weights.shape[1] != n_features:
+        warm = None
+    value = np.inf
+    for one in loss.stages():
+        warm, value = _Newton(one, samples, gamma, (n_outputs, n_features)).minimize(warm)
+    assert warm is not None
+    return warm, value
+
+
+def _solve_ridge(loss: Loss, samples: Samples, gamma: float) -> tuple[Head, float]:
+    (middle, level), (gram, cross) = samples.centre, samples.products
+    penalized = gram + 2 * gamma * np.eye(len(gram))
+    try:
+        W = cho_solve(cho_factor(penalized), cross).T
+    except LinAlgError:
+        W = np.linalg.lstsq(penalized, cross, rcond=None)[0].T
+    head = Head(W, level - W @ middle)
+    losses = add_up_losses(loss, samples.shards, samples.targets, samples.features, head)
+    return head, losses + gamma * float((W**2).sum())
+
+
+def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, head: Head) -> float:
+    """Weighted sum of the losses of a head."""
+    return float(shards.reduce(_losses, loss, head, beside=[targets, features]))
+
+
+def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
+    """Weighted gradients of the losses of some samples in their scores."""
+    wanted, weights = targets[:2]
+    slopes: RealArray = weights[:, None] * loss.expand(head.scores(features), wanted).slopes
+    return slopes
+
+
+# --- Newton's method ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    W: RealArray
+    value: float
+    gradient: RealArray
+    size: float  # a typical second derivative in the scores
+
+
+class _Newton:
+    """Few steps, each by preconditioned conjugate gradients, in principal components.
+
+    The losses are curved alike in all directions, roughly: then the Hessian is diagonal in these
+    components, which makes a good and cheap preconditioner.
+    """
+
+    def __init__(self, loss: Loss, samples: Samples, gamma: float, shape: tuple[int, int]) -> None:
+        self._loss, self._samples = loss, samples
+        self._spread, self._basis = samples.components
+        self._n_features = shape[1]
+        penalty = np.full(len(self._basis), gamma)
+        penalty[self._n_features :] = 0
+        self._penalty = self._basis.T @ (penalty[:, None] * self._basis)
+        self._parts = [samples.targets, samples.turn(loss.tolerance >= _SINGLE)]
+        self._bends: tuple[_State, Any] | None = None
+        self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
+
+    def minimize(self, warm: Head | None) -> tuple[Head, float]:
+        origin = state = self._origin
+        if warm is not None:
+            start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)
+            state = self._evaluate(start[:, : len(self._basis)] @ self._basis)
+            state = origin if origin.value < state.value else state
+        goal = self._loss.tolerance * max(float(np.linalg.norm(origin.gradient)), _TINY)
+        for _ in range(_NEWTON_STEPS):
+            if float(np.linalg.norm(state.gradient)) <= goal:
+                break
+            following = self._search(state, self._step(state, goal))
+            if following is None:
+                break
+            state = following
+        W = state.W @ self._basis.T
+        return Head(W[:, : self._n_features], W[:, self._n_features :].sum(axis=1)), state.value
+
+    def _evaluate(self, W: RealArray) -> _State:
+        loss, gradient, size = self._samples.shards.reduce(_sums, self._loss, W, beside=self._parts)
+        penalized = W @ self._penalty
+        return _State(W, loss + float(np.vdot(penalized, W)), gradient + 2 * penalized, size)
+
+    def _hessian(self, state: _State, direction: RealArray) -> RealArray:
+        result: RealArray = self._bend(state, direction) + 2 * direction @ self._penalty
+        return result + self._damping(state) * direction
+
+    def _bend(self, state: _State, direction: RealArray) -> RealArray:
+        """Multiply by the Hessian of the losses."""
+        shards = self._samples.shards
+        # Where blocks are far, a small Hessian is summed once, and multiplied with here.
+        small = len(shards) > 1 and state.W.size <= _LARGEST_HESSIAN
+        if self._bends is None or self._bends[0] is not state:
+            call = shards.reduce if small else shards.hold
+            function = _whole_hessian if small else _bends
+            self._bends = state, call(function, self._loss, state.W, beside=self._parts)
+        if small:
+            return np.tensordot(self._bends[1], direction, axes=2)
+        parts = [*self._parts, self._bends[1]]
+        product: RealArray = shards.reduce(_product, self._loss, direction, beside=parts)
+        return product
+
+    def _damping(self, state: _State) -> float:
+        """Curvature where a hinge has none, gone at the minimum."""
+        start = float(np.linalg.norm(self._origin.gradient))
+        return _DAMPING * min(1.0, float(np.linalg.norm(state.gradient)) / max(start, _TINY))
+
+    def _precondition(self, state: _State, residual: RealArray) -> RealArray:
+        size = max(state.size, 1e-6)
+        scale = size * self._spread + 2 * np.diag(self._penalty) + self._damping(state)
+        result: RealArray = residual / np.maximum(scale, 1e-12 * scale.max())
+        return result
+
+    def _step(self, state: _State, goal: float) -> RealArray:
+        """Solve for the Newton step as far as it pays: the better, the closer the end is."""
+        size = float(np.linalg.norm(state.gradient))
+        enough = max(min(0.1, size**0.5) * size, 0.1 * goal)
+        step = np.zeros_like(state.W)
+        residual = -state.gradient
+        z = self._precondition(state, residual)
+        direction, power = z, float(np.vdot(residual, z))
+        for _ in range(_CG_STEPS):
+            product = self._hessian(state, direction)
+            curvature = float(np.vdot(direction, product))
+            if curvature <= 0:
+                break
+            length = power / curvature
+            step = step + length * direction
+            residual = residual - length * product
+            if np.linalg.norm(residual) <= enough:
+                break
+            z = self._precondition(state, residual)
+            following = float(np.vdot(residual, z))
+            direction, power = z + following / power * direction, following
+        return step if step.any() else self._precondition(state, -state.gradient)
+
+    def _search(self, state: _State, step: RealArray) -> _State | None:
+        """Find the best of the points tried along a step; None if none beats the start.
+
+        A hinge is made of pieces: a full step may lead far beyond the piece it was made for, and
+        the minimum along it, found by bisection on the slope, is worth a few evaluations.
+        """
+        rounding = _ROUNDING * abs(state.value)
+        size = float(np.linalg.norm(state.gradient))
+        best = None
+        low, high = 0.0, 1.0
+        length = 1.0
+        for _ in range(_BISECTIONS):
+            trial = self._evaluate(state.W + length * step)
+            slope = float(np.vdot(step, trial.gradient))
+            # At the level of rounding the gradient says more than the value.
+            flat = abs(trial.value - state.value) <= rounding
+            better = np.linalg.norm(trial.gradient) < size if flat else trial.value < state.value
+            if better and (best is None or trial.value < best.value):
+                best = trial
+            if slope <= 0 or (
+                best is not None and abs(slope) <= _FLAT * abs(np.vdot(step, state.gradient))
+            ):
+                if length == 1.0 or best is not None:
+                    return best
+                low = length
+            else:
+                high = length
+            length = 0.5 * (low + high)
+        return best
+
+
+# --- what blocks compute: they get (targets, weights), then features or the turned design ---------
+
+
+def _means(_: Any, targets: Any, features: RealArray) -> tuple[RealArray, RealArray]:
+    wanted, weights = targets[:2]
+    return to_host(weights @ features), to_host(weights @ wanted)
+
+
+def _products(
+    _: Any, targets: Any, features: RealArray, middle: RealArray, level: RealArray
+) -> RealArray:
+    wanted, weights = targets[:2]
+    centred = features - beside(middle, features)
+    weighted = weights[:, None] * centred
+    both = [centred.T @ weighted, weighted.T @ (wanted - beside(level, features))]
+    return to_host(np.concatenate(both, axis=1))
+
+
+def _turn(
+    _: Any, features: RealArray, basis: RealArray, bias: bool, rough: bool
+) -> tuple[RealArray, RealArray]:
+    turned = features @ beside(basis[: features.shape[1]], features)
+    if bias:
+        turned = turned + beside(basis[-1], features)
+    return turned, turned.astype(np.float32) if rough else turned
+
+
+def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:
+    wanted, weights = targets[:2]
+    return float(weights @ loss.expand(head.scores(features), wanted).losses)
+
+
+def _sums(
+    _: Any, targets: Any, turned: Any, loss: Loss, W: RealArray
+) -> tuple[float, RealArray, float]:
+    (wanted, weights), design = targets[:2], turned[0]
+    expansion = loss.expand(design @ beside(W, design).T, wanted)
+    gradient = to_host((weights[:, None] * expansion.slopes).T @ design)
+    return float(weights @ expansion.losses), gradient, float(weights @ expansion.sizes)
+
+
+def _bends(_: Any, targets: Any, turned: Any, loss: Loss, W: RealArray) -> Any:
+    design = turned[0]
+    return loss.expand(design @ beside(W, design).T, targets[0]).bends
+
+
+def _product(
+    _: Any, targets: Any, turned: Any, bends: Any, loss: Loss, direction: RealArray
+) -> RealArray:
+    # Towards a rough head, directions of few digits lead as well, in half of the time.
+    weights, narrow = targets[1], turned[1]
+    along = narrow @ beside(direction, narrow).T.astype(narrow.dtype, copy=False)
+    bent = (weights[:, None] * loss.bend(bends, along)).astype(narrow.dtype, copy=False)
+    return to_host(bent.T @ narrow)
+
+
+def _whole_hessian(_: Any, targets: Any, turned: Any, loss: Loss, W: RealArray) -> RealArray:
+    """Hessian in the head, shape (n_outputs, n_columns, n_outputs, n_columns)."""
+    (wanted, weights), design = targets[:2], turned[0]
+    expansion = loss.expand(design @ W.T, wanted)
+    n_outputs, n_columns = W.shape
+    hessian = np.empty((n_outputs, n_columns, n_outputs, n_columns))
+    for k in range(n_outputs):
+        bent = loss.bend(expansion.bends, np.broadcast_to(np.eye(n_outputs)[k], wanted.shape))
+        for other in range(k + 1):
+            part = design.T @ ((weights * bent[:, other])[:, None] * design)
+            hessian[k, :, other], hessian[other, :, k] = part, part
+    return hessian

@@ -1,0 +1,326 @@
+"""What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_softmax
+from sklearn.utils.validation import column_or_1d
+
+from divlearn.arrays import RealArray
+from divlearn.engines import Prepared, cpu_engine, get_engine
+from divlearn.engines.dask import as_dask
+from divlearn.fitting.folds import Folds, check_groups, make_folds
+from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.targets import (
+    check_labels,
+    check_numbers,
+    class_factors,
+    find_classes,
+    join_classes,
+    keep_classes,
+)
+from divlearn.iddl.features import column_moments, merge_moments
+from divlearn.iddl.training import Judge, Part
+from divlearn.sharded.blocks import Block, EngineChoice, locate_block
+from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
+from divlearn.weights import check_total_weight
+
+__all__ = [
+    "Task", "fit_temperature", "labelled_task", "log_loss", "numbers_task", "sharded_classes_task",
+]  # fmt: skip
+
+_RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All matrices with their targets, and some in memory to choose by.
+
+    Attributes
+    ----------
+    shards : Shards
+    targets : parts
+        Of every block: targets, shape (n_matrices, n_outputs), and weights; the sum of all weights
+        is one.
+    sample : Shards of one block, all matrices where they are in memory.
+    codes : ndarray of int or None, classes of the sample.
+    wanted, weights : ndarray, targets and weights of the sample.
+    folds : of the sample
+    judge : callable, from held-out scores and their rows to a loss.
+    losses : names of the losses that "auto" chooses from.
+    n_seen : int, matrices with a weight.
+    """
+
+    shards: Shards
+    targets: Parts
+    sample: Shards
+    codes: NDArray[np.intp] | None
+    wanted: RealArray
+    weights: RealArray
+    folds: Folds
+    judge: Judge
+    losses: tuple[str, ...]
+    n_seen: int
+
+    @property
+    def n_groups(self) -> int:
+        """Classes, or 1 without them."""
+        return 1 if self.codes is None else self.wanted.shape[1]
+
+    def whole(self, atoms: RealArray) -> Part:
+        """Return all data to train on."""
+        return Part(self.shards, self.targets, atoms)
+
+    def part(self, train: NDArray[np.intp], held: NDArray[np.intp], atoms: RealArray) -> Part:
+        """Return a fold of the sample."""
+        block = self.sample.whole
+        assert block is not None
+        shards = LocalShards([block.only(train)])
+        targets = _targets_here(shards, self.wanted[train], self.weights[train])
+        return Part(shards, targets, atoms, block.only(held), held)
+
+
+def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:
+    """Targets of the one block of shards, and weights scaled to a sum of one."""
+    return [(shards.place(wanted), shards.place(weights / weights.sum()))]
+
+
+def draw_sample(
+    shards: Shards, targets: Parts, engine: Any, accuracy: float, seed: int
+) -> tuple[Shards, RealArray, RealArray, int]:
+    """Bring some matrices with a weight into memory, all in their order if they are few.
+
+    Returns them as one block, their targets and weights, and how many matrices have a weight.
+    """
+    n_seen = shards.reduce(_count, beside=[targets])
+    drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
+    X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
+    here = cpu_engine() if as_dask(engine) is not None else get_engine(engine, accuracy=accuracy)
+    data = here.keep(Prepared.checked(X))
+    block = Block(0, data, EngineChoice(here), None, np.ones(len(X)), X, {})
+    return LocalShards([block]), wanted, weights, n_seen
+
+
+def _refuse_groups(groups: Any) -> None:
+    if groups is not None:
+        raise ValueError("groups must be None for data in shards; pass an array in memory")
+
+
+def _count(_: Block, targets: Any) -> int:
+    return int(np.count_nonzero(targets[1]))
+
+
+def _draw(
+    block: Block, targets: Any, share: float, seed: int
+) -> tuple[RealArray, RealArray, RealArray]:
+    wanted, weights = targets
+    rows = draw_rows(block, weights, share, seed)
+    return block.matrices[rows], wanted[rows], weights[rows]
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
+    """Tell classes apart: held-out scores are judged by their calibrated log-loss.
+
+    `shards` holds the kept matrices of `data` as one block.
+    """
+    codes, weights = data.codes, data.weights / data.weights.sum()
+
+    def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
+        return fit_temperature(scores, codes[rows], weights[rows] / weights[rows].sum())[1]
+
+    wanted = np.eye(len(data.classes))[codes]
+    return Task(
+        shards, _targets_here(shards, wanted, weights), shards, codes, wanted, weights, folds,
+        judge, ("softmax", "ridge"), len(codes),
+    )  # fmt: skip
+
+
+def sharded_classes_task(
+    shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, accuracy: float,
+    seeds: tuple[int, int],
+) -> tuple[Task, Labelled]:  # fmt: skip
+    """Do the same for matrices out of memory; returns also the sample they are judged by.
+
+    Seeds are those of the folds and of the sample.
+    """
+    _refuse_groups(groups)
+    classes = shards.reduce(_classes, merge=join_classes)
+    counts, totals = shards.reduce(_class_sums, classes)
+    factors = class_factors(class_weight, classes, counts)
+    with np.errstate(over="ignore"):
+        totals = factors * totals
+    kept = keep_classes(classes, counts, totals)
+    check_total_weight(totals)
+    classes = classes[kept]
+    targets = shards.hold(_indicators, classes, factors[kept], float(totals.sum()))
+    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, accuracy, seeds[1])
+    codes = wanted.argmax(axis=1)
+    assert sample.whole is not None
+    data = Labelled(
+        sample.whole.matrices, codes, classes, weights, np.arange(len(codes)), classes[codes]
+    )
+    task = labelled_task(sample, data, data.folds(cv, seeds[0]))
+    return replace(task, shards=shards, targets=targets, n_seen=n_seen), data
+
+
+def _classes(block: Block) -> NDArray[Any]:
+    """Classes of a block, all of whose labels are checked."""
+    with locate_block(block):
+        labels = check_labels(block.y, len(block), warn=block.number == 0)
+    return find_classes(labels[block.weights > 0])
+
+
+def _codes(block: Block, classes: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Classes of the matrices, and which matrices are samples of one."""
+    labels = column_or_1d(block.y)
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return codes, (classes[codes] == labels) & (block.weights > 0)
+
+
+def _class_sums(block: Block, classes: NDArray[Any]) -> tuple[RealArray, RealArray]:
+    codes, seen = _codes(block, classes)
+    counts = np.bincount(codes[seen], minlength=len(classes)).astype(float)
+    totals: RealArray = np.bincount(codes[seen], block.weights[seen], len(classes)).astype(float)
+    return counts, totals
+
+
+def _indicators(
+    block: Block, classes: NDArray[Any], factors: RealArray, total: float
+) -> tuple[RealArray, RealArray]:
+    codes, seen = _codes(block, classes)
+    return np.eye(len(classes))[codes], np.where(seen, block.weights * factors[codes] / total, 0)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def numbers_task(
+    shards: Shards, groups: Any, cv: Any, engine: Any, accuracy: float, seeds: tuple[int, int]
+) -> tuple[Task, RealArray, RealArray, bool]:
+    """Predict numbers: held-out scores are judged by their mean squared error.
+
+    Returns also the mean and the scale of every column of y, which targets are in units of, and
+    whether y has one dimension. Seeds are those of the folds and of the sample.
+    """
+    block = shards.whole
+    if block is not None:
+        y = check_numbers(block.y, len(block))
+        known = check_groups(groups, len(block))
+        kept = np.flatnonzero(block.weights)  # a weight of zero is no sample at all
+        folds = make_folds(
+            cv, len(block), y, known, kept=kept, random_state=seeds[0], classes=False
+        )
+        shards = LocalShards([block.only(kept)])
+    else:
+        _refuse_groups(groups)
+    (total, mean, squares), single = shards.reduce(_number_moments, merge=_merge_numbers)
+    deviation = np.sqrt(squares / total)
+    scale = np.where(deviation > 0, deviation, 1)
+    targets = shards.hold(_scaled, mean, scale, total)
+    if block is not None:
+        sample, n_seen, (wanted, weights) = shards, shards.n_matrices, targets[0]
+        targets = _targets_here(shards, wanted, weights)
+    else:
+        sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, accuracy, seeds[1])
+        folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
+
+    def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
+        errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
+        return float(weights[rows] @ errors / weights[rows].sum())
+
+    task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
+    return task, mean, scale, single
+
+
+def _columns(block: Block) -> RealArray:
+    with locate_block(block):
+        y = check_numbers(block.y, len(block))
+    return y[:, None] if y.ndim == 1 else y
+
+
+def _number_moments(block: Block) -> tuple[Any, bool]:
+    columns = _columns(block)
+    assert block.y is not None
+    return column_moments(columns, block.weights), block.y.ndim == 1
+
+
+def _merge_numbers(first: tuple[Any, bool], second: tuple[Any, bool]) -> tuple[Any, bool]:
+    return merge_moments(first[0], second[0]), first[1]
+
+
+def _scaled(
+    block: Block, mean: RealArray, scale: RealArray, total: float
+) -> tuple[RealArray, RealArray]:
+    return (_columns(block) - mean) / scale, block.weights / total
+
+
+# --- scores to probabilities: one temperature for all classes ------------------------------------
+
+
+def log_loss(
+    scores: RealArray, codes: NDArray[np.intp], weights: RealArray, temperature: float = 1.0
+) -> float:
+    """Mean negative logarithm of the probability of the true class.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n_samples, n_classes)
+    codes : ndarray of int, shape (n_samples,)
+    weights : ndarray, shape (n_samples,), with sum one.
+    temperature : float, default=1.0
+        Scores are divided by it.
+
+    Examples
+    --------
+    >>> f"{log_loss(np.zeros((1, 4)), np.array([2]), np.ones(1)):.4f}"  # log 4
+    '1.3863'
+    """
+    logarithms = log_softmax(scores / temperature, axis=1)
+    return -float(weights @ logarithms[np.arange(len(codes)), codes])
+
+
+def fit_temperature(
+    scores: RealArray, codes: NDArray[np.intp], weights: RealArray
+) -> tuple[float, float]:
+    """Temperature of least log-loss, and that loss.
+
+    Scores must come from samples the model was not trained on. As the rule of succession has it,
+    the temperature is judged as if each of n samples were of another class with the probability
+    1/(n + 2): scores that are all right do not lead to probabilities of one.
+
+    Examples
+    --------
+    >>> scores = np.array([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0], [0.0, 5.0]])
+    >>> temperature, loss = fit_temperature(scores, np.array([0, 1, 1, 0]), np.full(4, 0.25))
+    >>> f"{5 / temperature:.3f}"  # log 2: right in three of four, and doubted by a sixth
+    '0.693'
+    """
+    n_samples, n_classes = scores.shape
+    doubt = 1 / (n_samples + 2)
+    targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
+    targets[np.arange(n_samples), codes] = 1 - doubt
+    targets *= weights[:, None]
+    gaps = scores - scores.max(axis=1, keepdims=True)
+    linear, shares = float((targets * gaps).sum()), targets.sum(axis=1)
+
+    def slope(t: float) -> float:
+        """Differentiate in the sharpness, the inverse of the temperature; it rises with it."""
+        powers = np.exp(np.exp(-t) * gaps)
+        means = (powers * gaps).sum(axis=1) / powers.sum(axis=1)
+        return float(shares @ means) - linear
+
+    sharp, flat = _RANGE
+    if slope(sharp) <= 0 or slope(flat) >= 0:  # the sharper, or the flatter, the better
+        found = sharp if slope(sharp) <= 0 else flat
+    else:
+        found = brentq(slope, sharp, flat, xtol=1e-12)
+    temperature = float(np.exp(found))
+    return temperature, log_loss(scores, codes, weights, temperature)

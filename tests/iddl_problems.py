@@ -1,0 +1,31 @@
+"""Heads and objectives of IDDL from plain arrays, which are one block."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from divlearn.iddl.features import FeatureMap
+from divlearn.iddl.heads import Samples, slopes_of, solve_head
+from divlearn.sharded.opening import open_data
+
+
+def here(n):
+    """A block of so many matrices, for what does not look at them."""
+    return open_data(np.ones((n, 1, 1)))
+
+
+def solve(loss, features, targets, weights, gamma, warm=None):
+    """The best head, its objective, and the gradient in the features."""
+    samples = Samples(here(len(features)), [(targets, weights)], [features], loss.bias)
+    head, value = solve_head(loss, samples, gamma, warm)
+    cotangent = slopes_of((targets, weights), features, loss, head) @ head.weights
+    return SimpleNamespace(head=head, value=value, cotangent=cotangent)
+
+
+def start_features(V, weights, *, logarithm, standardize):
+    """A map to features, and the units of the data it was made for."""
+    known = here(len(V)), [(None, weights)], [V]
+    feature_map = FeatureMap.start(*known, logarithm=logarithm, standardize=standardize)
+    return feature_map, feature_map.units(*known)
