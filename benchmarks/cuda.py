@@ -194,24 +194,21 @@ def ten_million() -> dict[str, float]:
 
 def objective_time() -> dict[str, float]:
     """One objective and gradient of IDDL, 13,375 x 775, d = 51, the data on the GPU."""
-    from divlearn.engines import get_engine
     from divlearn.iddl.features import FeatureMap
     from divlearn.iddl.losses import RidgeLoss
-    from divlearn.iddl.objective import Dictionary, Objective
+    from divlearn.iddl.objective import Dictionary, Objective, encode_rows
     from divlearn.iddl.variants import make_variant
+    from divlearn.sharded.opening import open_data
 
     n, n_atoms, d = 13_375, 775, 51
     X, B = wishart(n, d, 1).get(), wishart(n_atoms, d, 2).get()
-    engine = get_engine("cuda", accuracy=1e-6)
+    shards = open_data(X, engine="cuda", accuracy=1e-6)
     variant = make_variant([(0.7, 0.9)], n_atoms)
-    targets = np.eye(20)[np.arange(n) % 20]
-    weights = np.full(n, 1 / n)
-    data = engine.keep(X)
-    V = engine.encode(data, B, *variant.expand(variant.start)).reshape(n, -1)
-    features = FeatureMap.for_data(V, weights, logarithm=True, standardize=True)
-    objective = Objective(
-        engine, data, targets, weights, variant, features, RidgeLoss(), gamma=1e-3
-    )
+    arrays = np.eye(20)[np.arange(n) % 20], np.full(n, 1 / n)
+    targets = [tuple(map(shards.place, arrays))]
+    V = shards.hold(encode_rows, B, *variant.expand(variant.start))
+    features = FeatureMap.start(shards, targets, V, logarithm=True, standardize=True)
+    objective = Objective(shards, targets, variant, features, RidgeLoss(), gamma=1e-3)
     point = Dictionary(np.linalg.cholesky(B), variant.start)
     found: dict[str, float] = {}
     for _ in range(2):  # the first time loads kernels

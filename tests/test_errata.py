@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from conftest import EPS, wishart
+from iddl_problems import solve
 from scipy.optimize import approx_fprime
 
 from divlearn import get_engine
@@ -52,7 +53,7 @@ def test_eq_W_needs_the_factor_of_the_penalty():
     assert np.abs(slope(printed)).max() > 0.01
     assert np.abs(slope(right)).max() <= 1e3 * EPS * np.abs(labels.T @ V).max()
     assert ridge_objective(right, V, labels, gamma) < ridge_objective(printed, V, labels, gamma)
-    ours = RidgeLoss(bias=False).solve(V, labels, np.full(n, 1 / n), gamma)
+    ours = solve(RidgeLoss(bias=False), V, labels, np.full(n, 1 / n), gamma)
     np.testing.assert_allclose(ours.head.weights, right, rtol=1e-10)
 
 
@@ -122,7 +123,7 @@ def test_xi_of_the_structured_svm_has_the_other_sign():
     np.testing.assert_allclose(right, differences, atol=1e-5)
     assert np.abs(-right - differences).max() > 1
     assert hinge(V + 1e-3 * right, W, bias, labels) > hinge(V, W, bias, labels)
-    ours = HingeLoss().slopes(scores, labels) @ W  # rounded within a fiftieth of the margin
+    ours = HingeLoss().expand(scores, labels).slopes @ W  # rounded within a fiftieth of the margin
     np.testing.assert_allclose(ours, right, atol=1e-12)
 
 

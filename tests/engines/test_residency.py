@@ -43,7 +43,7 @@ def fit_both(estimator, X, y):
     sizes = list(DeviceArray.crossed)
     for model in found.models_:
         assert isinstance(model.atoms, np.ndarray)
-        assert isinstance(model.features.mean, np.ndarray)
+        assert isinstance(model.units[0], np.ndarray)
     return right, found, sizes
 
 

@@ -47,8 +47,6 @@ class Interrupts:
         _innermost.reset(self._token)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.seen = True
-        if self.seen and self._outer is not None:
-            self._outer.seen = True
 
 
 _innermost: ContextVar[Interrupts | None] = ContextVar("interrupts", default=None)
@@ -57,8 +55,9 @@ _innermost: ContextVar[Interrupts | None] = ContextVar("interrupts", default=Non
 def note_interrupt() -> None:
     """Say that a KeyboardInterrupt was caught, and that what comes next should be short."""
     current = _innermost.get()
-    if current is not None:
+    while current is not None:
         current.seen = True
+        current = current._outer
 
 
 def is_interrupted() -> bool:

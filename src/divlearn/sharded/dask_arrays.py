@@ -8,8 +8,7 @@ import numpy as np
 
 from divlearn.engines.dask import DaskEngine
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import EngineChoice
-from divlearn.sharded.opening import load_block
+from divlearn.sharded.blocks import Block, EngineChoice, make_block
 from divlearn.sharded.workers import DaskShards, place
 from divlearn.weights import as_weights
 
@@ -43,7 +42,7 @@ def load_dask_array(
         columns.append(_chunks(client, values.rechunk({0: X.chunks[0], **whole})))
     choice = EngineChoice(engine.engine, engine.n_threads, accuracy)
     rows = [(i, choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
-    return DaskShards(client, *place(client, load_block, rows))
+    return DaskShards(client, *place(client, _load, rows))
 
 
 def _chunks(client: Any, array: Any) -> list[Any]:
@@ -52,3 +51,7 @@ def _chunks(client: Any, array: Any) -> list[Any]:
         list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0])
     )
     return chunks
+
+
+def _load(number: int, choice: EngineChoice, X: Any, y: Any, weights: Any) -> Block:
+    return make_block(number, f"chunk {number}", choice, X, y, weights)

@@ -12,7 +12,7 @@ import numpy as np
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice
 from divlearn.sharded.pieces import (
     FilePiece,
     MemoryPiece,
@@ -265,8 +265,3 @@ def _is_dask_array(X: Any) -> bool:
 
 def _is_zarr_array(X: Any) -> bool:
     return type(X).__module__.startswith("zarr.")
-
-
-def load_block(number: int, choice: EngineChoice, X: Any, y: Any, weights: Any) -> Block:
-    """Make a block of arrays that workers have computed."""
-    return make_block(number, f"chunk {number}", choice, X, y, weights)
