@@ -266,7 +266,8 @@ SAME = [
     {"features": "plain"}, {"divergence": "learn"}, {"divergence": "airm"},
     {"solver": "joint divergences"}, {"solver": "joint atoms"}, {"max_iter": 0},
     {"init": "kmeans"}, {"init": "samples"}, {"init": "identity", "n_atoms": 1},
-    {"init": X[:3]}, {"n_atoms": "auto", "max_iter": 2}, {"features": "auto", "n_atoms": 1}, {"n_atoms": "2 per class"},
+    {"init": X[:3]}, {"n_atoms": "auto", "max_iter": 2},
+    {"features": "auto", "n_atoms": 1}, {"n_atoms": "2 per class"},
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -133,11 +133,17 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             learned = self._learn_single(task, whole, recipes[best], pair)
             rows = np.concatenate([part.rows for part in parts])
             return [replace(learned, rows=rows, loss=screened[best][2], scores=screened[best][3])]
-        learn = partial(
-            learn_ensemble, task.whole(parts[0].atoms), parts, variant=variant, judge=task.judge,
-            tell=partial(_say, self),
-        )  # fmt: skip
-        return _learn_all(partial(learn, recipe) for recipe in track(recipes, "losses"))
+        whole, tell = task.whole(parts[0].atoms), partial(_say, self)
+        all_learned: list[Learned] = []
+        try:
+            for recipe in track(recipes, "losses"):
+                learned = learn_ensemble(whole, parts, recipe, variant, task.judge, tell)
+                all_learned.append(learned)
+        except KeyboardInterrupt:  # what was learned by then will do
+            note_interrupt()
+            if not all_learned:
+                raise
+        return all_learned
 
     def _starter(
         self, task: Task, n_atoms: int, seed: int
@@ -304,16 +310,3 @@ def _say(estimator: IDDLBase, level: int, text: str) -> None:
 def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
     mean: RealArray = np.mean([model.scores(block) for model in models], axis=0)
     return mean
-
-
-def _learn_all(learners: Iterable[Callable[[], Learned]]) -> list[Learned]:
-    """Learn all; where the user interrupts that, what was learned by then will do."""
-    learned: list[Learned] = []
-    try:
-        for learn in learners:
-            learned.append(learn())
-    except KeyboardInterrupt:
-        note_interrupt()
-        if not learned:
-            raise
-    return learned

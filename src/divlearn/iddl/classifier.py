@@ -16,7 +16,7 @@ from divlearn.fitting.labelled import Labelled, all_or_nothing, label
 from divlearn.iddl.base import ACCURACY, IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
-from divlearn.iddl.tasks import Task, fit_temperature, labelled_task, sharded_classes_task
+from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
 from divlearn.sharded.shards import LocalShards
@@ -180,7 +180,7 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
                 task, data = sharded_classes_task(
                     shards, groups, self.class_weight, self._cv(), self.engine, ACCURACY, seeds
                 )
-            self._fit_task(task, data, seeds[1])
+            self._finish(self._fit(task, seeds[1]), data)
         if block is None:
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
@@ -202,19 +202,19 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         self._check_parameters(shards)
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
+        all_learned = self._fit(task, seed)
+        self._finish(all_learned, data)
         members = {}
-        for learned in self._fit_task(task, data, seed):
+        for learned in all_learned:
             name = learned.recipe.loss.name
             members[f"learned {name}"] = self._member(learned, data)
             if learned.start is not None:
                 members[f"start {name}"] = self._member(learned.start, data)
         return members
 
-    def _fit_task(self, task: Task, data: Labelled, seed: int) -> list[Learned]:
-        learned = self._fit(task, seed)
+    def _finish(self, learned: list[Learned], data: Labelled) -> None:
         self.classes_ = data.classes
         self._calibrate(min(learned, key=lambda one: one.loss), data)
-        return learned
 
     def _member(self, learned: Learned, data: Labelled) -> Self:
         member: Self = clone(self)

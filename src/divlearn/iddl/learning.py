@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import see_through
+from divlearn.fitting.interrupts import note_interrupt, see_through
 from divlearn.fitting.progress import track
 from divlearn.iddl.features import FeatureMap, Tangent, fit_tangent, tangent_values
 from divlearn.iddl.heads import Head, Samples, solve_head
@@ -175,7 +175,13 @@ def learn_ensemble(
     runs: list[_Run] = []
     for part in track(parts, "models"):
         one = partial(_train_part, part, rough, variant, judge, _reporter(tell))
-        runs.append(stage("model", partial(see_through, one) if runs else one))
+        try:
+            runs.append(stage("model", one))
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            note_interrupt()  # which makes the rest short: an average needs all folds
+            runs.append(one())
     rows = np.concatenate([part.rows for part in parts])
     path = np.array([
         judge(_scores_at(runs, i), rows) for i in range(max(len(models) for models, _, _ in runs))
