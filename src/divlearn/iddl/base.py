@@ -59,7 +59,7 @@ _FEATURES: dict[str, tuple[bool, bool, tuple[int, ...]]] = {
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
 
-    loss: str | Loss = "auto"
+    loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
 
     def __init__(
@@ -205,7 +205,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not isinstance(self.features, str) or self.features not in _FEATURES:
             raise ValueError(f"features={self.features!r} must be one of {', '.join(_FEATURES)}")
-        if not isinstance(self.loss, Loss) and self.loss not in ("auto", *LOSSES):
+        named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
+        kind = self.loss if isinstance(self.loss, type) else type(self.loss)
+        if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         if not _is_number(self.max_iter) or not 0 <= self.max_iter < np.inf:
             raise ValueError(f"max_iter={self.max_iter!r} must be a number >= 0")
@@ -220,8 +222,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _losses(self, task: Task) -> tuple[Loss, ...]:
-        if isinstance(self.loss, Loss):
-            return (self.loss,)
+        if not isinstance(self.loss, str):
+            return (self.loss if isinstance(self.loss, Loss) else self.loss(),)
         names = task.losses if self.loss == "auto" else (self.loss,)
         return tuple(LOSSES[name]() for name in names)
 

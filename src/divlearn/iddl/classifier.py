@@ -48,7 +48,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         alpha = beta, "N" leaves every atom its own. A name or a pair fixes the divergence ("A" is
         AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
-        "auto" takes softmax or ridge, whichever has the lower held-out loss.
+        "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
+        is an instance or a class; see docs/extending.md.
     gamma : float or "auto", default="auto"
         Penalty on the head; "auto" chooses by held-out loss.
     features : {"auto", "log", "log+tangent", "plain"}, default="auto"
@@ -101,7 +102,7 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         n_atoms: int | str = "auto",
         *,
         divergence: Any = "learn",
-        loss: str | Loss = "auto",
+        loss: str | Loss | type[Loss] = "auto",
         gamma: float | str = "auto",
         features: str = "auto",
         solver: str = "joint",

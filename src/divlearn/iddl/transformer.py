@@ -68,7 +68,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         n_atoms: int | str = "auto",
         *,
         divergence: Any = "learn",
-        loss: str | Loss = "auto",
+        loss: str | Loss | type[Loss] = "auto",
         gamma: float | str = "auto",
         features: str = "auto",
         solver: str = "joint",
@@ -164,7 +164,8 @@ def _check_targets(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
 def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
     if not _is_continuous(targets):
         return IDDLClassifier(**parameters)
-    if parameters.pop("loss") not in ("auto", "ridge"):
+    loss = parameters.pop("loss")
+    if getattr(loss, "name", loss) not in ("auto", "ridge"):
         raise ValueError("loss must be auto or ridge where y is continuous")
     return IDDLRegressor(**parameters)
 
