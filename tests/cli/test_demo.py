@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -14,28 +13,25 @@ from divlearn.judge import NAMED
 pytest.importorskip("skimage", reason="scikit-image is not installed")
 image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
 
-SMALL = ("--patch", "64")
 
-
-def test_as_a_command_with_its_defaults(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "divlearn", "demo", *SMALL],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):
-        assert part in done.stdout
-    assert "Picture: demo/plane.png" in done.stdout
-    assert "Report: demo/report.html" in done.stdout
+def test_with_its_defaults(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["divlearn", "demo", "--patch", "256"])
+    assert main(["demo", "--patch", "256"]) == 0
+    printed = capsys.readouterr().out
+    for part in (*NAMED, "12 covariance matrices, 5 x 5", "brick, grass, gravel", "132 pairs"):
+        assert part in printed
+    assert "Picture: demo/plane.png" in printed
+    assert "Report: demo/report.html" in printed
     page = (tmp_path / "demo" / "report.html").read_text()
     for part in ("Classifiers", "Learned divergences", "Atoms", "divlearn demo"):
         assert part in page
-    said = " ".join(done.stdout.split())
+    said = " ".join(printed.split())
     for part in ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned"):
-        assert part in done.stdout
-    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 192 held-out matrices", said)
+        assert part in printed
+    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 12 held-out matrices", said)
     assert re.search(r"IDDL learned \d+ divergences for each of \d+ atoms", said)
-    assert "\x1b" not in done.stdout  # piped, so no colours
+    assert "\x1b" not in printed  # piped, so no colours
     height, width = image.imread(tmp_path / "demo" / "plane.png").shape[:2]
     assert 900 <= width <= 2000
     assert 700 <= height <= 2000

@@ -19,16 +19,22 @@ def data():
 
 IDDL = {
     "several models, two losses": {"cv": 2, "max_iter": 2},
-    "one model": {"cv": None, "loss": "softmax", "max_iter": 4},
+    "one model": {"cv": None, "loss": "softmax", "max_iter": 3},
     "blocks": {"solver": "bcd", "cv": None, "loss": "ridge", "divergence": "N", "max_iter": 2},
     "minibatches": {"solver": "stochastic", "cv": 2, "loss": "ridge", "max_iter": 3},
-    "hinge, tangent": {"loss": "hinge", "cv": 2, "features": "log+tangent", "max_iter": 2},
+    "hinge, tangent": {
+        "loss": "hinge",
+        "gamma": 1e-2,
+        "cv": 2,
+        "features": "log+tangent",
+        "max_iter": 1,
+    },
 }
 
 
 @pytest.mark.parametrize("name", IDDL)
 def test_iddl_classifier(data, tmp_path, monkeypatch, name):
-    model = divlearn.IDDLClassifier(n_atoms=3, random_state=0, **IDDL[name])
+    model = divlearn.IDDLClassifier(n_atoms=2, random_state=0, **IDDL[name])
     assert_resumes(model, tmp_path / "fit", monkeypatch, *data)
 
 
@@ -53,7 +59,7 @@ def test_iddl_transformer(data, tmp_path, monkeypatch):
 
 
 def test_committee(data, tmp_path, monkeypatch):
-    members = ("start softmax", "iddl softmax", "kernel", "tangent lda")
+    members = ("start softmax", "iddl softmax", "tangent lda")
     model = divlearn.SPDClassifier(members, cv=2, random_state=0)
     assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.05, 0.3, 0.9))
 
@@ -62,8 +68,8 @@ CLUSTERING = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
     "k-means, learned": divlearn.ABKMeans(3, "learn", n_init=2, random_state=0),
     "k-means, of the paper": divlearn.ABKMeans.paper(3).set_params(random_state=0),
-    "mixture": divlearn.ABMixture([1, 2], "wishart", n_init=2, random_state=0),
-    "mixture, learned": divlearn.ABMixture(2, share="divergence", tol=1e-2, random_state=1),
+    "mixture": divlearn.ABMixture([1, 2], "wishart", n_init=2, tol=1e-2, random_state=0),
+    "mixture, learned": divlearn.ABMixture(2, share="divergence", tol=0.1, random_state=1),
 }
 
 
@@ -76,7 +82,7 @@ def test_every_moment_of_a_mixture_that_moves(tmp_path, monkeypatch):
     """Moves draw at random, and remember what was drawn."""
     X, _ = make_wishart_clusters(4, 8, 2, separation=6, random_state=3)
     model = divlearn.ABMixture(4, "wishart", init="random", random_state=5, tol=1e-3)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, X, shares=(0.2, 0.6, 1.0))
+    assert_resumes(model, tmp_path / "fit", monkeypatch, X, shares=(0.5, 1.0))
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
@@ -121,8 +127,8 @@ def divlearn_clone(model):
 
 SHARDED = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "k-means, learned": divlearn.ABKMeans(3, "likelihood", n_init=2, random_state=0),
-    "mixture": divlearn.ABMixture(2, tol=1e-2, random_state=1),
+    "k-means, learned": divlearn.ABKMeans(3, "likelihood", n_init=2, max_iter=1, random_state=0),
+    "mixture": divlearn.ABMixture(2, tol=0.1, random_state=1),
     "joint": divlearn.IDDLClassifier(
         n_atoms=3, cv=None, loss="softmax", gamma=1e-2, max_iter=3, random_state=0
     ),
