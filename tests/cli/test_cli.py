@@ -32,6 +32,12 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def coarse_map(monkeypatch):
+    """A likelihood is fitted at every point of a map; how many there are is no matter here."""
+    monkeypatch.setattr("divlearn.judge.which._LIKELIHOOD_GRID", np.arange(3.0))
+
+
 def run(capsys, *arguments):
     """Exit code, what was printed, and what was complained about."""
     code = main([str(argument) for argument in arguments])

@@ -46,7 +46,7 @@ def learned(model):
 def test_many_fits_at_once_in_threads(data, tmp_path):
     """Each is what it is alone, whatever runs beside it; checkpoints do not meet."""
     X, y = data
-    names = [*FITS, *FITS, *FITS]  # the first of each without a checkpoint
+    names = [*FITS, *FITS]  # the first of each without a checkpoint
     alone = {name: learned(clone(model).set_params(random_state=0).fit(X, y))
              for name, model in FITS.items()}  # fmt: skip
 
@@ -93,7 +93,7 @@ import numpy as np
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
-X, y = make_wishart_clusters(3, 300, 6, random_state=0)
+X, y = make_wishart_clusters(3, 100, 6, random_state=0)
 
 def work():
     found = engine.encode(X, X[:40], 0.5, 0.7)
@@ -162,7 +162,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in range(1, n_calls, max(1, n_calls // 8)):
+    for call in range(1, n_calls, max(1, n_calls // 6)):
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:

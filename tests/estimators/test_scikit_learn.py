@@ -14,16 +14,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import divlearn
 from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, log_svm, tuning
+from divlearn.committee import tangent
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
+FAST = {"max_iter": 2, "cv": 2, "gamma": 1e-2, "features": "log", **SEED}
 ESTIMATORS = [
     (
-        divlearn.IDDLClassifier("1 per class", max_iter=2, cv=2, loss="ridge", **SEED),
+        divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST),
         lift_spd,
     ),
     (divlearn.IDDLRegressor(n_atoms=1, max_iter=2, cv=2, **SEED), lift_spd),
-    (divlearn.IDDLTransformer(n_atoms=1, max_iter=1, cv=2, loss="ridge", **SEED), lift_spd),
+    (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
     (divlearn.SPDClassifier(("tangent lda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
     (divlearn.DivergenceKernelClassifier([0.5], [0.5], [0.5, 2], [1], cv=2, **SEED), lift_far),
@@ -60,12 +62,12 @@ def expected_failures(stand_in):
 
 @pytest.fixture(autouse=True)
 def short_grids(monkeypatch):
-    """Machines choose from two values on two parts: how many there are is no matter here."""
+    """What is chosen from how many values is no matter here."""
     monkeypatch.setitem(tuning.PENALTIES, "linear", (1.0, 10.0))
-    monkeypatch.setattr(coded, "_PENALTIES", (1.0, 10.0))
+    monkeypatch.setattr(log_svm, "FOLDS", 2)
+    monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
     monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 2)
-    for module in (coded, log_svm):
-        monkeypatch.setattr(module, "FOLDS", 2)
+    monkeypatch.setitem(tangent._MODELS["logistic"][1], "C", [1.0])
 
 
 @parametrize_with_checks(
