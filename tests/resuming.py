@@ -46,7 +46,7 @@ def comparable(model):
     return vars(model)
 
 
-def assert_resumes(model, path, monkeypatch, *data, shares=(0.3, 0.9)):
+def assert_resumes(model, path, monkeypatch, *data, shares=(0.6,)):
     """Die after some shares of all writes; what is fitted then must be what is fitted at once."""
     whole = comparable(clone(model).fit(*data))
     with writes(monkeypatch) as done, resumable(path):

@@ -47,8 +47,12 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
     step = max(1, _BLOCK_ENTRIES // d**2)
     parts = [slice(start, start + step) for start in range(0, len(matrices), step)]
     # LAPACK lets other threads run; more threads inside it gain nothing.
-    with limit_blas(1), ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
-        list(pool.map(fill, parts))
+    with limit_blas(1):
+        if len(parts) == 1:  # a thread would take longer to start
+            fill(parts[0])
+        else:
+            with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+                list(pool.map(fill, parts))
     return vectors
 
 

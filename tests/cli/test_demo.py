@@ -1,44 +1,15 @@
-"""The demonstration from its command line: what it prints, what it writes, how it fails."""
+"""The demonstration with options, and how it fails; test_program_doc has its defaults."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from divlearn.cli import main
-from divlearn.judge import NAMED
 
 pytest.importorskip("skimage", reason="scikit-image is not installed")
-image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
-
-SMALL = ("--patch", "64")
-
-
-def test_as_a_command_with_its_defaults(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "divlearn", "demo", *SMALL],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    for part in (*NAMED, "192 covariance matrices, 5 x 5", "brick, grass, gravel", "36,672 pairs"):
-        assert part in done.stdout
-    assert "Picture: demo/plane.png" in done.stdout
-    assert "Report: demo/report.html" in done.stdout
-    page = (tmp_path / "demo" / "report.html").read_text()
-    for part in ("Classifiers", "Learned divergences", "Atoms", "divlearn demo"):
-        assert part in page
-    said = " ".join(done.stdout.split())
-    for part in ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned"):
-        assert part in done.stdout
-    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 192 held-out matrices", said)
-    assert re.search(r"IDDL learned \d+ divergences for each of \d+ atoms", said)
-    assert "\x1b" not in done.stdout  # piped, so no colours
-    height, width = image.imread(tmp_path / "demo" / "plane.png").shape[:2]
-    assert 900 <= width <= 2000
-    assert 700 <= height <= 2000
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from divlearn.cli import main
+from divlearn.judge import NAMED
 
 PAGE = Path(__file__).parents[2] / "docs" / "program.md"
 COMMANDS = ("demo", "describe", "doctor", "which", "fit", "predict", "evaluate", "cluster")
@@ -46,6 +47,24 @@ def write_images(folder: Path) -> None:
             image.save(part / f"{number:02}.png")
 
 
+def check_demo(printed: str, folder: Path) -> None:
+    """What the page leaves out."""
+    from matplotlib.image import imread
+
+    names = ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned")
+    for part in (*NAMED, *names):
+        assert part in printed
+    said = " ".join(printed.split())
+    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 48 held-out matrices", said)
+    assert "\x1b" not in printed  # piped, so no colours
+    page = (folder / "report.html").read_text()
+    for part in ("Classifiers", "Learned divergences", "Atoms", "divlearn demo"):
+        assert part in page
+    height, width = imread(folder / "plane.png").shape[:2]
+    assert 900 <= width <= 2000
+    assert 700 <= height <= 2000
+
+
 def test_examples_are_found():
     text = "words\n```console\n$ one\n1\n2\n$ two\n```\n```python\n$ three\n```\n"
     assert examples(text) == [("one", "1\n2\n"), ("two", "")]
@@ -71,6 +90,8 @@ def test_the_page_is_right(tmp_path, monkeypatch, capsys):
             captured = capsys.readouterr()
             printed = captured.out + captured.err
         assert checker.check_output(expected, printed, FLAGS), f"$ {command}\n{printed}"
+        if command.startswith("divlearn demo"):
+            check_demo(printed, tmp_path / "demo")
     for name in ("report", "which", "evaluation", "groups", "demo/report"):
         assert (tmp_path / f"{name}.html").stat().st_size > 10_000
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 49

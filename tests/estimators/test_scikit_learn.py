@@ -6,29 +6,33 @@ import inspect
 import pkgutil
 from importlib import import_module
 
+import pytest
 from lifted import lift_far, lift_image, lift_series, lift_spd, lift_streams, lifted
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
+from divlearn.baselines import coded, log_svm, tuning
+from divlearn.committee import tangent
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
+FAST = {"max_iter": 2, "cv": 2, "gamma": 1e-2, "features": "log", **SEED}
 ESTIMATORS = [
     (
-        divlearn.IDDLClassifier("1 per class", max_iter=2, cv=2, loss="ridge", **SEED),
+        divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST),
         lift_spd,
     ),
     (divlearn.IDDLRegressor(n_atoms=1, max_iter=2, cv=2, **SEED), lift_spd),
-    (divlearn.IDDLTransformer(n_atoms=1, max_iter=1, cv=2, **SEED), lift_spd),
+    (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
     (divlearn.SPDClassifier(("tangent lda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
-    (divlearn.DivergenceKernelClassifier([0.5], [0.5], [0.5, 2], [1, 10], cv=2, **SEED), lift_far),
+    (divlearn.DivergenceKernelClassifier([0.5], [0.5], [0.5, 2], [1], cv=2, **SEED), lift_far),
     (cluster.ABKMeans(2, **ONE_START), lift_far),
     (cluster.KarcherKMeans(2, **ONE_START), lift_far),
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
-    (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
+    (cluster.ABMixture(2, "wishart", tol=0.1, **SEED), lift_spd),
     (baselines.DivergenceMDM(), lift_spd),
     (baselines.DivergenceKNN(), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
@@ -54,6 +58,16 @@ def expected_failures(stand_in):
     if type(stand_in.estimator).__name__.startswith(DRAWING):
         return {"check_sample_weight_equivalence_on_dense_data": "it draws at random"}
     return {}
+
+
+@pytest.fixture(autouse=True)
+def short_grids(monkeypatch):
+    """What is chosen from how many values is no matter here."""
+    monkeypatch.setitem(tuning.PENALTIES, "linear", (1.0, 10.0))
+    monkeypatch.setattr(log_svm, "FOLDS", 2)
+    monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
+    monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 2)
+    monkeypatch.setitem(tangent._MODELS["logistic"][1], "C", [1.0])
 
 
 @parametrize_with_checks(

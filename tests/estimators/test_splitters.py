@@ -22,7 +22,7 @@ from divlearn import (
 )
 from divlearn.datasets import make_wishart_clusters
 
-N = 36
+N = 24
 FOLD = np.arange(N) % 3
 GROUP = np.arange(N) // 2
 PAIRS = [(np.flatnonzero(fold != FOLD), np.flatnonzero(fold == FOLD)) for fold in range(3)]
@@ -35,17 +35,19 @@ SPLITTERS = {
     "pairs": lambda: PAIRS,
     "generator": lambda: (pair for pair in PAIRS),
 }
-SMALL = {"n_atoms": 3, "max_iter": 1, "random_state": 0}
+SMALL = {"n_atoms": 3, "max_iter": 1, "features": "log", "random_state": 0}
 ESTIMATORS = {
-    "IDDLClassifier": IDDLClassifier(**SMALL),
-    "IDDLTransformer": IDDLTransformer(**SMALL),
+    "IDDLClassifier": IDDLClassifier(loss="ridge", **SMALL),
+    "IDDLTransformer": IDDLTransformer(loss="ridge", **SMALL),
     "IDDLRegressor": IDDLRegressor(**SMALL),
-    "DivergenceKernelClassifier": DivergenceKernelClassifier(random_state=0),
-    "SPDClassifier": SPDClassifier(members=("tangent lda", "kernel"), random_state=0),
+    "DivergenceKernelClassifier": DivergenceKernelClassifier(
+        [0.5], [0.5], [1], [1], random_state=0
+    ),
+    "SPDClassifier": SPDClassifier(members=("tangent logistic", "start softmax"), random_state=0),
 }
 WEIGHTED = [name for name in ESTIMATORS if name != "IDDLTransformer"]  # takes no groups either
 CLASSIFIERS = [name for name in WEIGHTED if name != "IDDLRegressor"]
-ROWS = {"first": [0], "some": [1, 2, 9, 17, 30, N - 1]}
+ROWS = [0, 2, 9, 17, N - 1]
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +73,10 @@ def test_splitters_of_transformers(data, splitter):
 
 @pytest.mark.parametrize("name", WEIGHTED)
 @pytest.mark.parametrize("splitter", SPLITTERS)
-@pytest.mark.parametrize("rows", ROWS)
-def test_matrices_of_no_weight(data, name, splitter, rows):
+def test_matrices_of_no_weight(data, name, splitter):
     """They are held out by nobody; the others are, each by a fold of the splitter."""
     weights = np.ones(N)
-    weights[ROWS[rows]] = 0
+    weights[ROWS] = 0
     model = fitted(name, data, splitter, sample_weight=weights)
     held_out = getattr(model, "oof_proba_", None)
     if held_out is not None:
@@ -99,7 +100,7 @@ def test_given_folds_are_those_of_the_kept_matrices(data, name, splitter):
     """A fit with weights of zero is the fit without these matrices, folds included."""
     X, y = data
     weights = np.ones(N)
-    weights[ROWS["some"]] = 0
+    weights[ROWS] = 0
     kept = weights > 0
     places = np.cumsum(kept) - 1
     pairs = [tuple(places[part[kept[part]]] for part in pair) for pair in PAIRS]

@@ -290,10 +290,9 @@ def test_very_many_matrices_come_in_larger_minibatches(monkeypatch):
     assert sum(sizes) == objective.shards.n_matrices
 
 
-@pytest.mark.parametrize("loss", ["ridge", "softmax"])
-def test_many_matrices_need_fewer_eigenproblems_than_all_at_once(loss):
+def test_many_matrices_need_fewer_eigenproblems_than_all_at_once():
     """To where L-BFGS gets in ten iterations, 22 eigenproblems per matrix and atom."""
-    options = {"n": 3000, "d": 5, "n_atoms": 12, "loss": loss, "gamma": 1e-3}
+    options = {"n": 3000, "d": 5, "n_atoms": 12, "loss": "ridge", "gamma": 1e-3}
     objective, start = make(**options, logarithm=True, standardize=True)
     joint = solve_joint(objective, start, max_iter=10, tol=0.0)
     objective, start = make(**options, logarithm=True, standardize=True)

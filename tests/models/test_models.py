@@ -48,29 +48,30 @@ def data():
     return make_wishart_clusters(3, 10, 3, separation=4, random_state=0)
 
 
+SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 2, "random_state": 0}
 FITTED = {
-    "softmax": divlearn.IDDLClassifier(loss="softmax", max_iter=4, random_state=0),
-    "ridge": divlearn.IDDLClassifier(loss="ridge", max_iter=4, random_state=0),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", max_iter=2, random_state=0),
-    "paper": divlearn.IDDLClassifier.paper().set_params(max_iter=3, random_state=0),
-    "regressor": divlearn.IDDLRegressor(max_iter=4, random_state=0),
-    "transformer": divlearn.IDDLTransformer(max_iter=4, random_state=0),
+    "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
+    "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, **SMALL),
+    "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
+    "regressor": divlearn.IDDLRegressor(**SMALL),
+    "transformer": divlearn.IDDLTransformer(**SMALL),
     "kernel": divlearn.DivergenceKernel("stein"),
-    "kernel machine": divlearn.DivergenceKernelClassifier(random_state=0),
-    "committee": divlearn.SPDClassifier(random_state=0),
-    "k-means": divlearn.ABKMeans(3, "likelihood", random_state=0),
+    "kernel machine": divlearn.DivergenceKernelClassifier([0.5, 1], [0.5], cv=2, random_state=0),
+    "committee": divlearn.SPDClassifier(cv=2, random_state=0),
+    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, tol=0.1, random_state=0),
     "mixture": divlearn.ABMixture([1, 2], "wishart", share="none", random_state=0),
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
     "k-NN": DivergenceKNN(3, "jeffreys"),
     "nearest mean": DivergenceMDM("burg"),
     "log-euclidean machine": LogEuclideanSVM("rbf", random_state=0),
-    "metric learning": LEML(random_state=0),
-    "sparse codes": KernelSparseCoding(4, kernel="stein", random_state=0),
+    "metric learning": LEML(20, max_iter=2, random_state=0),
+    "sparse codes": KernelSparseCoding(4, kernel="stein", max_iter=1, random_state=0),
     "local codes": KernelLLC(6, random_state=0),
-    "conic codes": RSPDL(4, max_iter=2, random_state=0),
+    "conic codes": RSPDL(4, penalty=0.1, max_iter=1, random_state=0),
     "pipeline": make_pipeline(
-        divlearn.IDDLTransformer(max_iter=3, random_state=0), StandardScaler(), SVC()
+        divlearn.IDDLTransformer(loss="ridge", **SMALL), StandardScaler(), SVC()
     ),
 }
 
@@ -135,7 +136,7 @@ def test_models_that_are_not_fitted(tmp_path, model):
 )
 def test_labels(data, tmp_path, labels):
     X, y = data
-    model = divlearn.DivergenceKernelClassifier().fit(X, np.asarray(labels)[y])
+    model = DivergenceMDM().fit(X, np.asarray(labels)[y])
     np.testing.assert_array_equal(there_and_back(model, tmp_path).predict(X), model.predict(X))
 
 

@@ -23,20 +23,25 @@ SETTINGS = {
     "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 3,
     "n_atoms": 4, "divergence": [(1.0, 1.0)], "loss": "ridge",
 }  # fmt: skip
-MEMORY = {
+CONFIGURATION = {
     # A worker writes to disk what it holds beyond 1 % of its memory.
     "distributed.worker.memory.target": 0.01,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": False,
     "distributed.comm.timeouts.connect": "60s",
+    # Workers are forked from a process that has imported what they need.
+    "distributed.worker.multiprocessing-method": "forkserver",
 }
 
 
 @pytest.fixture(scope="module")
 def client():
+    with dask.config.set(CONFIGURATION):
+        context = distributed.utils.get_mp_context()
+    context.set_forkserver_preload(["distributed", "divlearn.cluster", "divlearn.iddl"])
     with (
-        dask.config.set(MEMORY),
+        dask.config.set(CONFIGURATION),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0",
             silence_logs=50,
