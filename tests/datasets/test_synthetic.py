@@ -251,7 +251,7 @@ def test_each_cluster_has_its_own_dof():
 
 def mean_square_by_quadrature(d, sigma):
     """E[d(X, C)^2] = E|t|^2 by the trapezoid rule on a grid of all d log-eigenvalues."""
-    grid = np.linspace(-6 * sigma - sigma**2 * d, 6 * sigma + sigma**2 * d, 101)
+    grid = np.linspace(-6 * sigma - sigma**2 * d, 6 * sigma + sigma**2 * d, 201)
     t = np.meshgrid(*d * [grid], indexing="ij", sparse=True)
     squares = sum(one**2 for one in t)
     density = np.exp(-squares / (2 * sigma**2))

@@ -67,7 +67,7 @@ def test_arrays_of_both_kinds_do_not_mix():
 )  # fmt: skip
 def test_fits_stay_on_the_device(data, loss, solver):
     X, y = data
-    n_iter = 1 if solver == "bcd" or loss == "hinge" else 2
+    n_iter = 1 if solver == "bcd" else 2
     right, found, sizes = fit_both(classifier(loss=loss, solver=solver, max_iter=n_iter), X, y)
     assert np.array_equal(found.atoms_, right.atoms_)
     assert np.array_equal(found.alpha_, right.alpha_)
@@ -95,7 +95,7 @@ def test_what_stays_on_a_device_has_no_checkpoint(data, tmp_path):
     "settings",
     [
         {"features": "plain", "loss": RidgeLoss(bias=False)},
-        {"divergence": "N", "loss": "softmax", "max_iter": 1},
+        {"divergence": "N", "loss": "softmax"},
         {"gamma": "auto", "loss": "auto", "cv": 2},
         {"divergence": "airm", "loss": "ridge"},
         {"solver": "joint divergences", "loss": "softmax"},

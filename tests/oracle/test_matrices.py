@@ -94,8 +94,8 @@ def cases() -> dict[str, Pair]:
 CASES = tuple(cases())
 NEAR = tuple(name for name in CASES if name.startswith("near"))
 WITH_GRADIENT = (
-    "wishart-1", "wishart-2", "wishart-3", "wishart-5", "near-0.001-3", "near-1e-06-3", "equal-3",
-    "multiple-3", "large-3", "small-3", "graded-3", "graded-down-3", "graded-both-3",
+    "wishart-1", "wishart-2", "wishart-3", "wishart-5", "wishart-8", "near-0.001-3", "near-1e-06-3",
+    "equal-3", "multiple-3", "large-3", "small-3", "graded-3", "graded-down-3", "graded-both-3",
 )  # fmt: skip
 
 
