@@ -35,17 +35,19 @@ def run_python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize("asked", ["1", "3", "3,1"])
-def test_the_environment_holds(name, asked):
-    code = f"from divlearn.engines import get_engine; print(get_engine({name!r}).n_threads)"
-    assert run_python(code, OMP_NUM_THREADS=asked) == asked[0]
+@pytest.mark.parametrize("asked", ["1", "3,1"])
+def test_the_environment_holds(asked):
+    code = f"""
+from divlearn.engines import get_engine
+print(*[get_engine(name).n_threads for name in {ENGINES!r}])
+"""
+    assert run_python(code, OMP_NUM_THREADS=asked).split() == len(ENGINES) * [asked[0]]
 
 
 def test_nonsense_in_the_environment_is_ignored():
     code = "from divlearn.engines import get_engine; print(get_engine('reference').n_threads)"
-    found = [run_python(code, OMP_NUM_THREADS=asked) for asked in ("", "many", "0", "-1")]
-    assert found == 4 * [str(cpu_count())]
+    found = [run_python(code, OMP_NUM_THREADS=asked) for asked in ("many", "0")]
+    assert found == 2 * [str(cpu_count())]
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -20,21 +20,22 @@ NAMES = list(EXPERIMENTS)
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """Records of all experiments, each of which is computed once."""
+def records_of(tmp_path_factory):
+    """Records of an experiment by its name; cells are computed once, where a test needs them."""
     folder = tmp_path_factory.mktemp("cells")
-    found = {}
-    for name, experiment in EXPERIMENTS.items():
+
+    def find(name):
         data = {"kth": DATA["kth"]} if name == "cluster-table" else DATA  # mixtures take seconds
-        cells = {cell.key: cell for cell in experiment.cells(data, TINY)}
+        cells = {cell.key: cell for cell in EXPERIMENTS[name].cells(data, TINY)}
         assert compute(list(cells.values()), folder) == []
-        found[name] = [cache.record(folder, cell) for cell in cells.values()]
-    return found
+        return [cache.record(folder, cell) for cell in cells.values()]
+
+    return find
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_experiment_from_data_to_text(name, done, tmp_path):
-    experiment, records = EXPERIMENTS[name], done[name]
+def test_an_experiment_from_data_to_text(name, records_of, tmp_path):
+    experiment, records = EXPERIMENTS[name], records_of(name)
     rows = experiment.rows(records)
     assert rows
     skipped = {"ABMixture"} if experiment.timed else set()
@@ -55,11 +56,12 @@ def test_an_experiment_from_data_to_text(name, done, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_some_cells_are_enough_for_a_result(name, done, tmp_path):
-    experiment, some = EXPERIMENTS[name], done[name][::3]
-    text = rendering.section(experiment, TINY, DATA, some, len(done[name]))
-    left = len(done[name]) - len(some)
-    assert (f"Still to be computed: {left} of {len(done[name])}." in text) == (left > 0)
+def test_some_cells_are_enough_for_a_result(name, records_of, tmp_path):
+    experiment, records = EXPERIMENTS[name], records_of(name)
+    some = records[::3]
+    text = rendering.section(experiment, TINY, DATA, some, len(records))
+    left = len(records) - len(some)
+    assert (f"Still to be computed: {left} of {len(records)}." in text) == (left > 0)
     rendering.draw(experiment, some, tmp_path / "results.md")
 
 
@@ -219,8 +221,8 @@ def test_the_papers_figures():
     )
 
 
-def test_differences_come_with_the_full_protocol_only(done):
-    experiment, records = EXPERIMENTS["standard-measures"], done["standard-measures"]
+def test_differences_come_with_the_full_protocol_only(records_of):
+    experiment, records = EXPERIMENTS["standard-measures"], records_of("standard-measures")
     quick, full = (
         rendering.section(experiment, replace(TINY, name=name), DATA, records, len(records))
         for name in ("quick", "full")

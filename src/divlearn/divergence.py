@@ -113,7 +113,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     array([[ 0.,  0.],
            [ 0., -3.]])
     """
-    pairs = Pairs(X, Y, alpha, beta)
+    pairs = Pairs(*check_pair(X, Y), alpha, beta)
     eigen = pairs.decompose(vectors=True)
     pairs.check_domain(eigen)
     scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))

@@ -44,10 +44,9 @@ class _Side:
 
 
 class Pairs:
-    """Matrices of X and Y pair by pair, flattened over the broadcast leading dimensions."""
+    """Matrices of `check_pair` pair by pair, flattened over the broadcast leading dimensions."""
 
-    def __init__(self, X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> None:
-        X, Y = check_pair(X, Y)
+    def __init__(self, X: RealArray, Y: RealArray, alpha: ArrayLike, beta: ArrayLike) -> None:
         a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
         shapes = X.shape[:-2], Y.shape[:-2], a.shape, b.shape
         try:

@@ -19,11 +19,11 @@ from divlearn.baselines.spd_kernels import get_kernel
 from divlearn.datasets import make_wishart_clusters
 
 MODELS = [
-    KernelSparseCoding(random_state=0),
-    KernelSparseCoding(kernel="stein", max_iter=3, random_state=0),
+    KernelSparseCoding(max_iter=2, random_state=0),
+    KernelSparseCoding(kernel="stein", max_iter=1, random_state=0),
     KernelLLC(random_state=0),
     KernelLLC(kernel="stein", random_state=0),
-    RSPDL(random_state=0),
+    RSPDL(max_iter=2, random_state=0),
 ]
 FAST = [
     KernelSparseCoding(6, bandwidth=0.5, penalty=0.05, max_iter=2, random_state=0),
@@ -87,7 +87,7 @@ def test_learning_lowers_what_k_means_leaves(data, name):
     X, y, *_ = data
     options = {"kernel": name, "bandwidth": 0.5, "penalty": 0.02, "random_state": 0}
     start = KernelSparseCoding(9, max_iter=0, **options).fit(X, y)
-    learned = KernelSparseCoding(9, max_iter=5, **options).fit(X, y)
+    learned = KernelSparseCoding(9, max_iter=2, **options).fit(X, y)
     assert start.n_iter_ == 0
     assert start.message_ == "the dictionary stays as it starts"
     assert learned.history_["objective"][0] == pytest.approx(start.history_["objective"][0])

@@ -42,18 +42,20 @@ def brute_force(X, Y, divergence):
     "divergence",
     ["airm", "stein", "burg", "kullback-right", "jeffreys", "log-euclidean", (0.5, 1.5), (-1, 0)],
 )
-@pytest.mark.parametrize("columns", [7, 1024])  # training matrices in one block, and in several
-def test_neighbors_are_those_of_brute_force(divergence, columns, monkeypatch):
-    monkeypatch.setattr(neighbors, "_COLUMNS", columns)
+def test_neighbors_are_those_of_brute_force(divergence, monkeypatch):
     X, y = classes(0)
-    model = DivergenceKNN(5, divergence).fit(X[:40], y[:40])
-    distances, found = model.kneighbors(X[52:])
-    table = brute_force(X[52:], X[:40], divergence)
-    order = np.argsort(table, axis=1, kind="stable")[:, :5]
-    np.testing.assert_array_equal(found, order)
-    np.testing.assert_allclose(distances, np.take_along_axis(table, order, 1), rtol=1e-9)
-    more = model.kneighbors(X[52:], 40, return_distance=False)
-    np.testing.assert_array_equal(more, np.argsort(table, axis=1, kind="stable"))
+    queries, X, y = X[55:], X[:30], y[:30]
+    table = brute_force(queries, X, divergence)
+    order = np.argsort(table, axis=1, kind="stable")
+    for columns in (7, 1024):  # training matrices in several blocks, and in one
+        monkeypatch.setattr(neighbors, "_COLUMNS", columns)
+        model = DivergenceKNN(5, divergence).fit(X, y)
+        distances, found = model.kneighbors(queries)
+        np.testing.assert_array_equal(found, order[:, :5])
+        nearest = np.take_along_axis(table, order[:, :5], 1)
+        np.testing.assert_allclose(distances, nearest, rtol=1e-9)
+        more = model.kneighbors(queries, 30, return_distance=False)
+        np.testing.assert_array_equal(more, order)
 
 
 def test_the_query_comes_first():
@@ -87,8 +89,8 @@ def test_copies_are_at_distance_zero_and_ordered():
 def test_engines_agree(engine):
     X, y = classes(4)
     model = DivergenceKNN(4, (0.3, 0.9), engine=engine).fit(X[:40], y[:40])
-    table = brute_force(X[52:], X[:40], (0.3, 0.9))
-    np.testing.assert_allclose(model.kneighbors(X[52:])[0], np.sort(table, axis=1)[:, :4])
+    table = brute_force(X[57:], X[:40], (0.3, 0.9))
+    np.testing.assert_allclose(model.kneighbors(X[57:])[0], np.sort(table, axis=1)[:, :4])
 
 
 # --- votes

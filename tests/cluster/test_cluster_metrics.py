@@ -19,7 +19,7 @@ labelings = st.integers(1, 12).flatmap(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(labelings)
 def test_pairs_are_counted(labels):
     classes, clusters = labels
@@ -38,7 +38,7 @@ def test_pairs_are_counted(labels):
         assert found.recall == pytest.approx(both / alike.sum() if alike.any() else 1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(labelings)
 def test_the_best_matching_is_found(labels):
     """Against all ways to rename clusters, scored by scikit-learn."""
@@ -55,7 +55,7 @@ def test_the_best_matching_is_found(labels):
         assert matched_f1_score(classes, clusters, average=average) == pytest.approx(score)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(labelings, st.permutations(range(4)))
 def test_names_and_order_do_not_matter(labels, names):
     classes, clusters = map(np.array, labels)

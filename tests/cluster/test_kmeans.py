@@ -19,7 +19,7 @@ RULES = ["stein", "airm", "burg", (0.5, 1.5), (2.0, 3.0), "learn", "likelihood"]
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wishart_clusters(4, 40, 4, separation=5, random_state=3)
+    return make_wishart_clusters(4, 20, 3, separation=5, random_state=3)
 
 
 def starts(X, k, seed=0):
@@ -136,10 +136,10 @@ def test_numbers_are_clustered_as_gaussians_of_logarithms():
 )
 def test_a_congruence_changes_nothing(data, divergence, init):
     X, _ = data
-    A = congruence(4)
+    A = congruence(3)
     given = starts(X, 4) if init == "array" else init
     turned = A @ given @ A.T if init == "array" else init
-    options = {"random_state": 2, "n_init": 2}
+    options = {"random_state": 2, "n_init": 1}
     first = ABKMeans(4, divergence, init=given, **options).fit(X)
     Y = A @ X @ A.T
     second = ABKMeans(4, divergence, init=turned, **options).fit(0.5 * (Y + Y.mT))
@@ -176,7 +176,7 @@ def test_the_order_of_matrices_changes_nothing(order, divergence):
 @pytest.mark.parametrize("divergence", ["stein", (0, 1), "learn", "likelihood"], ids=str)
 def test_weights_are_repetitions(data, divergence):
     X, _ = data
-    X = X[:80]
+    X = X[::2]
     counts = np.random.default_rng(0).integers(0, 4, len(X))
     init = starts(X, 3)
     weighted = ABKMeans(3, divergence, init=init, tol=0).fit(X, sample_weight=counts)
@@ -190,9 +190,10 @@ def test_weights_are_repetitions(data, divergence):
 @pytest.mark.parametrize("init", ["tangent", "log-euclidean", "k-means++", "random"])
 def test_a_seed_decides_everything(data, init):
     X, _ = data
-    first, second = (ABKMeans(4, init=init, random_state=7).fit(X) for _ in range(2))
+    options = {"init": init, "n_init": 1}
+    first, second = (ABKMeans(4, random_state=7, **options).fit(X) for _ in range(2))
     np.testing.assert_array_equal(first.cluster_centers_, second.cluster_centers_)
-    other = ABKMeans(4, init=init, random_state=8).fit(X)
+    other = ABKMeans(4, random_state=8, **options).fit(X)
     assert not np.array_equal(first.cluster_centers_, other.cluster_centers_)
 
 
@@ -210,7 +211,7 @@ def test_clusters_are_found(divergence):
 def test_more_starts_are_no_worse(data):
     X, _ = data
     inertias = [
-        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 2, 4, 8)
+        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 2, 4)
     ]
     assert (np.diff(inertias) <= 0).all()
     assert inertias[-1] < inertias[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,8 +25,14 @@ def quick(n_components=3, divergence="wishart", **options):
     return ABMixture(n_components, divergence, random_state=0, **options)
 
 
+@cache
+def fitted() -> ABMixture:
+    """The mixture of three components, which nobody changes."""
+    return quick().fit(X)
+
+
 def test_probabilities():
-    mixture = quick().fit(X)
+    mixture = fitted()
     probabilities = mixture.predict_proba(X)
     assert probabilities.shape == (60, 3)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
@@ -35,7 +42,7 @@ def test_probabilities():
 
 
 def test_repetition_and_copies():
-    first = quick(divergence="learn").fit(X)
+    first = quick(divergence="learn", init=X[::20], tol=0.1).fit(X)
     copy, other = pickle.loads(pickle.dumps(first)), clone(first).fit(X)
     for model in (copy, other):
         np.testing.assert_array_equal(model.score_samples(X), first.score_samples(X))
@@ -43,19 +50,19 @@ def test_repetition_and_copies():
 
 
 def test_more_starts_are_never_worse():
-    one, five = (quick(4, init="random", n_init=n_init).fit(X) for n_init in (1, 5))
-    assert five.lower_bound_ >= one.lower_bound_
+    one, three = (quick(4, init="random", n_init=n_init).fit(X[::3]) for n_init in (1, 3))
+    assert three.lower_bound_ >= one.lower_bound_
 
 
 @pytest.mark.parametrize("init", ["k-means++", "random", X[::20]])
 def test_starts(init):
     mixture = quick(init=init).fit(X)
-    assert mixture.lower_bound_ == pytest.approx(quick().fit(X).lower_bound_, abs=1e-3)
+    assert mixture.lower_bound_ == pytest.approx(fitted().lower_bound_, abs=1e-3)
 
 
 def test_weights_of_matrices():
     """A weight is a number of repetitions, but for its unit."""
-    mixture = quick(init=X[:3])
+    mixture = quick(init=X[::20])
     weights = np.arange(60) % 3
     weighted = clone(mixture).fit(X, sample_weight=weights)
     repeated = clone(mixture).fit(np.repeat(X, weights, axis=0))
@@ -67,14 +74,12 @@ def test_weights_of_matrices():
 
 
 def test_in_company():
-    search = GridSearchCV(
-        quick(), {"n_components": [1, 3], "divergence": ["wishart", "airm"]}, cv=2
-    )
+    search = GridSearchCV(quick(), {"n_components": [1, 3]}, cv=2)
     search.fit(X)
-    assert search.best_params_ == {"n_components": 3, "divergence": "wishart"}
+    assert search.best_params_ == {"n_components": 3}
     pipeline = make_pipeline(FunctionTransformer(), quick())
     assert pipeline.fit(X).predict(X).shape == (60,)
-    assert pipeline.score(X) == quick().fit(X).score(X)
+    assert pipeline.score(X) == fitted().score(X)
 
 
 # ------------------------------------------------------------------ hard data
@@ -135,7 +140,7 @@ def test_wide_and_graded_matrices():
 
 
 def test_single_precision():
-    narrow, wide = quick().fit(X.astype(np.float32)), quick().fit(X)
+    narrow, wide = quick().fit(X.astype(np.float32)), fitted()
     np.testing.assert_array_equal(narrow.predict(X), wide.predict(X))
     np.testing.assert_allclose(narrow.kappa_, wide.kappa_, rtol=1e-3)
 
@@ -195,7 +200,7 @@ def test_too_few_iterations():
 
 
 def test_summaries():
-    told = quick(init=X[:3]).fit(X).summary(X)
+    told = quick(init=X[::20], tol=0.1).fit(X).summary(X)
     assert told.startswith("The likelihood of 3 components is largest at alpha = ")
     assert "likelihood-ratio p = " in told
 
@@ -228,7 +233,7 @@ def test_errors_of_data():
         quick(1).fit(X, sample_weight=np.eye(60)[0])
     with pytest.raises(NotFittedError):
         quick().predict(X)
-    mixture = quick().fit(X)
+    mixture = fitted()
     for method in (mixture.predict, mixture.compare, mixture.bic):
         with pytest.raises(ValueError, match="size 2, but ABMixture is expecting 3"):
             method(X[:, :2, :2])

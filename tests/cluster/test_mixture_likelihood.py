@@ -11,7 +11,6 @@ from divlearn.cluster import ABMixture, pairwise_f1_score
 from divlearn.cluster.mixture.summary import describe
 from divlearn.cluster.starts import Starts
 from divlearn.datasets import make_inverse_wishart_clusters, make_wishart_clusters
-from divlearn.engines import available_engines
 from divlearn.likelihood import fit_likelihood, fit_member, log_density, sample_family
 
 CENTERS = np.array([np.diag([1.0, 1.0, 1.0]), np.diag([9.0, 2.0, 0.5]), np.diag([0.3, 0.1, 2.0])])
@@ -31,13 +30,12 @@ def three_clusters(alpha, beta, kappas, n=80):
     return np.concatenate(parts), np.repeat([0, 1, 2], n)
 
 
-@pytest.mark.parametrize("engine", available_engines())
 @pytest.mark.parametrize("name", ["wishart", "inverse-wishart"])
 @pytest.mark.parametrize("share", ["all", "none"])
-def test_densities_of_scipy(name, share, engine):
+def test_densities_of_scipy(name, share):
     make = make_wishart_clusters if name == "wishart" else make_inverse_wishart_clusters
     X, _ = make(2, [30, 40], 3, random_state=0)
-    mixture = ABMixture(2, name, share=share, random_state=0, engine=engine).fit(X)
+    mixture = ABMixture(2, name, share=share, random_state=0).fit(X)
     densities = np.empty((2, len(X)))
     for k, (center, kappa) in enumerate(zip(mixture.means_, mixture.kappa_, strict=True)):
         dof = 2 * kappa
@@ -57,8 +55,8 @@ def test_densities_of_scipy(name, share, engine):
 )  # fmt: skip
 def test_the_bound_never_falls(share, divergence):
     """Overlapping clusters, and more components than there are."""
-    X, _ = make_wishart_clusters(2, 30, 3, separation=3, random_state=1)
-    mixture = ABMixture(3, divergence, share=share, init=X[::25], tol=1e-3).fit(X)
+    X, _ = make_wishart_clusters(2, 15, 2, separation=3, random_state=1)
+    mixture = ABMixture(3, divergence, share=share, init=X[::12], tol=3e-3).fit(X)
     history = mixture.history_
     assert np.diff(history["lower_bound"]).min() > -1e-9
     assert len(history["lower_bound"]) == mixture.n_iter_ + 1
@@ -70,7 +68,7 @@ def test_the_bound_never_falls(share, divergence):
     assert (n_kappas == 1) == (share == "all")
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("d", [1, 4])
 def test_one_component_is_the_maximum_of_the_family(d):
     X = sample_family(0.2, 0.7, d + 1.0, 150, np.diag(np.arange(1.0, d + 1)), 0)
     for divergence, known in [("learn", fit_likelihood(X)), ("stein", fit_member(X, 0.5, 0.5))]:

@@ -19,7 +19,7 @@ ATTRIBUTES = ("weights_", "means_", "alpha_", "beta_", "kappa_", "lower_bound_")
 
 @pytest.fixture(scope="module")
 def data():
-    X, _ = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    X, _ = make_wishart_clusters(3, 10, 2, separation=3, random_state=0)
     weights = np.random.RandomState(0).uniform(size=len(X))
     weights[7] = 0
     return X, weights
@@ -52,11 +52,10 @@ def same(whole, parts):
         ("learn", "all", 13, True, {}),
         ("learn", "none", 25, False, {}),
         ("learn", "divergence", 7, True, {"n_components": [1, 2]}),
-        ("wishart", "all", 60, True, {"n_init": 2, "init": "k-means++"}),
+        ("wishart", "all", 30, True, {"n_init": 2, "init": "k-means++"}),
         ("inverse-wishart", "none", 3, True, {}),
         ("matrix-f", "divergence", 9, False, {}),
-        ("riemannian-gaussian", "all", 31, True, {}),
-        ((0.5, 1.5), "none", 13, True, {"n_components": 4}),
+        ((0.5, 1.5), "all", 17, True, {}),
     ],
 )
 def test_mixtures_are_those_of_data_in_memory(
@@ -134,15 +133,15 @@ def test_members_are_compared_on_shards(data):
 def test_errors_name_what_is_wrong(data):
     X, _ = data
     bad = X.copy()
-    bad[43] = -bad[43]
+    bad[23] = -bad[23]
     with pytest.raises(ValueError, match=r"shard 2 \(item 2 .*\), X\[3\] has a diagonal entry"):
         quick().fit(lambda: iter(np.split(bad, 3)))
-    with pytest.raises(ValueError, match="n_components=61 must be <= n_matrices=60"):
-        quick(61).fit(open_shards(X))
+    with pytest.raises(ValueError, match="n_components=31 must be <= n_matrices=30"):
+        quick(31).fit(open_shards(X))
     with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0, but must be >= 2"):
-        quick(1).fit(open_shards(X, None, np.eye(60)[7]))
-    with pytest.raises(ValueError, match="matrices of size 2, but ABMixture is expecting 3"):
-        quick(2).fit(X).predict(open_shards(X[:, :2, :2]))
+        quick(1).fit(open_shards(X, None, np.eye(30)[7]))
+    with pytest.raises(ValueError, match="matrices of size 1, but ABMixture is expecting 2"):
+        quick(2, "wishart").fit(X).predict(open_shards(X[:, :1, :1]))
 
 
 def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):

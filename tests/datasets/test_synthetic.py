@@ -144,13 +144,13 @@ def test_sigma_of_unequal_clusters_is_their_root_mean_square(make, spread, squar
     assert rms_distance(centers) == pytest.approx(7 * np.sqrt(np.mean(squares)), rel=2e-4)
 
 
-@pytest.mark.parametrize("d", [1, 2, 10, 30])
+@pytest.mark.parametrize("d", [1, 2, 10, 18])
 @pytest.mark.parametrize(
     ("make", "alpha", "beta"), [(make_wishart_clusters, 0, 1), (FAMILIES[2], 0, 0)]
 )
 def test_two_clusters_are_as_hard_to_tell_apart_for_any_d(make, alpha, beta, d):
     """The likelihood ratio errs with probability Phi(-s / 2), up to a quarter of it."""
-    n = max(50_000 // d, 5000)
+    n = max(20_000 // d, 2500)
     X, y, centers = make(2, n, d, separation=3, random_state=d, return_centers=True)
     wrong = np.mean(pairwise_abld(X, centers, alpha=alpha, beta=beta).argmin(1) != y)
     assert wrong == pytest.approx(stats.norm.cdf(-1.5), rel=0.25)
@@ -313,7 +313,7 @@ def test_against_exact_rejection(d, sigma):
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "sigma"), [(4000, 10, 1.8), (2000, 30, 0.2), (2000, 30, 1.0), (400, 100, 0.1)]
+    ("n", "d", "sigma"), [(2000, 10, 1.8), (600, 30, 0.2), (600, 30, 1.0), (100, 100, 0.1)]
 )
 def test_identities_for_any_d(n, d, sigma):
     """The trace is normal, and E sum t V'(t) = d + E sum_{i<j} (u/2) coth(u/2), by parts."""

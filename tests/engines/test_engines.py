@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
 from conftest import (
     EPS,
     assert_within,
-    every_instruction_set,
+    engine_names,
     frobenius,
     gradient_error,
     in_frame_of,
     log_eigenvalue_error,
     make_engine,
+    native_names,
     scaled_condition,
     wishart,
 )
@@ -24,8 +26,12 @@ from divlearn.engines import ReferenceEngine
 
 # --- against the reference ------------------------------------------------------------------------
 
+every_other = pytest.mark.parametrize(
+    "engine_name", [name for name in (*engine_names(), *native_names()[1:]) if name != "reference"]
+)
 
-@every_instruction_set
+
+@every_other
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_spectra(engine, d):
     X, B, _ = problem(d)
@@ -37,33 +43,45 @@ def test_spectra(engine, d):
     assert_within(np.abs(computed - t), t_error)
 
 
-@every_instruction_set
+@every_other
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_encode(engine, d):
     X, B, _ = problem(d)
-    t, t_error, back = truth(d)
     values = engine.encode(X, B, *POINTS.T)
     assert values.shape == sizes(d)
-    assert_within(np.abs(values - back.values), value_error(X, B, t, t_error, POINTS))
+    assert_within(np.abs(values - truth(d)[2].values), allowed_value_error(d))
 
 
-@every_instruction_set
+@cache
+def allowed_value_error(d: int, name: str = "f") -> np.ndarray:
+    X, B, _ = problem(d)
+    t, t_error, _ = truth(d)
+    return value_error(X, B, t, t_error, POINTS, name)
+
+
+@cache
+def allowed_gradient_error(d: int) -> np.ndarray:
+    X, B, cotangent = problem(d)
+    t, t_error, _ = truth(d)
+    # Without eigenvectors, (N^-1 - B^-1)/alpha has the error of an inverse over alpha beta.
+    condition = scaled_condition(X)[:, None] + scaled_condition(B)
+    product = np.abs(POINTS.prod(axis=1))
+    direct = d**1.5 * EPS * condition / np.where(product == 0, 1, product)
+    first, second = (p[None, :, None] for p in POINTS.T)
+    error = gradient_error(t, first, second, t_error) + direct
+    return (np.abs(cotangent) * error).sum(axis=0)
+
+
+@every_other
 @pytest.mark.parametrize("with_parameters", [True, False])
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_pullback(engine, d, with_parameters):
     X, B, cotangent = problem(d)
-    t, t_error, right = truth(d)
+    right, allowed = truth(d)[2], allowed_gradient_error(d)
     back = engine.pullback(X, B, *POINTS.T, cotangent, parameters=with_parameters, values=True)
     short = engine.pullback(X, B, *POINTS.T, cotangent, parameters=with_parameters)
     assert short.values is None
-    assert_within(np.abs(back.values - right.values), value_error(X, B, t, t_error, POINTS))
-
-    # Without eigenvectors, (N^-1 - B^-1)/alpha has the error of an inverse over alpha beta.
-    weight, condition = np.abs(cotangent), scaled_condition(X)[:, None] + scaled_condition(B)
-    product = np.abs(POINTS.prod(axis=1))
-    direct = d**1.5 * EPS * condition / np.where(product == 0, 1, product)
-    first, second = (p[None, :, None] for p in POINTS.T)
-    allowed = (weight * (gradient_error(t, first, second, t_error) + direct)).sum(axis=0)
+    assert_within(np.abs(back.values - right.values), allowed_value_error(d))
     for one in (back, short):
         assert np.array_equal(one.atoms, one.atoms.mT)
         assert_within(frobenius(one.whitened - right.whitened), allowed)
@@ -76,14 +94,13 @@ def test_pullback(engine, d, with_parameters):
         assert back.beta is None
         return
     for name in ("alpha", "beta"):
-        errors = value_error(X, B, t, t_error, POINTS, f"f_{name}")
+        errors = np.abs(cotangent) * allowed_value_error(d, f"f_{name}")
         gap = np.abs(getattr(back, name) - getattr(right, name))
-        assert_within(gap, (weight * errors).sum(axis=0))
+        assert_within(gap, errors.sum(axis=0))
 
 
-@every_instruction_set
-@pytest.mark.parametrize("n_atoms", [1, 3])
-@pytest.mark.parametrize("n_matrices", [1, 2, 7, 8, 9, 37])
+@every_other
+@pytest.mark.parametrize(("n_matrices", "n_atoms"), [(1, 3), (2, 1), (7, 3), (8, 1), (9, 3)])
 @pytest.mark.parametrize("d", [3, 8])
 def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
     """Padding of the last group of lanes must not leak into anything."""

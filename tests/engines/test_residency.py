@@ -96,7 +96,7 @@ def test_what_stays_on_a_device_has_no_checkpoint(data, tmp_path):
     [
         {"features": "plain", "loss": RidgeLoss(bias=False)},
         {"divergence": "N", "loss": "softmax"},
-        {"gamma": "auto", "loss": "auto", "cv": 3},
+        {"gamma": "auto", "loss": "auto", "cv": 2},
         {"divergence": "airm", "loss": "ridge"},
         {"solver": "joint divergences", "loss": "softmax"},
     ],
@@ -111,13 +111,13 @@ def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
 
 def test_the_tangent_block_stands_beside(data):
     X, y = data
-    right, found, _ = fit_both(classifier(features="log+tangent", loss="ridge", cv=3), X, y)
+    right, found, _ = fit_both(classifier(features="log+tangent", loss="ridge", cv=2), X, y)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
 
 
 def test_numbers_are_predicted_on_a_device(data):
     X, _ = data
-    regressor = IDDLRegressor(N_ATOMS, max_iter=3, random_state=0)
+    regressor = IDDLRegressor(N_ATOMS, max_iter=1, random_state=0)
     right, found, _ = fit_both(regressor, X, np.linalg.slogdet(X)[1])
     assert np.array_equal(found.predict(X), right.predict(X))
 
@@ -156,7 +156,7 @@ def test_divergences_of_clusters_are_learned_on_a_device(data, divergence):
 def test_mixtures_leave_data_on_the_device(data, divergence):
     X, _ = data
     found = [
-        ABMixture(3, divergence, init=X[::20], max_iter=5, engine=engine).fit(X)
+        ABMixture(3, divergence, init=X[::20], max_iter=2, engine=engine).fit(X)
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert np.array_equal(found[0].means_, found[1].means_)
@@ -176,7 +176,9 @@ def test_neighbours_are_found_on_the_device(data):
 def test_which_divergence_asks_the_device(data):
     X, y = data
     answers = [
-        which_divergence(X[::2], y[::2], random_state=0, engine=engine).summary()
+        which_divergence(
+            X[::2], y[::2], alphas=[0, 0.5, 1], betas=[0, 1], random_state=0, engine=engine
+        ).summary()
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert answers[0] == answers[1]

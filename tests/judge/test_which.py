@@ -60,12 +60,9 @@ def test_scores_of_a_plain_loop():
     assert answer.score == np.mean(right)
     assert answer.best == plane_map(X, y, ALPHAS, BETAS).best
     for name, row in answer.named.items():
-        hits = []
-        for i in range(len(X)):
-            train = np.flatnonzero(folds != folds[i])
-            point = NAMED[name].alpha, NAMED[name].beta
-            nearest = train[np.argmin([float(abld(X[i], X[j], *point)) for j in train])]
-            hits.append(y[nearest] == y[i])
+        table = abld(X[:, None], X, NAMED[name].alpha, NAMED[name].beta)
+        table[folds[:, None] == folds] = np.inf
+        hits = y[table.argmin(axis=1)] == y
         assert row.score == np.mean(hits)
         assert row.difference == pytest.approx(answer.score - row.score)
     assert answer.map[0, 0] == answer.named["airm"].score
@@ -102,9 +99,9 @@ def test_groups_of_a_plain_loop():
     assert answer.named["burg"].score == np.mean(burg)
 
 
-@pytest.mark.parametrize("entries", [1, 100, 5000])
+@pytest.mark.parametrize("entries", [1, 100])
 def test_blocks_do_not_show(monkeypatch, entries):
-    X, y = overlapping(30)
+    X, y = overlapping(18)
     options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
     monkeypatch.setattr(neighbors, "_BLOCK_ENTRIES", entries)
@@ -181,7 +178,7 @@ def test_likelihood_prefers_a_member_without_name():
 
 
 def test_the_default_grid_without_labels():
-    X, _ = make_wishart_clusters(1, 60, 2, random_state=0)
+    X, _ = make_wishart_clusters(1, 12, 1, random_state=0)
     answer = which_divergence(X)
     assert answer.map.shape == (9, 9)
     assert answer.table()[0]["name"] == "learned"
@@ -200,7 +197,7 @@ def test_the_same_twice():
 def test_picture(tmp_path, labels):
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
     X, y = overlapping(30)
-    answer = which_divergence(X, y if labels else None, cv=3, alphas=ALPHAS, betas=BETAS)
+    answer = which_divergence(X, y if labels else None, cv=3, alphas=[0, 1], betas=[0, 1])
     ax = plot_plane(answer)
     assert any("burg" in text.get_text().lower() for text in ax.texts)
     ax.figure.savefig(tmp_path / "plane.png")

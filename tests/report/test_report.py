@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_pages import HOSTILE, Outline, every_section, large_page, unpack
 
@@ -136,6 +136,7 @@ values = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(values)
 def test_json_is_what_was_given_and_holds_no_markup(value):
     text = to_json(value)

@@ -141,8 +141,7 @@ def no_complaints(reader):
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_all_is_drawn_and_fits(reader, width, scheme):
     reader.open(every_section("a_rather_long_word_without_a_break" * 3), width=width, scheme=scheme)
     reader.look_at_all()

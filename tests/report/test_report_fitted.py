@@ -16,7 +16,7 @@ from divlearn.report import classifier_page, fitted
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    X, y = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
     return X, np.array(["bark", "moss", "sand"])[y]
 
 
@@ -106,16 +106,12 @@ FITS = {
 }
 
 
-def learning_section(model, data):
-    page = classifier_page(model, *data)
-    return page.sections[titles(page).index("Learning")]
-
-
 @pytest.mark.parametrize("name", FITS)
 def test_every_fit_of_iddl_has_a_page(data, name):
     template, n_curves, iterations = FITS[name]
     model = clone(template).fit(*data)
-    section = learning_section(model, data)
+    found = fitted.iddl_sections(model, data[0], None)
+    [section] = [one for one in found if one.title == "Learning"]
     found = section.content["curves"]
     objectives = [curve for curve in found if not curve["second"]]
     assert len(objectives) == n_curves
@@ -131,12 +127,11 @@ def test_every_fit_of_iddl_has_a_page(data, name):
         assert section.content["marks"] == [{"name": "selected", "x": model.n_iter_}]
 
 
-def test_many_matrices_are_mapped_in_part(data, monkeypatch):
+def test_many_matrices_are_mapped_in_part(data, kernel, monkeypatch):
     X, y = data
-    monkeypatch.setattr(fitted, "_MOST_MAPPED", 40)
-    assert fitted.map_training_data(X, y).n_matrices == 40
-    monkeypatch.setattr(fitted, "_MOST_COMPARED", 59)
-    kernel = DivergenceKernelClassifier(random_state=0).fit(X, y)
+    monkeypatch.setattr(fitted, "_MOST_MAPPED", 20)
+    assert fitted.map_training_data(X, y).n_matrices == 20
+    monkeypatch.setattr(fitted, "_MOST_COMPARED", 35)
     assert "Where the model and baselines disagree" not in titles(classifier_page(kernel, X, y))
 
 

@@ -42,18 +42,21 @@ def ratios(before, after):
     return torch.linalg.eigvals(torch.linalg.solve(before, after)).real
 
 
+N_STEPS = {0.01: 200, 0.1: 60, 1e6: 60}
+
+
 @pytest.mark.parametrize(
     ("make", "rate"), [(Adam, 0.01), (Adam, 0.1), (SGD, 1e6)], ids=["sane", "fast", "wild"]
 )
 def test_atoms_stay_inside_the_cone(make, rate):
-    """One atom for each of five seeds and two conditions; every step is checked."""
-    groups = [covariances(seed, c, n=4) for seed in range(5) for c in (1e4, 1e6)]
+    """One atom for each of two seeds and two conditions; every step is checked."""
+    groups = [covariances(seed, c, n=4) for seed in range(2) for c in (1e4, 1e6)]
     X = torch.cat(groups)
     mine = torch.eye(len(groups), dtype=torch.float64).repeat_interleave(4, dim=0)
     layer = DivergenceLayer(torch.stack([3 * group[0] for group in groups]))
     optimizer = make(layer.parameters(), lr=rate)
     losses = []
-    for _ in range(300):
+    for _ in range(N_STEPS[rate]):
         optimizer.zero_grad()
         loss = (layer(X) * mine).sum(dim=0)  # of every atom to its own matrices
         loss.sum().backward()
