@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*)
 
+# Tests start many processes: let Python keep what it compiles.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test venv lint docs benchmark clean
 
 demo: $(VENV)/.installed
