@@ -20,7 +20,7 @@ def solve(loss, features, targets, weights, gamma, warm=None):
     """The best head, its objective, and the gradient in the features."""
     samples = Samples(here(len(features)), [(targets, weights)], [features], loss.bias)
     head, value = solve_head(loss, samples, gamma, warm)
-    cotangent = slopes_of((targets, weights), features, loss, head) @ head.weights
+    cotangent = slopes_of((targets, weights), features, loss, head) @ head[0]
     return SimpleNamespace(head=head, value=value, cotangent=cotangent)
 
 

@@ -54,7 +54,7 @@ def test_eq_W_needs_the_factor_of_the_penalty():
     assert np.abs(slope(right)).max() <= 1e3 * EPS * np.abs(labels.T @ V).max()
     assert ridge_objective(right, V, labels, gamma) < ridge_objective(printed, V, labels, gamma)
     ours = solve(RidgeLoss(bias=False), V, labels, np.full(n, 1 / n), gamma)
-    np.testing.assert_allclose(ours.head.weights, right, rtol=1e-10)
+    np.testing.assert_allclose(ours.head[0], right, rtol=1e-10)
 
 
 def test_eq_W_is_not_of_the_size_of_the_matrices():

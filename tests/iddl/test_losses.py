@@ -8,6 +8,7 @@ from iddl_problems import here, solve, start_features
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from divlearn.iddl.heads import scores_of
 from divlearn.iddl.losses import LOSSES, HingeLoss, RidgeLoss, SoftmaxLoss
 
 
@@ -21,8 +22,8 @@ def problem(seed=0, n=80, p=6, n_classes=3):
 
 
 def objective(loss, head, features, targets, weights, gamma):
-    losses = loss.expand(head.scores(features), targets).losses
-    return weights @ losses + gamma * (head.weights**2).sum()
+    losses = loss.expand(scores_of(head, features), targets).losses
+    return weights @ losses + gamma * (head[0] ** 2).sum()
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -34,8 +35,8 @@ def test_ridge_is_that_of_scikit_learn(bias, gamma):
     theirs = Ridge(alpha=2 * gamma, fit_intercept=bias).fit(
         features, targets, sample_weight=weights
     )
-    np.testing.assert_allclose(solved.head.weights, theirs.coef_, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(solved.head.bias, theirs.intercept_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(solved.head[0], theirs.coef_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(solved.head[1], theirs.intercept_, rtol=1e-8, atol=1e-10)
 
 
 def test_ridge_is_the_corrected_closed_form_of_the_paper():
@@ -44,7 +45,7 @@ def test_ridge_is_the_corrected_closed_form_of_the_paper():
     solved = solve(RidgeLoss(bias=False), features, targets, np.full(n, 1 / n), gamma)
     V = features.T
     expected = targets.T @ V.T @ np.linalg.inv(V @ V.T + 2 * n * gamma * np.eye(len(V)))
-    np.testing.assert_allclose(solved.head.weights, expected, rtol=1e-9)
+    np.testing.assert_allclose(solved.head[0], expected, rtol=1e-9)
 
 
 def test_ridge_without_a_penalty_and_with_equal_columns():
@@ -63,8 +64,8 @@ def test_softmax_is_that_of_scikit_learn():
     theirs = LogisticRegression(C=1 / (2 * gamma), tol=1e-10, max_iter=5000).fit(
         features, labels, sample_weight=weights
     )
-    np.testing.assert_allclose(solved.head.weights, theirs.coef_, atol=1e-5)
-    spread = solved.head.bias - solved.head.bias.mean()
+    np.testing.assert_allclose(solved.head[0], theirs.coef_, atol=1e-5)
+    spread = solved.head[1] - solved.head[1].mean()
     np.testing.assert_allclose(spread, theirs.intercept_ - theirs.intercept_.mean(), atol=1e-5)
 
 
@@ -92,7 +93,7 @@ def test_hinge_is_close_to_the_sharp_one(bias, gamma):
     features, targets, weights, _ = problem(n=15)
     solved = solve(HingeLoss(bias), features, targets, weights, gamma)
     value, _ = hinge_by_scipy(features, targets, weights, gamma, bias)
-    ours = value(np.concatenate([solved.head.weights.ravel(), solved.head.bias]))
+    ours = value(np.concatenate([solved.head[0].ravel(), solved.head[1]]))
     # Rounding changes the loss of each of the n_classes - 1 comparisons by width / 2 at most.
     slack = 2 * 0.02 / 2
     assert solved.value <= ours <= solved.value + slack
@@ -101,7 +102,7 @@ def test_hinge_is_close_to_the_sharp_one(bias, gamma):
             value, start, method="Powell", options={"maxiter": 20000, "xtol": 1e-8, "ftol": 1e-12}
         ).fun
         for start in (
-            np.concatenate([solved.head.weights.ravel(), solved.head.bias]),
+            np.concatenate([solved.head[0].ravel(), solved.head[1]]),
             np.zeros(targets.shape[1] * (features.shape[1] + 1)),
         )
     )
@@ -119,9 +120,9 @@ def test_heads_are_minima(name, bias):
         solved.value
     )
     for _ in range(20):
-        head = type(solved.head)(
-            solved.head.weights + 1e-3 * rng.standard_normal(solved.head.weights.shape),
-            solved.head.bias + bias * 1e-3 * rng.standard_normal(solved.head.bias.shape),
+        head = (
+            solved.head[0] + 1e-3 * rng.standard_normal(solved.head[0].shape),
+            solved.head[1] + bias * 1e-3 * rng.standard_normal(solved.head[1].shape),
         )
         assert objective(loss, head, features, targets, weights, 1e-2) >= solved.value
 
@@ -176,7 +177,7 @@ def test_weights_count_samples():
         loss = LOSSES[name]()
         weighted = solve(loss, features, targets, counts / counts.sum(), 1e-2)
         plain = solve(loss, *repeated, np.full(counts.sum(), 1 / counts.sum()), 1e-2)
-        np.testing.assert_allclose(weighted.head.weights, plain.head.weights, atol=1e-6)
+        np.testing.assert_allclose(weighted.head[0], plain.head[0], atol=1e-6)
 
 
 def test_separable_classes_and_a_class_of_one_sample():
@@ -184,7 +185,7 @@ def test_separable_classes_and_a_class_of_one_sample():
     targets = np.eye(2)[[0] * 20 + [1]]
     for name in LOSSES:
         solved = solve(LOSSES[name](), features, targets, np.full(21, 1 / 21), 1e-3)
-        assert (solved.head.scores(features).argmax(axis=1) == targets.argmax(axis=1)).all()
+        assert (scores_of(solved.head, features).argmax(axis=1) == targets.argmax(axis=1)).all()
 
 
 # features

@@ -10,7 +10,7 @@ import numpy as np
 from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
-from divlearn.iddl.solvers import Fit, Run, Watch, first_trial
+from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, pack, unpack
 from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.problem import Trial
@@ -31,7 +31,11 @@ def solve_bcd(
     Parameters are those of `divlearn.iddl.solvers.solve_joint`; nothing is drawn.
     """
     with loop("blocks") as rounds:
-        trial, iteration = rounds.state[3:] if rounds.state else (first_trial(objective, start), 0)
+        if rounds.state:
+            packed, iteration = rounds.state[3:]
+            trial = unpack(packed)
+        else:
+            trial, iteration = first_trial(objective, start), 0
         if rounds.kept and not all(isinstance(part, np.ndarray) for part in trial.memo.V):
             raise ValueError(
                 'resumable(...) cannot be used with solver="bcd" on a GPU or on workers; set '
@@ -49,7 +53,7 @@ def _descend(
 ) -> Fit:
     stop = None if run.rows else run.note(0, trial, np.nan, "start")
     while stop is None and iteration < max_iter:
-        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
+        run.save(pack(trial), iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

@@ -16,7 +16,7 @@ from divlearn.arrays import RealArray, beside, to_host
 from divlearn.iddl.losses import Loss
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Head", "Samples", "add_up_losses", "slopes_of", "solve_head"]
+__all__ = ["Head", "Samples", "add_up_losses", "scores_of", "slopes_of", "solve_head"]
 
 _NEWTON_STEPS = 50
 _CG_STEPS = 100
@@ -27,21 +27,9 @@ _SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
+Head = tuple[RealArray, RealArray]  # weights, shape (n_outputs, n_features), and bias
+
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
-
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """Scores are ``features @ weights.T + bias``."""
-
-    weights: RealArray  # (n_outputs, n_features)
-    bias: RealArray  # (n_outputs,)
-
-    def scores(self, features: RealArray) -> RealArray:
-        """Compute scores, shape (n_samples, n_outputs)."""
-        weights, bias = beside(self.weights, features), beside(self.bias, features)
-        result: RealArray = features @ weights.T + bias
-        return result
 
 
 class Samples:
@@ -106,7 +94,7 @@ def solve_head(
     if loss.quadratic:
         return _solve_ridge(loss, samples, gamma)
     n_features, n_outputs = map(len, samples.centre)
-    if warm is not None and warm.weights.shape[1] != n_features:
+    if warm is not None and warm[0].shape[1] != n_features:
         warm = None
     value = np.inf
     for one in loss.stages():
@@ -122,7 +110,7 @@ def _solve_ridge(loss: Loss, samples: Samples, gamma: float) -> tuple[Head, floa
         W = cho_solve(cho_factor(penalized), cross).T
     except LinAlgError:
         W = np.linalg.lstsq(penalized, cross, rcond=None)[0].T
-    head = Head(W, level - W @ middle)
+    head = W, level - W @ middle
     losses = add_up_losses(loss, samples.shards, samples.targets, samples.features, head)
     return head, losses + gamma * float((W**2).sum())
 
@@ -132,10 +120,17 @@ def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, h
     return float(shards.reduce(_losses, loss, head, beside=[targets, features]))
 
 
+def scores_of(head: Head, features: RealArray) -> RealArray:
+    """Scores of some samples, shape (n_samples, n_outputs)."""
+    weights, bias = (beside(one, features) for one in head)
+    scores: RealArray = features @ weights.T + bias
+    return scores
+
+
 def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
     """Weighted gradients of the losses of some samples in their scores."""
     wanted, weights = targets[:2]
-    slopes: RealArray = weights[:, None] * loss.expand(head.scores(features), wanted).slopes
+    slopes: RealArray = weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
     return slopes
 
 
@@ -171,7 +166,7 @@ class _Newton:
     def minimize(self, warm: Head | None) -> tuple[Head, float]:
         origin = state = self._origin
         if warm is not None:
-            start = np.concatenate([warm.weights, warm.bias[:, None]], axis=1)
+            start = np.concatenate([warm[0], warm[1][:, None]], axis=1)
             state = self._evaluate(start[:, : len(self._basis)] @ self._basis)
             state = origin if origin.value < state.value else state
         goal = self._loss.tolerance * max(float(np.linalg.norm(origin.gradient)), _TINY)
@@ -183,7 +178,8 @@ class _Newton:
                 break
             state = following
         W = state.W @ self._basis.T
-        return Head(W[:, : self._n_features], W[:, self._n_features :].sum(axis=1)), state.value
+        head = W[:, : self._n_features], W[:, self._n_features :].sum(axis=1)
+        return head, state.value
 
     def _evaluate(self, W: RealArray) -> _State:
         loss, gradient, size = self._samples.shards.reduce(_sums, self._loss, W, beside=self._parts)
@@ -303,7 +299,7 @@ def _turn(
 
 def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:
     wanted, weights = targets[:2]
-    return float(weights @ loss.expand(head.scores(features), wanted).losses)
+    return float(weights @ loss.expand(scores_of(head, features), wanted).losses)
 
 
 def _sums(

@@ -15,7 +15,7 @@ from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt, see_through
 from divlearn.fitting.progress import track
 from divlearn.iddl.features import FeatureMap, Tangent, fit_tangent, tangent_values
-from divlearn.iddl.heads import Head, Samples, solve_head
+from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.objective import encode_rows
 from divlearn.iddl.training import Judge, Model, Part, Recipe, Report, train
 from divlearn.iddl.variants import Variant
@@ -106,7 +106,7 @@ def _along(
             solve_head(loss, one, gamma, warm)[0] for one, warm in zip(samples, heads, strict=True)
         ]
         scores = np.concatenate([
-            to_host(head.scores(unseen))
+            to_host(scores_of(head, unseen))
             for head, (_, unseen) in zip(heads, designs, strict=True)
             if head is not None
         ])  # fmt: skip
@@ -245,8 +245,8 @@ def _refit(whole: Part, models: Sequence[Model], recipe: Recipe) -> list[Model]:
     for model in models:
         features = shards.hold(_embed_rows, model)
         samples = Samples(shards, targets, features, recipe.loss.bias)
-        head, _ = solve_head(recipe.loss, samples, recipe.gamma, Head(*model.head))
-        refitted.append(replace(model, head=(head.weights, head.bias)))
+        head, _ = solve_head(recipe.loss, samples, recipe.gamma, model.head)
+        refitted.append(replace(model, head=head))
     return refitted
 
 

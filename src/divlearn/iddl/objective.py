@@ -135,7 +135,7 @@ class Objective:
         """
         units = self.feature_map.units(self.shards, self.targets, V)
         losses = add_up_losses(self.loss, self.shards, self.targets, self._design(V, units), head)
-        value = losses + self.gamma * float((head.weights**2).sum())
+        value = losses + self.gamma * float((head[0] ** 2).sum())
         return Trial(point, value, Memo(V, units, head))
 
     def samples(self, V: Parts, units: Units) -> Samples:
@@ -171,7 +171,7 @@ class Objective:
         known = self.feature_map, memo.units, self.loss, memo.head
         parts = [self.targets, memo.V]
         in_weights, in_bias = self.shards.reduce(_head_slopes, *known, beside=parts)
-        W = memo.head.weights
+        W = memo.head[0]
         sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
         return self.shards.reduce(_pull, *known, sums, dictionary, beside=parts)
@@ -239,7 +239,7 @@ def _pull(
     atoms, alpha, beta, columns, parameters = dictionary
     design, n = design_rows(block, targets, V, feature_map, units), V.shape[1]
     slopes = slopes_of(targets, design, loss, head)
-    cotangent = slopes @ beside(head.weights[:, :n], slopes)
+    cotangent = slopes @ beside(head[0][:, :n], slopes)
     here = sums[0][:n], sums[1][:n]
     in_V = feature_map.pull(V, design[:, :n], units, targets[1], cotangent, here)
     back = block.engine.pullback(

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.arrays import to_host
 from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 
-__all__ = ["Fit", "Run", "Watch", "first_trial", "on_host", "solve_joint"]
+__all__ = ["Fit", "Run", "Watch", "first_trial", "on_host", "pack", "solve_joint", "unpack"]
 
 Watch = Callable[[int, Trial], str | None]
 
@@ -56,18 +57,18 @@ class Run:
         self._objective, self._watch, self._rounds = objective, watch, rounds
         self._trial, self._n_iter = start, 0
         self._started = time.perf_counter()
-        self._told: list[tuple[int, Trial]] = []
+        self._told: list[tuple[int, Any]] = []
         if rounds.state is not None:
             self._replay(*rounds.state[:3])
 
-    def _replay(self, rows: list[Any], told: list[tuple[int, Trial]], effort: Any) -> None:
+    def _replay(self, rows: list[Any], told: list[tuple[int, Any]], effort: Any) -> None:
         """Resume a run: whoever watches hears it all again."""
         self.rows, self._told = list(rows), list(told)
         self._started -= rows[-1][4] if rows else 0.0
         self._objective.effort = effort
         for iteration, trial in told:
             assert self._watch is not None
-            self._watch(iteration, trial)
+            self._watch(iteration, unpack(trial))
 
     def save(self, *state: Any) -> None:
         """Keep where things stand, before the next is noted."""
@@ -80,7 +81,7 @@ class Run:
         if block in ("atoms", "parameters") or self._watch is None:
             return None
         if self._rounds.kept:
-            self._told.append((iteration, on_host(trial)))
+            self._told.append((iteration, pack(on_host(trial))))
         return self._watch(iteration, trial)
 
     def _add(self, trial: Trial, gradient_norm: float, block: str) -> None:
@@ -111,6 +112,18 @@ class Run:
 def on_host(trial: Trial) -> Trial:
     """Take of a trial what prediction needs, which can be kept in a file."""
     return replace(trial, memo=trial.memo.without_rows())
+
+
+def pack(trial: Trial) -> tuple[Any, ...]:
+    """Make plain values of a trial, which a file can keep."""
+    point, memo = trial.point, trial.memo
+    return to_host(point.frames), point.parameters, trial.value, list(memo.V), memo.units, memo.head
+
+
+def unpack(packed: tuple[Any, ...]) -> Trial:
+    """Make a trial again; see `pack`."""
+    frames, parameters, value, V, units, head = packed
+    return Trial(Dictionary(frames, parameters), value, Memo(V, units, head))
 
 
 def first_trial(objective: Objective, start: Dictionary) -> Trial:
@@ -145,15 +158,17 @@ def solve_joint(
         Of solvers that draw at random, which this one is not.
     """
     with loop("joint") as rounds:
-        first, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
-        # What a file is to keep stays on the host.
-        first = first or first_trial(objective, start if rounds.kept else objective.reside(start))
+        packed, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
+        if packed is None:  # what a file is to keep stays on the host
+            first = first_trial(objective, start if rounds.kept else objective.reside(start))
+        else:
+            first = unpack(packed)
         run = Run(objective, first, watch, rounds)
 
         def callback(progress: Progress) -> str | None:
             nonlocal largest
             if rounds.kept and progress.state is not None:
-                run.save(on_host(progress.trial), largest, progress.state())
+                run.save(pack(on_host(progress.trial)), largest, progress.state())
             norm = progress.gradient_norm
             largest = max(largest, norm) if progress.iteration == 0 else largest
             stop = run.note(progress.iteration, progress.trial, norm, "joint")

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.iddl.features import FeatureMap
-from divlearn.iddl.heads import Samples, solve_head
+from divlearn.iddl.heads import Samples, scores_of, solve_head
 from divlearn.iddl.training import Judge, Part, Recipe
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
@@ -146,4 +146,4 @@ def _scores(part: Part, recipe: Recipe, V: RealArray, W: RealArray) -> RealArray
     loss = recipe.loss.roughly()
     samples = Samples(part.shards, part.targets, [feature_map.compute(V, units)], loss.bias)
     head, _ = solve_head(loss, samples, recipe.gamma)
-    return to_host(head.scores(feature_map.compute(W, units)))
+    return to_host(scores_of(head, feature_map.compute(W, units)))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.features import FeatureMap, Units
-from divlearn.iddl.heads import Head
+from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective, design_rows
-from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, on_host
+from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, on_host, pack, unpack
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
@@ -23,7 +23,7 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import LocalShards
 from divlearn.threads import limit_blas
 
-__all__ = ["Epoch", "Learner", "solve_stochastic", "take_rows"]
+__all__ = ["Learner", "solve_stochastic", "take_rows"]
 
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
 _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
@@ -69,6 +69,19 @@ class Learner:
         groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
         return cls(point, trial.memo.head, _spread(objective, trial), Moments.start(groups))
 
+    def pack(self) -> tuple[Any, ...]:
+        """Make plain values of it, which a file can keep."""
+        moments = self.moments
+        point = to_host(self.point.frames), self.point.parameters
+        known = moments.groups, moments.first, moments.second, moments.count
+        return point, self.head, self.spread, known
+
+    @classmethod
+    def unpack(cls, packed: tuple[Any, ...]) -> Self:
+        """Make it again; see `pack`."""
+        point, head, spread, moments = packed
+        return cls(Dictionary(*point), head, spread, Moments(*moments))
+
     def settle(self, objective: Objective, trial: Trial) -> Self:
         """Continue from where the head was solved for on all data; the moments stay."""
         spread = _spread(objective, trial)
@@ -103,25 +116,14 @@ class Learner:
         )  # fmt: skip
         # Twice, for the typical size of a Hessian is about half of its norm.
         curvature = 1.0 if batch.loss.quadratic else max(2 * size, _LEAST_CURVATURE)
-        gradient = in_weights + 2 * batch.gamma * head.weights
+        gradient = in_weights + 2 * batch.gamma * head[0]
         scale = curvature * squares + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
         step = _HEAD_RATE * (gradient @ vectors * inverse) @ vectors.T
-        bias = head.bias
+        bias = head[1]
         if batch.loss.bias:
             bias = bias + step @ middle - _HEAD_RATE * in_bias / curvature
-        return Head(head.weights - step, bias)
-
-
-@dataclass(frozen=True, eq=False)
-class Epoch:
-    """Where an epoch begins: the best trial so far, the learner that goes on, and how it does."""
-
-    number: int
-    trial: Trial
-    learner: Learner
-    step_size: float
-    random: np.random.RandomState
+        return head[0] - step, bias
 
 
 def solve_stochastic(
@@ -153,26 +155,31 @@ def solve_stochastic(
         for epochs that were broken off.
     """
     with loop("epochs") as rounds:
-        state = rounds.state[3] if rounds.state else _begin(objective, start, seed)
-        run = Run(objective, state.trial, watch, rounds)
+        state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
+        run = Run(objective, unpack(state[0]), watch, rounds)
         try:
             return _epochs(objective, state, max_iter, tol, run)
         except KeyboardInterrupt:
             return run.interrupted()
 
 
-def _begin(objective: Objective, start: Dictionary, seed: int) -> Epoch:
+# Where an epoch begins: the best trial so far, the learner that goes on, the number of the epoch,
+# the length of steps, and what draws minibatches.
+_State = tuple[Any, Any, int, float, np.random.RandomState]
+
+
+def _begin(objective: Objective, start: Dictionary, seed: int) -> _State:
     first = first_trial(objective, start)
     learner = Learner.start(objective, first)
-    return Epoch(0, on_host(first), learner, _FIRST_STEP, np.random.RandomState(seed))
+    return pack(on_host(first)), learner.pack(), 0, _FIRST_STEP, np.random.RandomState(seed)
 
 
-def _epochs(objective: Objective, state: Epoch, max_iter: int, tol: float, run: Run) -> Fit:
-    iteration, trial, learner, step_size = state.number, state.trial, state.learner, state.step_size
-    random = deepcopy(state.random)
+def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run: Run) -> Fit:
+    trial, learner = unpack(state[0]), Learner.unpack(state[1])
+    iteration, step_size, random = state[2], state[3], deepcopy(state[4])
     stop = None if run.rows else run.note(0, trial, np.nan, "start")
     while stop is None and iteration < max_iter:
-        run.save(Epoch(iteration, trial, learner, step_size, deepcopy(random)))
+        run.save(pack(trial), learner.pack(), iteration, step_size, deepcopy(random))
         before = trial.value
         iteration += 1
         ended, random = _pass_over(objective, learner, step_size, random)
@@ -197,7 +204,7 @@ def _epochs(objective: Objective, state: Epoch, max_iter: int, tol: float, run: 
 
 # --- minibatches ----------------------------------------------------------------------------------
 
-_State = tuple[Learner | None, np.random.RandomState, int]  # with a count of eigenproblems
+_Carried = tuple[Learner | None, np.random.RandomState, int]  # with a count of eigenproblems
 _Lesson = tuple[Any, ...]  # what an objective takes beside data
 
 
@@ -223,8 +230,8 @@ def _pass_over(
 
 
 def _learn_block(
-    block: Block, targets: Any, state: _State, lesson: _Lesson, size: int, step_size: float
-) -> _State:
+    block: Block, targets: Any, state: _Carried, lesson: _Lesson, size: int, step_size: float
+) -> _Carried:
     learner, random, eigenproblems = state
     # A minibatch of no weight would have nothing to standardise by.
     rows = np.flatnonzero(to_host(targets[1]))
@@ -277,7 +284,7 @@ def _follow_rows(
     """Gradient of the losses in a head for centred features, and typical second derivative."""
     wanted, weights = targets[:2]
     design = design_rows(block, targets, V, feature_map, units)
-    expansion = loss.expand(head.scores(design), wanted)
+    expansion = loss.expand(scores_of(head, design), wanted)
     slopes = weights[:, None] * expansion.slopes
     in_weights = to_host(slopes.T @ (design - beside(middle, design)))
     return in_weights, to_host(slopes.sum(axis=0)), float(weights @ expansion.sizes)

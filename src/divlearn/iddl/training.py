@@ -14,7 +14,7 @@ from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import tell
 from divlearn.iddl.bcd import solve_bcd
 from divlearn.iddl.features import FeatureMap, Tangent, tangent_values
-from divlearn.iddl.heads import Head
+from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, solve_joint
@@ -84,7 +84,7 @@ class Model:
     beta: RealArray
     offset: RealArray | None
     units: tuple[RealArray, RealArray]
-    head: tuple[RealArray, RealArray]
+    head: Head
     tangent: tuple[RealArray, RealArray, RealArray] | None = None
 
     def encode(self, block: Block) -> RealArray:
@@ -103,7 +103,7 @@ class Model:
 
     def scores(self, block: Block, beside_values: RealArray | None = None) -> RealArray:
         """Compute scores, shape (n_matrices, n_outputs), on the host."""
-        return to_host(Head(*self.head).scores(self.embed(block, beside_values)))
+        return to_host(scores_of(self.head, self.embed(block, beside_values)))
 
 
 def train(
@@ -144,9 +144,8 @@ def train(
     def model(trial: Trial) -> Model:
         point, memo = trial.point, trial.memo
         alpha, beta = variant.expand(point.parameters)
-        head = memo.head.weights, memo.head.bias
         return Model(
-            to_host(point.atoms), alpha, beta, feature_map.offset, memo.units, head, tangent
+            to_host(point.atoms), alpha, beta, feature_map.offset, memo.units, memo.head, tangent
         )
 
     def note(iteration: int, trial: Trial) -> str | None:
