@@ -16,8 +16,8 @@ from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
+from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
-from divlearn.cli.terminal import escape_unknown, harmless
 from divlearn.cli.which import which
 
 __all__ = ["main"]
@@ -69,18 +69,7 @@ def _version_option(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Run the program on arguments, those of the process by default; return the exit code."""
     escape_unknown(sys.stdout)
     try:
         _make_app()(argv)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["cluster"]
 
@@ -45,17 +46,11 @@ def cluster(
     """
     import numpy as np
 
-    from divlearn.cli.data import groups_file, read_data
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import data_files, read_data
     from divlearn.models import save
     from divlearn.report import cluster_page
 
-    out = Output(as_json, report)
-    check_paths(
-        [("DATA", data), ("--groups", groups_file(groups))],
-        [("--output", output), ("--report", report)],
-    )
+    out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, n_clusters, divergence, seed, engine)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
     started = time.perf_counter()

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["predict"]
 
@@ -34,19 +35,18 @@ def predict(
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import read_data, stated_names
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import read_data
     from divlearn.models import load
 
-    out = Output(as_json)
-    check_paths([("MODEL", model), ("DATA", data)], [("--output", output)])
+    out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
     classifier = load(model)
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
     dataset = read_data(data, matrices, labels, regularize, out)
     predicted = classifier.predict(dataset.matrices)
-    names = stated_names(dataset, len(predicted))
+    names = [
+        str(one) for one in (range(len(predicted)) if dataset.files is None else dataset.files)
+    ]
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
     proba = _probabilities(classifier, dataset.matrices)

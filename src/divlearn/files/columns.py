@@ -7,22 +7,15 @@ import io
 import math
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.files.names import Column
 from divlearn.files.numpy_files import open_npy, open_npz
-from divlearn.files.regular import open_regular
-from divlearn.files.variables import (
-    Refusal,
-    Variable,
-    explaining,
-    quote,
-    text_array,
-)
+from divlearn.files.variables import Refusal, Variable, explaining, open_regular, quote, text_array
 
 __all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_column_file"]
 
@@ -30,31 +23,16 @@ COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_fil
 _LARGEST_FILE = 2**28
 
 
-def fits(variables: Sequence[Variable], sizes: Sequence[int]) -> bool:
-    """Whether arrays can be read and have one entry for each matrix.
-
-    Parameters
-    ----------
-    variables : sequence of Variable
-        One for each part of the matrices, or one for all of them.
-    sizes : sequence of int
-        Number of matrices of each part.
-    """
+def fits(variables: Column, sizes: Sequence[int]) -> bool:
+    """Whether arrays can be read and have one entry for each matrix of the parts of these sizes."""
     return all(
         not variable.refusal and _has_length(variable, n_matrices)
         for variable, n_matrices in _expected(variables, sizes)
     )
 
 
-def check_column(variables: Sequence[Variable], sizes: Sequence[int], what: str) -> None:
-    """Refuse arrays that do not have one entry for each matrix, or of another kind.
-
-    Parameters
-    ----------
-    variables, sizes : as in `fits`
-    what : str
-        The argument that chooses them: labels or groups.
-    """
+def check_column(variables: Column, sizes: Sequence[int], what: str) -> None:
+    """Refuse arrays of other sizes or kinds; ``what`` is the argument that chooses them."""
     for variable, n_matrices in _expected(variables, sizes):
         if variable.dtype.kind not in "biufSU":
             raise Refusal(f"{variable} must hold numbers or text; save {what} of these kinds")
@@ -65,7 +43,7 @@ def check_column(variables: Sequence[Variable], sizes: Sequence[int], what: str)
             )
 
 
-def read_column(variables: Sequence[Variable], limit: int) -> NDArray[Any] | None:
+def read_column(variables: Column, limit: int) -> NDArray[Any] | None:
     """Read arrays and join them; text is decoded, and whole numbers become integers."""
     if not variables:
         return None
@@ -84,27 +62,10 @@ def read_column(variables: Sequence[Variable], limit: int) -> NDArray[Any] | Non
 
 
 def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str]) -> NDArray[Any]:
-    r"""Read a file with one entry for each matrix.
+    """Read a file with one entry for each matrix, which are ``what``: groups.
 
-    Parameters
-    ----------
-    path : Path
-        A .npy file, a .npz file of one array or of one with a usual name, or text with one entry
-        in a line. A .csv file may have a heading.
-    n_matrices : int
-    what : str
-        What the entries are, in the plural: groups.
-    names : sequence of str
-        Usual names of the array in a .npz file.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "subjects.csv"
-    ...     _ = path.write_text("subject\nanna\nanna\nben\n")
-    ...     print(read_column_file(path, 3, "groups", ()))
-    ['anna' 'anna' 'ben']
+    A .npz file has one array, or one of the usual names. Text has one entry in a line; a .csv file
+    may have a heading.
     """
     with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
@@ -118,9 +79,7 @@ def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str
         raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
 
 
-def _expected(
-    variables: Sequence[Variable], sizes: Sequence[int]
-) -> Iterable[tuple[Variable, int]]:
+def _expected(variables: Column, sizes: Sequence[int]) -> Iterable[tuple[Variable, int]]:
     """Arrays with the numbers of entries they must have."""
     return zip(variables, sizes if len(variables) == len(sizes) else [sum(sizes)], strict=False)
 
@@ -133,10 +92,8 @@ def _has_length(variable: Variable, n_matrices: int) -> bool:
 def _read_array(
     file: BinaryIO, size: int, ending: str, n_matrices: int, what: str, names: Sequence[str]
 ) -> NDArray[Any]:
-    opened: AbstractContextManager[list[Variable]]
-    opened = open_npy(file, size) if ending == ".npy" else open_npz(file, size)
-    with opened as variables:
-        chosen = [one for one in variables if len(variables) == 1 or one.name in names]
+    with (open_npy if ending == ".npy" else open_npz)(file, size) as variables:
+        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in names)
         if len(chosen) != 1:
             found = ", ".join(map(str, variables)) or "no arrays"
             raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
@@ -178,8 +135,8 @@ def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
     if not np.isfinite(values).all():
         i = np.flatnonzero(~np.isfinite(values))[0]
         raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
-    fits = bool((np.abs(values) < 2.0**63).all())
+    small = bool((np.abs(values) < 2.0**63).all())
     if values.dtype.kind in "iu":
-        return values.astype(np.int64) if fits else values
-    whole = fits and bool((values == np.rint(values)).all())
+        return values.astype(np.int64) if small else values
+    whole = small and bool((values == np.rint(values)).all())
     return values.astype(np.int64 if whole else np.float64)

@@ -35,14 +35,7 @@ _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 
 
 def find_hdf5(file: BinaryIO, size: int) -> bool:
-    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it.
-
-    Examples
-    --------
-    >>> import io
-    >>> find_hdf5(io.BytesIO(512 * b" " + _MAGIC), 520)
-    True
-    """
+    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it."""
     position = 0
     while position < size:
         file.seek(position)
@@ -54,19 +47,7 @@ def find_hdf5(file: BinaryIO, size: int) -> bool:
 
 @contextmanager
 def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the arrays at the top of an HDF5 file; they can be read inside the context.
-
-    Examples
-    --------
-    >>> import h5py, io
-    >>> file = io.BytesIO()
-    >>> with h5py.File(file, "w") as store:
-    ...     store["X"] = np.zeros((4, 2, 2))
-    ...     store["y"] = ["a", "b", "a", "b"]
-    >>> with open_hdf5(file, len(file.getvalue())) as variables:
-    ...     print(*variables, sep="; ")
-    X (4, 2, 2) float64; y (4,) text
-    """
+    """List the arrays at the top of an HDF5 file; they can be read inside the context."""
     try:
         h5py = importlib.import_module("h5py")
     except ImportError as error:
@@ -81,8 +62,7 @@ def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
 def _refuse_newer(file: BinaryIO) -> None:
     """Refuse structures that crash the library: with right checksums, one bad size is enough.
 
-    The files that MATLAB and, by default, h5py write have none of them. Data that look like one by
-    chance, once in about 2 ** 40 bytes, are refused too.
+    MATLAB and, by default, h5py write none. Data may look like one by chance, once in 2**40 bytes.
     """
     file.seek(0)
     tail = b""

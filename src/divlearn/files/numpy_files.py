@@ -32,31 +32,13 @@ _Open = Callable[[], AbstractContextManager[IO[bytes]]]
 
 @contextmanager
 def open_npy(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the one array of a .npy file; it can be read inside the context.
-
-    Examples
-    --------
-    >>> file = io.BytesIO()
-    >>> np.save(file, np.zeros((4, 2, 2)))
-    >>> with open_npy(file, len(file.getvalue())) as [variable]:
-    ...     print(variable)
-    matrices (4, 2, 2) float64
-    """
+    """List the one array of a .npy file; it can be read inside the context."""
     yield [_describe("matrices", partial(_rewound, file), size)]
 
 
 @contextmanager
 def open_npz(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the arrays of a .npz archive; they can be read inside the context.
-
-    Examples
-    --------
-    >>> file = io.BytesIO()
-    >>> np.savez(file, X=np.zeros((4, 2, 2)), y=np.arange(4))
-    >>> with open_npz(file, len(file.getvalue())) as variables:
-    ...     print(*variables, sep="; ")
-    X (4, 2, 2) float64; y (4,) int64
-    """
+    """List the arrays of a .npz archive; they can be read inside the context."""
     with zipfile.ZipFile(file) as archive:
         members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         yield [_describe_member(archive, info, size) for info in members]

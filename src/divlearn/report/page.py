@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import html
 import importlib.metadata
+import json
+import math
 import os
 import shlex
 import sys
@@ -14,16 +16,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from divlearn.atomic import open_atomic
-from divlearn.report.plain import to_json
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Page", "write_report"]
+__all__ = ["Page", "plain", "to_json", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
@@ -33,6 +36,9 @@ _CONTROLS = {
     code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))
     if chr(code) not in "\t\n\r"
 }  # fmt: skip
+_DIGITS = 6  # significant ones; nobody reads more off a figure
+# Inside <script> the parser looks for these, whatever JSON thinks of them.
+_UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 # The frame grows to its content once that is loaded; figures have their height from the start.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
@@ -117,6 +123,31 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
     repeat = repeat_section(command, data_digest, versions, seconds)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(page, sections=[*page.sections, repeat]).write(path)
+
+
+def plain(value: Any, digits: int | None = _DIGITS) -> Any:
+    """Turn arrays, numbers and containers into what JSON knows; NaN and infinity into None.
+
+    Numbers keep as many significant digits; None keeps all.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, digits) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")
+
+
+def to_json(value: Any) -> str:
+    """JSON that no text in it can end or break out of, wherever in a page it stands."""
+    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
 @cache

@@ -13,8 +13,13 @@ from divlearn.judge.maps import NAMED, PlaneMap
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section
-from divlearn.report.sections import Section, as_sentence, confusion_section
-from divlearn.report.tables import disagreement_section, table_section
+from divlearn.report.sections import (
+    Section,
+    as_sentence,
+    confusion_section,
+    disagreement_section,
+    table_section,
+)
 
 __all__ = ["page_of"]
 
