@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.descriptors.transformer import MatrixTransformer
+from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.spd import check_spd
 
 __all__ = ["BlockDiagonal", "block_diagonal"]
@@ -45,10 +45,7 @@ def block_diagonal(*streams: ArrayLike, regularize: str = "raise") -> RealArray:
     """
     if not streams:
         raise ValueError("block_diagonal needs at least one stream of SPD matrices")
-    blocks = [
-        check_spd(stream, regularize=regularize, name=f"streams[{s}]")
-        for s, stream in enumerate(streams)
-    ]
+    blocks = _check_blocks(streams, regularize, None)
     leading = blocks[0].shape[:-2]
     for s, block in enumerate(blocks):
         if block.shape[:-2] != leading:
@@ -98,7 +95,7 @@ class BlockDiagonal(MatrixTransformer):
 
     Examples
     --------
-    >>> from divlearn.descriptors.kernel import RBFKernelDescriptor
+    >>> from divlearn.descriptors import RBFKernelDescriptor
     >>> rng = np.random.default_rng(0)
     >>> videos = [
     ...     (rng.random((51, n_frames)), rng.random((51, n_frames - 1)))  # appearance and motion
@@ -153,7 +150,7 @@ class BlockDiagonal(MatrixTransformer):
                 transformer.fit_transform(stream, y)
                 for transformer, stream in zip(self.transformers_, streams, strict=True)
             ]
-        blocks = _check_blocks(streams, self.regularize)
+        blocks = _check_blocks(streams, self.regularize, 3)
         self.block_sizes_ = [block.shape[-1] for block in blocks]
         return _join(blocks)
 
@@ -177,7 +174,7 @@ class BlockDiagonal(MatrixTransformer):
                 transformer.transform(stream)
                 for transformer, stream in zip(self.transformers_, streams, strict=True)
             ]
-        blocks = _check_blocks(streams, self.regularize)
+        blocks = _check_blocks(streams, self.regularize, 3)
         sizes = [block.shape[-1] for block in blocks]
         if sizes != self.block_sizes_:
             raise ValueError(
@@ -229,8 +226,8 @@ def _stack(stream: list[Any]) -> Any:
         return stream
 
 
-def _check_blocks(streams: list[Any], regularize: str) -> list[RealArray]:
+def _check_blocks(streams: Sequence[Any], regularize: str, ndim: int | None) -> list[RealArray]:
     return [
-        check_spd(stream, regularize=regularize, ndim=3, name=f"streams[{s}]")
+        check_spd(stream, regularize=regularize, ndim=ndim, name=f"streams[{s}]")
         for s, stream in enumerate(streams)
     ]

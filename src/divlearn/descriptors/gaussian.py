@@ -11,6 +11,7 @@ from sklearn.covariance import ledoit_wolf, oas
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_number
 from divlearn.descriptors.definite import check_regularize, ensure_definite, least_floor
 from divlearn.descriptors.series import SeriesLike, SeriesTransformer
 from divlearn.geometry import check_symmetric
@@ -114,7 +115,7 @@ class GaussianEmbedding(SeriesTransformer):
         self : object
         """
         self._check_estimator()
-        self._check_noise()
+        check_number(self.noise, "noise")
         series = self._check_series(X, reset=True, min_times=2)
         check_regularize(self.regularize, series.dtype, series.n_channels)
         return self
@@ -136,9 +137,10 @@ class GaussianEmbedding(SeriesTransformer):
         d = series.n_channels
         floor = check_regularize(self.regularize, series.dtype, d)
         estimator = self._check_estimator()
+        check_number(self.noise, "noise")
         P = series.map(lambda block: _moments(block, estimator))
         S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
-        S = ensure_definite(S + self._check_noise() ** 2 * np.eye(d), floor, variables="channels")
+        S = ensure_definite(S + float(self.noise) ** 2 * np.eye(d), floor, variables="channels")
         mean = P[:, :d, d]
         P[:, :d, :d] = S + mean[:, :, None] * mean[:, None, :]
         P = ensure_definite(
@@ -150,12 +152,6 @@ class GaussianEmbedding(SeriesTransformer):
             with np.errstate(over="ignore", invalid="ignore"):
                 P = P * np.exp(np.linalg.slogdet(P)[1] / -(d + 1))[:, None, None]
         return check_symmetric(P, dtype=series.dtype, name="embedding of X")
-
-    def _check_noise(self) -> float:
-        number = isinstance(self.noise, float | int | np.floating | np.integer)
-        if isinstance(self.noise, bool) or not number or not 0 <= self.noise < np.inf:
-            raise ValueError(f"noise={self.noise!r} must be a finite number >= 0")
-        return float(self.noise)
 
     def _check_estimator(self) -> Estimator | None:
         """Return what estimates the covariance of one series; None for all at once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,43 +13,16 @@ from divlearn.arrays import RealArray
 __all__ = ["Images", "Stack", "check_images", "stacks"]
 
 Images = Sequence[NDArray[Any]] | NDArray[Any]
+# Consecutive images of one size: the index of the first, shape (n_images, height, width,
+# n_channels) in float64, and whether they came as float32.
+Stack = tuple[int, RealArray, bool]
 
 _LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
 _SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 
 
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Consecutive images of one size.
-
-    Attributes
-    ----------
-    first : int, the index of the first one.
-    images : ndarray of float64, shape (n_images, height, width, n_channels)
-    single : bool, whether they came as float32.
-    """
-
-    first: int
-    images: RealArray
-    single: bool
-
-
 def check_images(X: Images, name: str = "X") -> Images:
-    """Return X if it is a sequence of images; say what else it is otherwise.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-        The images of a sequence are read when they are needed, so it may be lazy.
-    name : str, default="X"
-        What messages call X.
-
-    Examples
-    --------
-    >>> check_images(np.zeros((480, 640, 3)))
-    Traceback (most recent call last):
-    ValueError: X has shape (480, 640, 3), which looks like one colour image: pass [X]; for ...
-    """
+    """Return X if it is a sequence of images, which may be lazy; say what else it is otherwise."""
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         X = list(X)
     if isinstance(X, np.ndarray):
@@ -72,14 +44,7 @@ def check_images(X: Images, name: str = "X") -> Images:
 
 
 def stacks(X: Images, largest: int, name: str = "X") -> Iterator[Stack]:
-    """Go through images in stacks of one size and of at most about `largest` pixels.
-
-    Examples
-    --------
-    >>> images = [np.zeros((4, 5)), np.zeros((4, 5)), np.zeros((8, 8, 3))]
-    >>> [stack.images.shape for stack in stacks(images, 10**6)]
-    [(2, 4, 5, 1), (1, 8, 8, 3)]
-    """
+    """Go through images in stacks of one size and of at most about `largest` pixels."""
     held: list[NDArray[Any]] = []
     first = 0
     for index in range(len(X)):
@@ -125,4 +90,4 @@ def _stack(held: list[NDArray[Any]], first: int, name: str) -> Stack:
             f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
             f"{_LARGEST:.3g} for their squares to be numbers; rescale the images"
         )
-    return Stack(first, images, held[0].dtype == np.float32)
+    return first, images, held[0].dtype == np.float32
