@@ -40,18 +40,6 @@ _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _INTERRUPTED = 130
 
 
-def _make_app() -> typer.Typer:
-    app = typer.Typer(
-        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
-        pretty_exceptions_enable=False, rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )  # fmt: skip
-    app.callback()(_version_option)
-    for command in _COMMANDS:
-        app.command()(_with_errors_told(command))
-    return app
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         import divlearn
@@ -71,8 +59,16 @@ def _version_option(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on arguments, those of the process by default; return the exit code."""
     escape_unknown(sys.stdout)
+    app = typer.Typer(
+        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False, rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )  # fmt: skip
+    app.callback()(_version_option)
+    for command in _COMMANDS:
+        app.command()(_with_errors_told(command))
     try:
-        _make_app()(argv)
+        app(argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     return 0

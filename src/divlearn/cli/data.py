@@ -29,8 +29,7 @@ def _groups_file(groups: str | None) -> Path | None:
     """Return the file that --groups names, or None where it names an array of DATA."""
     from divlearn.files.columns import COLUMN_FILES
 
-    is_file = groups is not None and groups.lower().endswith(COLUMN_FILES)
-    return Path(groups) if groups is not None and is_file else None
+    return Path(groups) if groups and groups.lower().endswith(COLUMN_FILES) else None
 
 
 def read_data(

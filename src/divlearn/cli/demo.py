@@ -91,9 +91,10 @@ def demo(
 
 @contextmanager
 def _working(out: Output, text: str) -> Iterator[None]:
+    """Work that must not end early: half of a demonstration shows nothing."""
     with out.working(text):
         yield
-    if out.interrupted:  # half of a demonstration shows nothing
+    if out.interrupted:
         raise KeyboardInterrupt
 
 

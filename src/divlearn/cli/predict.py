@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,8 +49,9 @@ def predict(
     ]
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
-    proba = _probabilities(classifier, dataset.matrices)
-    if proba is not None:
+    proba = None
+    if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
+        proba = classifier.predict_proba(dataset.matrices)
         headings += [f"p({name})" for name in classifier.classes_]
         for row, values in zip(rows, proba, strict=True):
             row += [f"{value:.4f}" for value in values]
@@ -69,10 +70,3 @@ def predict(
             file.write(text.getvalue().encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
-
-
-def _probabilities(classifier: Any, X: Any) -> Any:
-    """Probabilities of the classes, None where the model has none."""
-    if not hasattr(classifier, "predict_proba") or not hasattr(classifier, "classes_"):
-        return None
-    return classifier.predict_proba(X)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.checks import check_count
+from divlearn.checks import check_count, import_extra
 from divlearn.datasets.dataset import NOT_STATED, Dataset, of_checked
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.region import RegionCovariance
@@ -217,12 +216,7 @@ def load_textures(patch: int = 32) -> Dataset:
     >>> textures.matrices.shape, textures.classes.tolist()
     ((768, 5, 5), ['brick', 'grass', 'gravel'])
     """
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ImportError(
-            'the textures are images of scikit-image: pip install "divlearn[images]"'
-        ) from error
+    data = import_extra("skimage", "the textures are images of scikit-image", "images").data
     images = [getattr(data, name)() for name in _TEXTURES]
     side = min(images[0].shape)
     patch = check_count(patch, "patch", least=2, most=side, fix=", the side of the images")
@@ -320,10 +314,7 @@ def load_basic_motions() -> Dataset:
 
 def _load_series(problem: str, **fields: Any) -> Dataset:
     """Load the training and the test part of a problem of aeon."""
-    try:
-        aeon: Any = import_module("aeon.datasets")
-    except ImportError as error:
-        raise ImportError(f'{problem} ships with aeon: pip install "divlearn[series]"') from error
+    aeon = import_extra("aeon.datasets", f"{problem} ships with aeon", "series")
     series: list[NDArray[Any]] = []
     labels: list[str] = []
     sizes = []

@@ -146,10 +146,8 @@ class BlockDiagonal(MatrixTransformer):
         self.transformers_ = []
         if self.transformer is not None:
             self.transformers_ = [clone(self.transformer) for _ in streams]
-            streams = [
-                transformer.fit_transform(stream, y)
-                for transformer, stream in zip(self.transformers_, streams, strict=True)
-            ]
+            pairs = zip(self.transformers_, streams, strict=True)
+            streams = [transformer.fit_transform(stream, y) for transformer, stream in pairs]
         blocks = _check_blocks(streams, self.regularize, 3)
         self.block_sizes_ = [block.shape[-1] for block in blocks]
         return _join(blocks)
@@ -170,10 +168,8 @@ class BlockDiagonal(MatrixTransformer):
         streams = _split(X)
         self._set_or_check_count(len(streams), "streams", reset=False)
         if self.transformers_:
-            streams = [
-                transformer.transform(stream)
-                for transformer, stream in zip(self.transformers_, streams, strict=True)
-            ]
+            pairs = zip(self.transformers_, streams, strict=True)
+            streams = [transformer.transform(stream) for transformer, stream in pairs]
         blocks = _check_blocks(streams, self.regularize, 3)
         sizes = [block.shape[-1] for block in blocks]
         if sizes != self.block_sizes_:
@@ -197,25 +193,20 @@ def _split(X: Samples) -> list[Any]:
                     "transformer, (n_samples, n_streams, ...), not empty"
                 )
             return list(X.swapaxes(0, 1))
-    counts = [_count_streams(sample, i) for i, sample in enumerate(X)]
-    if not counts:
-        raise ValueError("X is empty; pass at least one sample of streams")
-    for i, count in enumerate(counts):
-        if count != counts[0]:
-            raise ValueError(
-                f"X[{i}] has {count} streams, but X[0] has {counts[0]}; pass samples with the "
-                "same streams"
+    for i, sample in enumerate(X):
+        if not isinstance(sample, list | tuple | np.ndarray) or not len(sample):
+            raise TypeError(
+                f"X[{i}] is {type(sample).__name__}, expected a tuple, list or array of at least "
+                "one stream"
             )
-    return [_stack([sample[s] for sample in X]) for s in range(counts[0])]
-
-
-def _count_streams(sample: Any, i: int) -> int:
-    if not isinstance(sample, list | tuple | np.ndarray) or not len(sample):
-        raise TypeError(
-            f"X[{i}] is {type(sample).__name__}, expected a tuple, list or array of at least one "
-            "stream"
-        )
-    return len(sample)
+        if len(sample) != len(X[0]):
+            raise ValueError(
+                f"X[{i}] has {len(sample)} streams, but X[0] has {len(X[0])}; pass samples with "
+                "the same streams"
+            )
+    if not len(X):
+        raise ValueError("X is empty; pass at least one sample of streams")
+    return [_stack([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
 def _stack(stream: list[Any]) -> Any:

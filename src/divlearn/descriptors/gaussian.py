@@ -143,11 +143,8 @@ class GaussianEmbedding(SeriesTransformer):
         S = ensure_definite(S + float(self.noise) ** 2 * np.eye(d), floor, variables="channels")
         mean = P[:, :d, d]
         P[:, :d, :d] = S + mean[:, :, None] * mean[:, None, :]
-        P = ensure_definite(
-            P,
-            least_floor(d + 1, series.dtype),
-            name=f"X embedded in {series.dtype}, where means hide deviations",
-        )
+        name = f"X embedded in {series.dtype}, where means hide deviations"
+        P = ensure_definite(P, least_floor(d + 1, series.dtype), name=name)
         if self.normalize:
             with np.errstate(over="ignore", invalid="ignore"):
                 P = P * np.exp(np.linalg.slogdet(P)[1] / -(d + 1))[:, None, None]

@@ -13,7 +13,7 @@ from divlearn.arrays import RealArray
 from divlearn.descriptors.definite import check_regularize, ensure_definite
 from divlearn.descriptors.images import Images, check_images
 from divlearn.descriptors.pixels import Feature, Preset
-from divlearn.descriptors.region import RegionCovariance
+from divlearn.descriptors.region import Part, RegionCovariance
 from divlearn.descriptors.series import Series, SeriesLike, SeriesTransformer
 
 __all__ = ["CovarianceKernel", "RBFKernelDescriptor"]
@@ -202,47 +202,16 @@ class CovarianceKernel(RegionCovariance):
         )  # fmt: skip
         self.gamma = gamma
 
-    def fit(self, X: Images, y: Any = None) -> Self:
-        """Check the parameters and learn ``gamma_``.
-
-        Parameters
-        ----------
-        X : array or sequence of images
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        if isinstance(self.gamma, str):
-            self.fit_transform(X)
-        else:
-            _check_gamma(self.gamma)
-            super().fit(X)
-            self.gamma_ = float(self.gamma)
-        return self
-
-    def fit_transform(self, X: Images, y: Any = None) -> RealArray:
-        """Learn ``gamma_`` and describe the same images; see `fit` and `transform`.
-
-        Parameters
-        ----------
-        X : array or sequence of images
-        y : ignored
-
-        Returns
-        -------
-        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
-        """
+    def _fit(self, X: Images) -> list[Part]:
         _check_gamma(self.gamma)
-        super().fit(X)
-        parts = self._parts(check_images(X))
-        if isinstance(self.gamma, str):
-            seen = np.concatenate([part.matrices for part, _ in parts])
-            self.gamma_ = _median_gamma(_squares_from(seen), "features")
-        else:
+        super()._fit(X)
+        if not isinstance(self.gamma, str):
             self.gamma_ = float(self.gamma)
-        return self._arrange(self._collect(parts), len(X))
+            return []
+        parts = self._parts(check_images(X))
+        seen = np.concatenate([part.matrices for part, _ in parts])
+        self.gamma_ = _median_gamma(_squares_from(seen), "features")
+        return parts
 
     def _describe(self, covariances: RealArray, floor: float) -> RealArray:
         kernels = np.exp(-self.gamma_ * _squares_from(covariances))

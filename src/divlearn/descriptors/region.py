@@ -27,7 +27,7 @@ from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset
 from divlearn.fitting.progress import say, tell
 from divlearn.threads import limit_blas
 
-__all__ = ["RegionCovariance", "Regions"]
+__all__ = ["Part", "RegionCovariance", "Regions"]
 
 _SMALLEST_SIDE = 3
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
@@ -143,17 +143,37 @@ class RegionCovariance(MatrixTransformer):
         self.verbose = verbose
 
     def fit(self, X: Images, y: Any = None) -> Self:
-        """Check the parameters against the first image.
+        """Check the parameters against the first image, and learn what the descriptor learns.
 
         Parameters
         ----------
-        X : array or sequence of images
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
         y : ignored
 
         Returns
         -------
         self
         """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Images, y: Any = None) -> RealArray:
+        """Fit, and describe the same images; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+        y : ignored
+
+        Returns
+        -------
+        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
+        """
+        parts = self._fit(X) or self._parts(check_images(X))
+        return self._arrange(self._collect(parts), len(X))
+
+    def _fit(self, X: Images) -> list[Part]:
+        """Fit; return the covariances, if learning took them."""
         self._check_parameters()
         _, first, _ = next(stacks(check_images(X)[:1], 1))
         self._set_or_check_count(first.shape[-1], "channels", reset=True)
@@ -164,7 +184,7 @@ class RegionCovariance(MatrixTransformer):
         self.feature_names_ = pixel_features(probe, preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_regularize(self.regularize, d=len(self.feature_names_))
-        return self
+        return []
 
     def transform(self, X: Images) -> RealArray:
         """Describe images.
@@ -232,8 +252,11 @@ class RegionCovariance(MatrixTransformer):
         matrices = ensure_definite(covariances, floor, name="region covariances")
         keep = get_preset(self.features).keep_variance
         if keep is not None:
-            scaled = [name not in keep for name in self.feature_names_]
-            _make_variances_one(matrices, np.flatnonzero(scaled))
+            scaled = np.flatnonzero([name not in keep for name in self.feature_names_])
+            deviations = np.ones(matrices.shape[:2])
+            deviations[:, scaled] = np.sqrt(matrices[:, scaled, scaled])
+            matrices /= deviations[:, :, None] * deviations[:, None, :]
+            matrices[:, scaled, scaled] = 1
         return matrices
 
     def _check_parameters(self) -> None:
@@ -337,10 +360,3 @@ def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequenc
             scale = 1 / np.maximum(sides[name] - 1, 1)[:, None]
             matrices[:, index, :] *= scale
             matrices[:, :, index] *= scale
-
-
-def _make_variances_one(matrices: RealArray, variables: IntArray) -> None:
-    deviations = np.ones(matrices.shape[:2])
-    deviations[:, variables] = np.sqrt(matrices[:, variables, variables])
-    matrices /= deviations[:, :, None] * deviations[:, None, :]
-    matrices[:, variables, variables] = 1

@@ -7,7 +7,6 @@ makes it allocate gigabytes, loop for ever or crash.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import zlib
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.checks import import_extra
 from divlearn.files.variables import Refusal, Variable, quote, text_array
 
 __all__ = ["find_hdf5", "open_hdf5"]
@@ -48,12 +48,7 @@ def find_hdf5(file: BinaryIO, size: int) -> bool:
 @contextmanager
 def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     """List the arrays at the top of an HDF5 file; they can be read inside the context."""
-    try:
-        h5py = importlib.import_module("h5py")
-    except ImportError as error:
-        raise ImportError(
-            'reading HDF5 and MATLAB 7.3 files needs h5py: pip install "divlearn[files]"'
-        ) from error
+    h5py = import_extra("h5py", "reading HDF5 and MATLAB 7.3 files needs h5py", "files")
     _refuse_newer(file)
     with h5py.File(file, "r") as store:
         yield [variable for name in store if (variable := _describe(h5py, store, name, file, size))]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.checks import import_extra
 from divlearn.files.variables import Refusal, explaining, open_regular
 
 if TYPE_CHECKING:
@@ -146,10 +147,9 @@ def _visible(folder: Path) -> list[Path]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Image]:
     """Image of which only the header was read, and found to be acceptable."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError('image files need Pillow: pip install "divlearn[images]"') from error
+    import_extra("PIL", "image files need Pillow", "images")
+    from PIL import Image, UnidentifiedImageError
+
     expected = _FORMATS[path.suffix.lower()]
     with open_regular(path, str(path)) as file, explaining(str(path)):
         try:

@@ -143,23 +143,20 @@ def _learning(model: IDDLClassifier) -> Section:
     # Block-coordinate descent has a row for every block; an iteration ends with the head.
     ends = ~np.isin(history["block"], ["atoms", "parameters"])
     objective = history["objective"][ends]
+    curves: dict[str, Any] = {"objective": objective}
     if "batch" in history["block"]:
-        return curves_section(
-            "Learning", {"objective": [np.arange(1, len(objective) + 1), objective]}, "batch",
-            "objective", "The objective on every batch, before the model learned from it.",
-        )  # fmt: skip
+        curves = {"objective": [np.arange(1, len(objective) + 1), objective]}
+        note = "The objective on every batch, before the model learned from it."
+        return curves_section("Learning", curves, "batch", "objective", note)
+    note = "The objective falls with every iteration."
     if "held_out_loss" not in history:
-        return curves_section(
-            "Learning", {"objective": objective}, "iteration", "objective",
-            "The objective falls with every iteration. The model is that of the last one.",
-        )  # fmt: skip
+        note += " The model is that of the last one."
+        return curves_section("Learning", curves, "iteration", "objective", note)
     owners = history["model"][ends]
-    numbers = np.unique(owners).tolist()
+    curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
+    note += " The models are those of the iteration with the lowest held-out loss."
     return curves_section(
-        "Learning", {f"model {number + 1}": objective[owners == number] for number in numbers},
-        "iteration", "objective",
-        "The objective falls with every iteration. The models are those of the iteration with the "
-        "lowest held-out loss.",
+        "Learning", curves, "iteration", "objective", note,
         second={"held-out loss": history["held_out_loss"]}, second_label="held-out loss",
         marks={"selected": float(model.n_iter_)},
     )  # fmt: skip
@@ -260,7 +257,13 @@ def cluster_page(
             mark="used here", note="The divergence used, among those with a name.",
         ))  # fmt: skip
     if hasattr(model, "history_"):
-        sections.append(_progress(model.history_))
+        name, label = "lower_bound", "log-likelihood per matrix"
+        note = "The log-likelihood after every iteration."
+        if "objective" in model.history_:
+            name, label = "objective", "objective"
+            note = "The objective after every step; it never rises."
+        curves = {label: model.history_[name].astype(float)}
+        sections.append(curves_section("Progress", curves, "step", label, note))
     sentence = (
         f"The {len(labels)} matrices form {np.count_nonzero(sizes)} clusters of "
         f"{sizes[sizes > 0].min()} to {sizes.max()}."
@@ -278,13 +281,3 @@ def _cross_table(labels: NDArray[np.intp], classes: NDArray[Any], n_clusters: in
     more = f" The {_MOST_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
     note = f"Number of matrices of each class in each cluster.{more}"
     return table_section("Clusters and classes", headings, rows, note)
-
-
-def _progress(history: Mapping[str, NDArray[Any]]) -> Section:
-    if "objective" in history:
-        name = label = "objective"
-        note = "The objective after every step; it never rises."
-    else:
-        name, label = "lower_bound", "log-likelihood per matrix"
-        note = "The log-likelihood after every iteration."
-    return curves_section("Progress", {label: history[name].astype(float)}, "step", label, note)

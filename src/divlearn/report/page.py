@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divlearn.atomic import open_atomic
+from divlearn.checks import import_extra
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
@@ -70,15 +71,10 @@ class Page:
     detail: str = ""
 
     def html(self) -> str:
-        """Return the page as an HTML document.
+        """Return the page as an HTML document; this needs jinja2 and plotly.
 
         Styles, scripts, data and the compressed plotting library are inside. A content security
         policy forbids network access and any other script.
-
-        Raises
-        ------
-        ImportError
-            If jinja2 or plotly is not installed.
         """
         template = _environment().get_template("page.html")
         script = _join("script", "js")
@@ -152,14 +148,13 @@ def to_json(value: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FileSystemLoader
-        from markupsafe import Markup
-    except ImportError as error:
-        raise ImportError('the report needs jinja2: pip install "divlearn[report]"') from error
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+    jinja2 = import_extra("jinja2", "the report needs jinja2", "report")
+    from markupsafe import Markup  # comes with jinja2
+
+    environment: Environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
     # JSON is escaped already, for script elements and not as HTML.
     environment.filters["json"] = lambda value: Markup(to_json(value))
     environment.filters["packed"] = _pack
@@ -176,11 +171,7 @@ def _join(folder: str, ending: str) -> str:
 @cache
 def _library() -> tuple[str, str]:
     """Return the plotting library, packed, and the digest of its source."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError('the report needs plotly: pip install "divlearn[report]"') from error
-    source = get_plotlyjs()
+    source = import_extra("plotly.offline", "the report needs plotly", "report").get_plotlyjs()
     return _pack(source), _digest(source)
 
 

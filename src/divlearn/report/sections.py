@@ -70,13 +70,11 @@ def curves_section(
 
     Parameters
     ----------
-    title : str
+    title, x_label, y_label, note, second_label : str
     curves : mapping of str to array-like, shape (n,) or (2, n)
         Heights over 0, 1, 2, ..., or places and heights. NaN leaves a gap.
-    x_label, y_label, note : str
     second : mapping as `curves`, optional
         Curves with an axis of their own, on the right.
-    second_label : str
     marks : mapping of str to float, optional
         Places of vertical lines, by their labels.
 
@@ -90,24 +88,21 @@ def curves_section(
     array([0., 2.])
     """
     both = ((False, curves), (True, second or {}))
+    drawn = []
+    for flag, group in both:
+        for name, values in group.items():
+            places = (2, None) if np.ndim(values) == 2 else (None,)
+            y = check_shape(values, f"curve {name!r}", places)
+            x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
+            drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
-        "curves": [_curve(name, values, flag) for flag, group in both
-                   for name, values in group.items()],
+        "curves": drawn,
         "x_label": x_label,
         "y_label": y_label,
         "second_label": second_label,
         "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
-    }  # fmt: skip
+    }
     return Section("curves", title, content, note)
-
-
-def _curve(name: str, values: ArrayLike, second: bool) -> dict[str, Any]:
-    if np.ndim(values) == 2:
-        x, y = check_shape(values, f"curve {name!r}", (2, None))
-    else:
-        y = check_shape(values, f"curve {name!r}", (None,))
-        x = np.arange(len(y))
-    return {"name": name, "x": x, "y": y, "second": second}
 
 
 def confusion_section(
@@ -117,12 +112,11 @@ def confusion_section(
 
     Parameters
     ----------
-    title : str
+    title, note : str
     classes : sequence, of length n_classes
     matrix : array-like, shape (n_classes, n_classes)
         Counts by true class (rows) and predicted class (columns), as of
         `sklearn.metrics.confusion_matrix`.
-    note : str
 
     Examples
     --------
@@ -175,11 +169,10 @@ def table_section(
 
     Parameters
     ----------
-    title : str
+    title, note : str
     headings : sequence of str
     rows : sequence of sequences of str, number or None
         One cell per heading. None and NaN are shown as missing and sorted last.
-    note : str
     bold : collection of int
         Indices of highlighted rows.
     formats : mapping of str to str, optional
@@ -349,13 +342,7 @@ def _time(seconds: float) -> str:
 
 
 def as_sentence(message: str) -> str:
-    """Turn the message of a result into a sentence.
-
-    Examples
-    --------
-    >>> as_sentence("all 3 folds completed")
-    'All 3 folds completed.'
-    """
+    """Turn the message of a result into a sentence."""
     return f"{message[0].upper()}{message[1:]}."
 
 
@@ -363,12 +350,6 @@ def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> 
     """Check an array of real numbers of a given shape; None stands for any length.
 
     Numbers that are not finite are accepted: a report shows them as missing.
-
-    Examples
-    --------
-    >>> check_shape([[1, 2]], "matrix", (2, 2))
-    Traceback (most recent call last):
-    ValueError: matrix has shape (1, 2), but must have shape (2, 2)
     """
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
