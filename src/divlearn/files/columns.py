@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from divlearn.files.names import Column
 from divlearn.files.numpy_files import open_npy, open_npz
-from divlearn.files.variables import Refusal, Variable, explaining, open_regular, quote, text_array
+from divlearn.files.variables import (
+    Refusal,
+    Variable,
+    check_limit,
+    explaining,
+    open_regular,
+    quote,
+    text_array,
+)
 
 __all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_column_file"]
 
@@ -100,8 +108,7 @@ def _read_array(
         if chosen[0].refusal:
             raise Refusal(f"{quote(chosen[0].name)} {chosen[0].refusal}")
         check_column(chosen, [n_matrices], what)
-        if chosen[0].n_bytes > _LARGEST_FILE:
-            raise Refusal(f"{chosen[0]} takes more than {_LARGEST_FILE} bytes; shorten its text")
+        check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
         column = read_column(chosen, _LARGEST_FILE)
     assert column is not None
     return column

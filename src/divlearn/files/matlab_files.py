@@ -19,7 +19,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.variables import DEFLATE_RATIO, Refusal, Variable, quote, text_array
+from divlearn.files.variables import (
+    DEFLATE_RATIO,
+    Damage,
+    Refusal,
+    Variable,
+    check_limit,
+    quote,
+    text_array,
+)
 
 __all__ = ["is_matlab", "open_matlab"]
 
@@ -56,9 +64,9 @@ class _Stored:
         start = zlib.decompressobj().decompress(stored, _HEADER_BYTES)
         kind, n_bytes = struct.unpack_from(f"{self.order}II", start)
         if kind != _MATRIX or n_bytes > DEFLATE_RATIO * self._n_stored:
-            raise Refusal(
+            raise Damage(
                 f"a compressed variable has type {kind} and claims {n_bytes} bytes in "
-                f"{self._n_stored} compressed ones; the file is damaged, write it again"
+                f"{self._n_stored} compressed ones"
             )
         return memoryview(start)[8:], n_bytes
 
@@ -71,7 +79,7 @@ class _Stored:
         # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
         content = inflater.decompress(stored, 8 + n_bytes + 1)
         if not inflater.eof or len(content) != 8 + n_bytes:
-            raise Refusal("a compressed variable does not end where it says; write the file again")
+            raise Damage("a compressed variable does not end where it says")
         return content[8:]
 
 
@@ -89,10 +97,9 @@ class _Tags:
         if kind >> 16:  # up to four bytes are packed into the tag, their number in its upper half
             kind, n_bytes, start, room = kind & 0xFFFF, kind >> 16, 4, min(largest, 4)
         if kind not in types or n_bytes > room:
-            raise Refusal(
+            raise Damage(
                 f"an element has type {kind} and {n_bytes} bytes, must have a type in "
-                f"{sorted(types)} and at most {room} bytes; the file is damaged or unusual, write "
-                "it again with save -v7"
+                f"{sorted(types)} and at most {room} bytes"
             )
         content = self._content[start : start + n_bytes]
         # The last element may lack its padding.
@@ -110,9 +117,7 @@ class _Tags:
             shape = struct.unpack(f"{self._order}{len(sides) // 4}i", sides)
         # SciPy looks for the last axis of text without asking whether there is one.
         if kind != "opaque" and (len(shape) < 2 or min(shape) < 0):
-            raise Refusal(
-                f"the header claims the shape {shape}; the file is damaged, write it again"
-            )
+            raise Damage(f"the header claims the shape {shape}")
         name = bytes(self.take(_NAME, 1024)).decode("latin1")
         return name, shape, kind, bool(flags & _COMPLEX_FLAG)
 
@@ -134,10 +139,9 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
         kind, n_bytes = struct.unpack(f"{order}II", file.read(8))
         position += 8
         if kind not in (_MATRIX, _COMPRESSED) or n_bytes > size - position:
-            raise Refusal(
+            raise Damage(
                 f"a variable at byte {position - 8} has type {kind} and claims {n_bytes} bytes, "
-                f"expected type 14 or 15 and at most {size - position}; the file is truncated or "
-                "damaged, copy or write it again"
+                f"expected type 14 or 15 and at most {size - position}"
             )
         variables.append(_describe(_Stored(file, order, position, n_bytes, kind == _COMPRESSED)))
         position += n_bytes
@@ -166,11 +170,7 @@ def _read(stored: _Stored, name: str, dtype: np.dtype[Any], limit: int) -> NDArr
     import scipy.io
 
     n_bytes = stored.read_start()[1]
-    if n_bytes > limit + _HEADER_BYTES:
-        raise Refusal(
-            f"{quote(name)} takes {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
-            "it if you trust the file"
-        )
+    check_limit(n_bytes - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
     content = stored.read_all(n_bytes)
     _check_array(memoryview(content), stored.order)
     header = b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8)
@@ -192,10 +192,7 @@ def _check_array(content: memoryview, order: str) -> None:
     name, shape, kind, _ = tags.take_header()
     size = math.prod(shape)
     if size > tags.n_bytes_left:
-        raise Refusal(
-            f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes; the file is "
-            "damaged, write it again"
-        )
+        raise Damage(f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes")
     if kind != "cell":
         tags.take(_DATA, tags.n_bytes_left)
     for _ in range(size if kind == "cell" else 0):
@@ -208,7 +205,4 @@ def _check_array(content: memoryview, order: str) -> None:
             )
         _check_array(cell, order)
     if tags.n_bytes_left:
-        raise Refusal(
-            f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data; the file is "
-            "damaged, write it again"
-        )
+        raise Damage(f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data")

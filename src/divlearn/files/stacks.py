@@ -21,7 +21,7 @@ from divlearn.files.hdf5_files import find_hdf5, open_hdf5
 from divlearn.files.matlab_files import is_matlab, open_matlab
 from divlearn.files.names import FILES, Column, choose
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
-from divlearn.files.variables import Refusal, Variable, explaining, open_regular, quote
+from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import check_spd
 
 __all__ = ["MODEL_MEMBERS", "SPDFile", "read_spd"]
@@ -68,7 +68,9 @@ def read_spd(
             sizes = _check_choice(parts, y, together)
             beside = {name: one for name, one in beside.items() if fits(one, sizes)}
             files = beside.pop(FILES, ())
-            _check_size((*parts, *y, *together, *files), limit)
+            chosen = (*parts, *y, *together, *files)
+            n_bytes = sum(variable.n_bytes for variable in chosen)
+            check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
             stacks = [_read_stack(variable, limit) for variable in parts]
             left = limit - sum(stack.nbytes for stack in stacks)
             columns = [read_column(column, left) for column in (y, together, files)]
@@ -128,15 +130,6 @@ def _check_choice(matrices: Column, labels: Column, groups: Column) -> list[int]
     check_column(labels, sizes, "labels")
     check_column(groups, sizes, "groups")
     return sizes
-
-
-def _check_size(chosen: Column, limit: int) -> None:
-    n_bytes = sum(variable.n_bytes for variable in chosen)
-    if n_bytes > limit:
-        raise Refusal(
-            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, more than limit={limit};"
-            " raise limit= if you trust the file"
-        )
 
 
 def _layout(variable: Variable) -> tuple[int, int]:

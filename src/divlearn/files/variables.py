@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "DEFLATE_RATIO", "Refusal", "Variable", "explaining", "open_regular", "quote", "text_array",
+    "DEFLATE_RATIO", "Damage", "Refusal", "Variable", "check_limit", "explaining", "open_regular",
+    "quote", "text_array",
 ]  # fmt: skip
 
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
@@ -29,6 +30,13 @@ _NAME_LENGTH = 60
 
 class Refusal(Exception):
     """What is wrong with a file and what to do, still without the name of the file."""
+
+
+class Damage(Refusal):
+    """What a file claims that cannot be true."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the file is truncated or damaged, copy or write it again"
 
 
 def open_regular(path: Path, name: str) -> BinaryIO:
@@ -111,13 +119,18 @@ def quote(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else ascii(name)
 
 
+def check_limit(n_bytes: int, limit: int, what: str) -> None:
+    """Refuse to allocate more than is left of the limit."""
+    if n_bytes > limit:
+        raise Refusal(
+            f"{what} would take {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
+            "it if you trust the file"
+        )
+
+
 def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
     """Array of strings, unless the longest one blows it up beyond the limit."""
     longest = max(map(len, strings), default=0)
     n_bytes = len(strings) * longest * np.dtype("U1").itemsize
-    if n_bytes > limit:
-        raise Refusal(
-            f"{len(strings)} strings of up to {longest} characters take {n_bytes} bytes, more than "
-            f"the {limit} that limit= leaves; shorten them or raise limit="
-        )
+    check_limit(n_bytes, limit, f"{len(strings)} strings of up to {longest} characters")
     return np.array(strings, dtype=np.str_)
