@@ -297,7 +297,7 @@ HOSTILE = {
     "hdf5 no chunks": (lambda: dataset(shape=(9, 5, 5), dtype="f8", chunks=(1, 5, 5)),
                        r"the chunk of X at \(0, 0, 0\) does not hold 200 bytes"),
     "hdf5 wide chunks": (
-        lambda: dataset(data=X, maxshape=(None,) * 3, chunks=(1, 512, 512)), "chunks of X would take"
+        lambda: dataset(data=X, maxshape=(None,) * 3, chunks=(1, 512, 512)), "chunks of X would"
     ),
     "hdf5 bomb": (lambda: hdf5(chunk_bomb), "does not hold 768 bytes"),
     "hdf5 shared string": (shared_string, "its strings would take .* bytes, more than .* limit="),

@@ -43,8 +43,7 @@ def read_data(
     """
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
-    from divlearn.files.columns import read_column_file
-    from divlearn.files.names import GROUP_NAMES
+    from divlearn.files.columns import read_groups
 
     file = _groups_file(groups)
     try:
@@ -55,8 +54,7 @@ def read_data(
     except ValueError as error:
         raise ValueError(with_options(str(error))) from error
     if file is not None:
-        given = read_column_file(file, len(found.matrices), "groups", GROUP_NAMES)
-        return from_file(found, path.stem, given)
+        return from_file(found, path.stem, read_groups(file, len(found.matrices)))
     if purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
     return from_file(found, path.stem, found.groups)

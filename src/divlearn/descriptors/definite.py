@@ -38,12 +38,12 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
         """
         return self
 
-    def _set_or_check_count(self, count: int, what: str, *, reset: bool) -> None:
+    def _set_or_check_count(self, count: int, what: str, *, reset: bool, where: str = "X") -> None:
         if reset:
             self.n_features_in_ = count
         elif count != self.n_features_in_:
             raise ValueError(
-                f"X has {count} {what}, but {type(self).__name__} is expecting "
+                f"{where} has {count} {what}, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} {what} as input"
             )
 

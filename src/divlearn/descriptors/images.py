@@ -21,40 +21,40 @@ _LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do
 _SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 
 
-def check_images(X: Images, name: str = "X") -> Images:
+def check_images(X: Images) -> Images:
     """Return X if it is a sequence of images, which may be lazy; say what else it is otherwise."""
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         X = list(X)
     if isinstance(X, np.ndarray):
         if X.ndim == 3 and X.shape[-1] in (3, 4):
             raise ValueError(
-                f"{name} has shape {X.shape}, which looks like one colour image: pass [{name}]; "
-                f"for {len(X)} narrow grey images pass list({name})"
+                f"X has shape {X.shape}, which looks like one colour image: pass [X]; "
+                f"for {len(X)} narrow grey images pass list(X)"
             )
         if X.ndim not in (3, 4):
             raise ValueError(
-                f"{name} has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
+                f"X has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
                 "height, width, n_channels), or a list of images; one image is the list [image]"
             )
     elif not isinstance(X, Sequence) or isinstance(X[:1], str | bytes):
-        raise TypeError(f"{name} is a {type(X).__name__}, but must be an array or list of images")
+        raise TypeError(f"X is a {type(X).__name__}, but must be an array or list of images")
     if not len(X):
-        raise ValueError(f"{name} holds no image; pass at least one")
+        raise ValueError("X holds no image; pass at least one")
     return X
 
 
-def stacks(X: Images, largest: int, name: str = "X") -> Iterator[Stack]:
+def stacks(X: Images, largest: int) -> Iterator[Stack]:
     """Go through images in stacks of one size and of at most about `largest` pixels."""
     held: list[NDArray[Any]] = []
     first = 0
     for index in range(len(X)):
-        image = _check_image(X[index], f"{name}[{index}]")
+        image = _check_image(X[index], f"X[{index}]")
         same = held and image.shape == held[0].shape and image.dtype == held[0].dtype
         if held and (not same or (len(held) + 1) * image[..., 0].size > largest):
-            yield _stack(held, first, name)
+            yield _stack(held, first)
             held, first = [], index
         held.append(image)
-    yield _stack(held, first, name)
+    yield _stack(held, first)
 
 
 def _check_image(image: Any, name: str) -> NDArray[Any]:
@@ -78,12 +78,12 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _stack(held: list[NDArray[Any]], first: int, name: str) -> Stack:
+def _stack(held: list[NDArray[Any]], first: int) -> Stack:
     images = np.stack(held).astype(np.float64)
     largest = np.abs(images).max(axis=(1, 2, 3))
     bad = np.flatnonzero(~((largest == 0) | ((largest >= 1 / _LARGEST) & (largest <= _LARGEST))))
     if bad.size:
-        where, size = f"{name}[{first + bad[0]}]", largest[bad[0]]
+        where, size = f"X[{first + bad[0]}]", largest[bad[0]]
         if not np.isfinite(size):
             raise ValueError(f"{where} holds NaN or infinity; fill or cut out what is missing")
         raise ValueError(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.descriptors.definite import check_regularize, ensure_definite
+from divlearn.descriptors.definite import ensure_definite
 from divlearn.descriptors.images import Images, check_images
 from divlearn.descriptors.pixels import Feature, Preset
 from divlearn.descriptors.region import Part, RegionCovariance
-from divlearn.descriptors.series import Series, SeriesLike, SeriesTransformer
+from divlearn.descriptors.series import Series, SeriesTransformer
 
 __all__ = ["CovarianceKernel", "RBFKernelDescriptor"]
 
@@ -79,44 +77,16 @@ class RBFKernelDescriptor(SeriesTransformer):
         self.per_frame = per_frame
         self.regularize = regularize
 
-    def fit(self, X: SeriesLike, y: Any = None) -> Self:
-        """Check the parameters and the sequences, and learn ``gamma_``.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_sequences, n_tracks, n_frames), or a list of sequences
-            Sequences in a list, shape (n_tracks, n_frames), may differ in length.
-        y : ignored
-
-        Returns
-        -------
-        self : object
-        """
+    def _check_parameters(self) -> None:
         _check_gamma(self.gamma)
-        series = self._check_series(X, reset=True)
-        check_regularize(self.regularize, series.dtype, series.n_channels)
+
+    def _learn(self, series: Series) -> None:
         if isinstance(self.gamma, str):
             self.gamma_ = _median_gamma(self._squared_distances(series), "tracks")
         else:
             self.gamma_ = float(self.gamma)
-        return self
 
-    def transform(self, X: SeriesLike) -> RealArray:
-        """Compute kernels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_sequences, n_tracks, n_frames), or a list of sequences
-
-        Returns
-        -------
-        ndarray, shape (n_sequences, n_tracks, n_tracks)
-            With a diagonal of ones. float32 if all sequences are, else float64; computed in
-            float64.
-        """
-        check_is_fitted(self)
-        series = self._check_series(X, reset=False)
-        floor = check_regularize(self.regularize, series.dtype, series.n_channels)
+    def _describe(self, series: Series, floor: float) -> RealArray:
         with np.errstate(over="ignore"):
             kernels = np.exp(-self.gamma_ * self._squared_distances(series))
         kernels = ensure_definite(kernels, floor, variables="tracks")

@@ -291,11 +291,7 @@ class RegionCovariance(MatrixTransformer):
         first, images, single = stack
         n_images, height, width, n_channels = images.shape
         indices = range(first, first + n_images)
-        if n_channels != self.n_features_in_:
-            raise ValueError(
-                f"X[{first}] has {n_channels} channels, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_} channels as input"
-            )
+        self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
         places = [self._places((height, width), boxes, index) for index in indices]
         maps, names = pixel_features(images, get_preset(self.features).features)
         if names != self.feature_names_:

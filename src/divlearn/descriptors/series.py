@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.descriptors.definite import MatrixTransformer
+from divlearn.descriptors.definite import MatrixTransformer, check_regularize
 
 __all__ = ["Series", "SeriesLike", "SeriesTransformer"]
 
@@ -28,14 +30,14 @@ class Series:
     Results are float32 if every series is, else float64: ``dtype``.
     """
 
-    def __init__(self, X: SeriesLike, *, min_times: int = 1, name: str = "X") -> None:
+    def __init__(self, X: SeriesLike, min_times: int) -> None:
         if np.ma.is_masked(X):
-            raise ValueError(f"{name} has masked entries; fill them or drop these series")
-        self._groups = _group(X, name)  # places in the input, and the series
+            raise ValueError("X has masked entries; fill them or drop these series")
+        self._groups = _group(X)  # places in the input, and the series
         arrays = [array for _, array in self._groups]
         for places, array in self._groups:
-            _check_length(array.shape, f"{name}[{places[0]}]", min_times)
-            _check_finite(array, places, name)
+            _check_length(array.shape, f"X[{places[0]}]", min_times)
+            _check_finite(array, places)
         single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
         self.n_channels: int = arrays[0].shape[1]
         self.dtype = np.dtype(np.float32 if single else np.float64)
@@ -56,24 +58,24 @@ class Series:
         return result
 
 
-def _group(X: SeriesLike, name: str) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+def _group(X: SeriesLike) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
-            _check_type(X, name)
+            _check_type(X, "X")
             if X.ndim != 3:
-                single = f"; for a single series pass {name}[np.newaxis]" if X.ndim == 2 else ""
-                raise ValueError(f"{name} has shape {X.shape}, expected {_LAYOUT}{single}")
+                single = "; for a single series pass X[np.newaxis]" if X.ndim == 2 else ""
+                raise ValueError(f"X has shape {X.shape}, expected {_LAYOUT}{single}")
             if len(X):
                 return [(np.arange(len(X)), X)]
-    arrays = [_as_array(one, f"{name}[{i}]") for i, one in enumerate(X)]
+    arrays = [_as_array(one, f"X[{i}]") for i, one in enumerate(X)]
     if not arrays:
-        raise ValueError(f"{name} is empty; pass at least one series")
+        raise ValueError("X is empty; pass at least one series")
     n_channels = len(arrays[0])
     for i, array in enumerate(arrays):
         if len(array) != n_channels:
             raise ValueError(
-                f"{name}[{i}] has {len(array)} channels, but {name}[0] has {n_channels}; pass "
+                f"X[{i}] has {len(array)} channels, but X[0] has {n_channels}; pass "
                 "series of the same channels"
             )
     lengths = np.array([array.shape[1] for array in arrays])
@@ -116,7 +118,7 @@ def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:
         )
 
 
-def _check_finite(array: NDArray[Any], places: NDArray[np.intp], name: str) -> None:
+def _check_finite(array: NDArray[Any], places: NDArray[np.intp]) -> None:
     # The extremes of an array with a NaN are NaN, and no comparison with NaN holds.
     if float(array.min()) >= -_LARGEST and float(array.max()) <= _LARGEST:
         return
@@ -132,14 +134,59 @@ def _check_finite(array: NDArray[Any], places: NDArray[np.intp], name: str) -> N
     more = np.count_nonzero(bad.any(axis=(1, 2))) - 1
     also = f" (and {more} more like it)" if more else ""
     raise ValueError(
-        f"{name}[{places[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
+        f"X[{places[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
     )
 
 
-class SeriesTransformer(MatrixTransformer):
+class SeriesTransformer(MatrixTransformer, ABC):
     """Base of transformers from series to SPD matrices."""
 
-    def _check_series(self, X: SeriesLike, *, reset: bool, min_times: int = 1) -> Series:
-        series = Series(X, min_times=min_times)
+    regularize: float | str
+    _min_times = 1
+
+    def fit(self, X: SeriesLike, y: Any = None) -> Self:
+        """Check the parameters and the series, and learn what depends on all series.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+            Series in a list, shape (n_channels, n_times), may differ in length.
+        y : ignored
+
+        Returns
+        -------
+        self : object
+        """
+        self._learn(self._check(X, reset=True)[0])
+        return self
+
+    def transform(self, X: SeriesLike) -> RealArray:
+        """Describe series.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+
+        Returns
+        -------
+        ndarray, shape (n_series, d, d)
+            float32 if all series are, else float64; computed in float64.
+        """
+        check_is_fitted(self)
+        return self._describe(*self._check(X, reset=False))
+
+    def _check(self, X: SeriesLike, *, reset: bool) -> tuple[Series, float]:
+        """Check the input; return it and the floor of eigenvalues."""
+        self._check_parameters()
+        series = Series(X, self._min_times)
         self._set_or_check_count(series.n_channels, "channels", reset=reset)
-        return series
+        return series, check_regularize(self.regularize, series.dtype, series.n_channels)
+
+    @abstractmethod
+    def _check_parameters(self) -> None: ...
+
+    def _learn(self, series: Series) -> None:
+        """Learn from all series; by default nothing."""
+
+    @abstractmethod
+    def _describe(self, series: Series, floor: float) -> RealArray: ...

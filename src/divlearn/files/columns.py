@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.names import Column
+from divlearn.files.names import GROUP_NAMES, Column
 from divlearn.files.numpy_files import open_npy, open_npz
 from divlearn.files.variables import (
     Refusal,
@@ -25,9 +25,9 @@ from divlearn.files.variables import (
     text_array,
 )
 
-__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_column_file"]
+__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_groups"]
 
-COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_file` knows
+COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_groups` knows
 _LARGEST_FILE = 2**28
 
 
@@ -69,8 +69,8 @@ def read_column(variables: Column, limit: int) -> NDArray[Any] | None:
     return text_array(decoded, limit)
 
 
-def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str]) -> NDArray[Any]:
-    """Read a file with one entry for each matrix, which are ``what``: groups.
+def read_groups(path: Path, n_matrices: int) -> NDArray[Any]:
+    """Read a file with the group of each matrix.
 
     A .npz file has one array, or one of the usual names. Text has one entry in a line; a .csv file
     may have a heading.
@@ -78,13 +78,13 @@ def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str
     with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
         if size > _LARGEST_FILE:
-            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold {what}")
+            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold groups")
         match path.suffix.lower():
             case ".npy" | ".npz" as ending:
-                return _read_array(file, size, ending, n_matrices, what, names)
+                return _read_array(file, size, ending, n_matrices)
             case ".csv" | ".txt" as ending:
-                return _read_lines(file, ending, n_matrices, what)
-        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
+                return _read_lines(file, ending, n_matrices)
+        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold groups")
 
 
 def _expected(variables: Column, sizes: Sequence[int]) -> Iterable[tuple[Variable, int]]:
@@ -97,30 +97,28 @@ def _has_length(variable: Variable, n_matrices: int) -> bool:
     return n_entries == max(variable.shape, default=1) == n_matrices
 
 
-def _read_array(
-    file: BinaryIO, size: int, ending: str, n_matrices: int, what: str, names: Sequence[str]
-) -> NDArray[Any]:
+def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int) -> NDArray[Any]:
     with (open_npy if ending == ".npy" else open_npz)(file, size) as variables:
-        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in names)
+        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in GROUP_NAMES)
         if len(chosen) != 1:
             found = ", ".join(map(str, variables)) or "no arrays"
-            raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
+            raise Refusal(f"it holds {found}, must hold one array; save groups alone")
         if chosen[0].refusal:
             raise Refusal(f"{quote(chosen[0].name)} {chosen[0].refusal}")
-        check_column(chosen, [n_matrices], what)
+        check_column(chosen, [n_matrices], "groups")
         check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
         column = read_column(chosen, _LARGEST_FILE)
     assert column is not None
     return column
 
 
-def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> NDArray[Any]:
+def _read_lines(file: BinaryIO, ending: str, n_matrices: int) -> NDArray[Any]:
     text = file.read().decode("utf-8-sig")
     if ending == ".csv":
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
         if any(len(row) > 1 for row in rows):
             widest = max(map(len, rows))
-            raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
+            raise Refusal(f"it has {widest} columns, must have one; save the groups alone")
         entries = [row[0].strip() for row in rows]
         entries = entries[len(entries) == n_matrices + 1 :]  # without its heading
     else:
