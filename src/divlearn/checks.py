@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_count", "check_number", "check_sortable", "import_extra"]
+__all__ = ["check_count", "check_number", "check_sortable", "import_extra", "is_number"]
 
 
 def check_count(
@@ -63,9 +63,13 @@ def check_number(value: Any, name: str) -> None:
     Traceback (most recent call last):
     ValueError: mu=-1.0 must be a finite number >= 0
     """
-    number = isinstance(value, float | int | np.floating | np.integer)
-    if isinstance(value, bool) or not number or not 0 <= value < np.inf:
+    if not is_number(value) or not 0 <= value < np.inf:
         raise ValueError(f"{name}={value!r} must be a finite number >= 0")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; booleans are none."""
+    return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
 
 
 def import_extra(module: str, need: str, extra: str) -> Any:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.checks import is_number
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
@@ -62,8 +63,7 @@ def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: 
     least = least_floor(d, dtype)
     if isinstance(regularize, str) and regularize == "auto":
         return max(tolerances.repair_floor(dtype), least)
-    number = isinstance(regularize, float | int | np.floating) and not isinstance(regularize, bool)
-    if not number or not 0 < float(regularize) < 1:
+    if not is_number(regularize) or not 0 < float(regularize) < 1:
         raise ValueError(f'regularize={regularize!r} must be "auto" or a number > 0 and < 1')
     if float(regularize) < least:
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
 
 __all__ = ["Images", "Stack", "check_images", "stacks"]
 
@@ -68,8 +68,7 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
             f"{name} has shape {np.shape(image)}, but an image is (height, width) or (height, "
             "width, n_channels)"
         )
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but must hold real numbers")
+    check_real(array, name)
     if min(array.shape[:2]) < _SMALLEST_SIDE:
         raise ValueError(
             f"{name} has {array.shape[0]} x {array.shape[1]} pixels, but must have at least "

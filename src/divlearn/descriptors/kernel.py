@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.checks import is_number
 from divlearn.descriptors.definite import ensure_definite
 from divlearn.descriptors.images import Images, check_images
 from divlearn.descriptors.pixels import Feature, Preset
@@ -196,10 +197,7 @@ def _squares_from(covariances: RealArray) -> RealArray:
 
 
 def _check_gamma(gamma: float | str) -> None:
-    if isinstance(gamma, str) and gamma == "median":
-        return
-    number = isinstance(gamma, float | int | np.number) and not isinstance(gamma, bool)
-    if not number or not 0 < float(gamma) < np.inf:
+    if gamma != "median" and not (is_number(gamma) and 0 < float(gamma) < np.inf):
         raise ValueError(f'gamma={gamma!r} must be "median" or a finite number > 0')
 
 

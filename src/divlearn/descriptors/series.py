@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
 from divlearn.descriptors.definite import MatrixTransformer, check_regularize
 
 __all__ = ["Series", "SeriesLike", "SeriesTransformer"]
@@ -22,6 +22,7 @@ _BLOCK_ENTRIES = 2**17
 # Sums of squares of smaller entries do not overflow.
 _LARGEST = 2.0**500
 _LAYOUT = "(n_series, n_channels, n_times)"
+_FIX = "; convert it to a float array first"
 
 
 class Series:
@@ -62,7 +63,7 @@ def _group(X: SeriesLike) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
-            _check_type(X, "X")
+            check_real(X, "X", _FIX)
             if X.ndim != 3:
                 single = "; for a single series pass X[np.newaxis]" if X.ndim == 2 else ""
                 raise ValueError(f"X has shape {X.shape}, expected {_LAYOUT}{single}")
@@ -92,21 +93,13 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
         raise ValueError(
             f"{where} is ragged: its channels differ in length; pass (n_channels, n_times)"
         ) from error
-    _check_type(array, where)
+    check_real(array, where, _FIX)
     if array.ndim != 2:
         raise ValueError(
             f"{where} has shape {array.shape}, expected (n_channels, n_times); for a single "
             "series pass a list of it"
         )
     return array
-
-
-def _check_type(array: NDArray[Any], where: str) -> None:
-    if array.dtype.kind not in "buif":
-        raise TypeError(
-            f"{where} has dtype {array.dtype}, but series must hold real numbers; convert it to "
-            "a float array first"
-        )
 
 
 def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
+from divlearn.checks import is_number
 
 __all__ = [
     "Section", "as_sentence", "check_shape", "confusion_section", "curves_section",
@@ -275,23 +276,19 @@ def _table(
 def _is_numeric(column: Sequence[Any]) -> bool:
     """Whether a column holds numbers only, apart from missing ones."""
     known = [value for value in column if value is not None]
-    return bool(known) and all(map(_is_number, known))
+    return bool(known) and all(map(is_number, known))
 
 
 def _cell(value: Any, spec: str, style: str) -> Cell:
     style = style.strip()
-    if value is None or (_is_number(value) and math.isnan(value)):
+    if value is None or (is_number(value) and math.isnan(value)):
         return Cell(_MISSING, "NaN" if style.startswith("n") else "", style)
-    if not _is_number(value):
+    if not is_number(value):
         return Cell(str(value), "", style)
     number = value.item() if isinstance(value, np.generic) else value
     text = format(number, spec or ("d" if isinstance(number, int) else ".4g"))
     exact = repr(number).replace("inf", "Infinity")  # as the script reads it
     return Cell(text.replace("inf", "∞"), "" if text == exact else exact, style)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def repeat_section(
@@ -352,8 +349,7 @@ def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> 
     Numbers that are not finite are accepted: a report shows them as missing.
     """
     array = np.asarray(values)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers")
+    check_real(array, name)
     fits = array.ndim == len(shape) and all(
         wanted in (None, got) for got, wanted in zip(array.shape, shape, strict=True)
     )
