@@ -70,7 +70,7 @@ def fit(
     kept = {"groups": together} if holds_out and together is not None else {}
     digest = out.digest(dataset) if checkpoint is None else dataset.digest()
     started = time.perf_counter()
-    with resumable(checkpoint), checkpointed(classifier, data=digest, **kept):
+    with resumable(checkpoint), checkpointed(classifier, data=digest, y=given["y"], **kept):
         with out.working(f"Fitting {len(dataset.labels)} matrices"):
             classifier = stage("fit", lambda: classifier.fit(**given, **kept))
         seconds = time.perf_counter() - started

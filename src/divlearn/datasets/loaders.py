@@ -74,10 +74,6 @@ def load_spd(
     ValueError
         If the file is damaged, has another format or content, or a matrix is not SPD. The message
         starts with the name of the file.
-    ImportError
-        If the file needs h5py and h5py is not installed.
-    OSError
-        If the file cannot be opened.
 
     Notes
     -----
@@ -191,19 +187,13 @@ def load_textures(patch: int = 32) -> Dataset:
     Parameters
     ----------
     patch : int, default=32
-        Side of a patch in pixels. Pixels that fill no whole patch are left out.
+        Side of a patch in pixels. Pixels that fill no whole patch are left out. Patches of a few
+        pixels, whose covariances are singular, are refused.
 
     Returns
     -------
     Dataset
-        Labels are the names of the images.
-
-    Raises
-    ------
-    ImportError
-        If scikit-image is not installed.
-    ValueError
-        If a covariance is not strictly positive definite, as happens for patches of a few pixels.
+        Labels are the names of the images, which ship with scikit-image.
 
     Notes
     -----
@@ -248,12 +238,8 @@ def load_japanese_vowels() -> Dataset:
     -------
     Dataset
         Labels are the numbers of the speakers. Series have 12 channels, cepstrum coefficients, and
-        7 to 29 times. The official split has 270 utterances to train on and 370 to test on.
-
-    Raises
-    ------
-    ImportError
-        If aeon, which ships the series, is not installed.
+        7 to 29 times. The official split has 270 utterances to train on and 370 to test on. The
+        series ship with aeon, which must be installed.
 
     Notes
     -----
@@ -288,11 +274,7 @@ def load_basic_motions() -> Dataset:
     Dataset
         Labels are the names of the activities. Series have 6 channels, those of an accelerometer
         and of a gyroscope, and 100 times. The official split has 40 to train on and 40 to test on.
-
-    Raises
-    ------
-    ImportError
-        If aeon, which ships the series, is not installed.
+        The series ship with aeon, which must be installed.
 
     Examples
     --------
