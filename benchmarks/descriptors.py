@@ -26,8 +26,7 @@ from tables import machine, machine_line, write_between_markers
 
 from divlearn.descriptors import RegionCovariance
 from divlearn.descriptors.covariances import box_covariances
-from divlearn.descriptors.pixels import COORDINATES, pixel_features
-from divlearn.descriptors.presets import get_preset
+from divlearn.descriptors.pixels import COORDINATES, get_preset, pixel_features
 from divlearn.log_vectors import log_vectors
 
 ROUNDS = 5

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray", "as_real", "beside", "to_host"]
+__all__ = ["IntArray", "RealArray", "as_real", "beside", "check_real", "to_host"]
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
@@ -53,8 +53,7 @@ def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArr
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} is ragged: its rows differ in length") from error
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers")
+    check_real(array, name)
     real: RealArray = array.astype(np.float64)
     bad = np.argwhere(~(np.abs(real) <= min(largest, np.finfo(np.float64).max)))
     if len(bad):
@@ -63,3 +62,9 @@ def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArr
         limit = "" if np.isinf(largest) else f", at most {largest:g} in magnitude"
         raise ValueError(f"{where} = {real[tuple(index)]} must be finite{limit}")
     return real
+
+
+def check_real(array: NDArray[Any], name: str, fix: str = "") -> None:
+    """Raise where an array holds anything but real numbers, finite or not."""
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers{fix}")

@@ -1,14 +1,15 @@
-"""What estimators require of their parameters."""
+"""What estimators require of their parameters and of what is installed."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_count", "check_number", "check_sortable"]
+__all__ = ["check_count", "check_number", "check_sortable", "import_extra", "is_number"]
 
 
 def check_count(
@@ -62,6 +63,25 @@ def check_number(value: Any, name: str) -> None:
     Traceback (most recent call last):
     ValueError: mu=-1.0 must be a finite number >= 0
     """
-    number = isinstance(value, float | int | np.floating | np.integer)
-    if isinstance(value, bool) or not number or not 0 <= value < np.inf:
+    if not is_number(value) or not 0 <= value < np.inf:
         raise ValueError(f"{name}={value!r} must be a finite number >= 0")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; booleans are none."""
+    return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
+
+
+def import_extra(module: str, need: str, extra: str) -> Any:
+    """Import an optional module; where it is missing, say who needs it and how to install it.
+
+    Examples
+    --------
+    >>> import_extra("no_such_module", "the report needs no_such_module", "report")
+    Traceback (most recent call last):
+    ImportError: the report needs no_such_module: pip install "divlearn[report]"
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f'{need}: pip install "divlearn[{extra}]"') from error

@@ -11,8 +11,9 @@ import pytest
 from divlearn import load
 from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
-from divlearn.datasets import load_spd, make_wishart_clusters
+from divlearn.datasets import dataset, load_spd, make_wishart_clusters
 from divlearn.files import stacks
+from divlearn.fitting import checkpoint
 from divlearn.judge import evaluate, held_out_predictions, which_divergence
 
 SUBJECTS = np.repeat(np.arange(16), 4)
@@ -212,3 +213,30 @@ def test_a_command_reads_its_data_once(capsys, folder, data, monkeypatch):
         opened.clear()
         run(capsys, *arguments)
         assert opened == ["all.npz"]
+
+
+def test_fit_checks_and_hashes_its_data_once(capsys, folder, data, monkeypatch):
+    X, y = data
+    np.savez("all.npz", X=X, y=y, subject=SUBJECTS)
+    checked, hashed = [], []
+
+    def counting(module, name, calls):
+        function = getattr(module, name)
+
+        def counted(value, *rest, **named):
+            if np.size(value) == X.size or (isinstance(value, bytes) and len(value) == X.nbytes):
+                calls.append(module.__name__)
+            return function(value, *rest, **named)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module in (stacks, dataset):
+        counting(module, "check_spd", checked)
+    counting(dataset, "sha256", hashed)
+    counting(checkpoint, "fingerprint", hashed)
+    run(
+        capsys, "fit", "all.npz", "--model", "knn", "-o", "m", "--groups", "subject",
+        "--checkpoint", "c", "--json",
+    )  # fmt: skip
+    assert checked == ["divlearn.files.stacks"]
+    assert hashed == ["divlearn.datasets.dataset"]

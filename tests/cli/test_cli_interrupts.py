@@ -88,12 +88,13 @@ def test_nothing_to_keep(interrupt):
 # Ctrl-C is pressed by the bars themselves, as soon as they know of the first block.
 ON_A_TERMINAL = """
 import signal, sys
-from divlearn.cli import bars, main
-show = bars.Bars.__call__
+from divlearn.cli import main
+from divlearn.cli.output import Bars
+show = Bars.__call__
 def show_and_press(*told):
     show(*told)
     signal.raise_signal(signal.SIGINT)
-bars.Bars.__call__ = show_and_press
+Bars.__call__ = show_and_press
 sys.exit(main(["which", "data.npz"]))
 """
 

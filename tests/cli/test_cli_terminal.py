@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from divlearn.cli import main
-from divlearn.cli.terminal import harmless
+from divlearn.cli.output import harmless
 from divlearn.datasets import make_wishart_clusters
 from divlearn.report import Page, table_section
 

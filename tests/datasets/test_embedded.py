@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from divlearn.datasets.embedded import load_basic_motions, load_japanese_vowels
+from divlearn.datasets import load_basic_motions, load_japanese_vowels
 from divlearn.spd import SPDRepairWarning
 
 

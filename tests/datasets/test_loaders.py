@@ -43,7 +43,7 @@ def test_load_spd_passes_its_options_on(tmp_path):
         load_spd(path)
     with pytest.warns(SPDRepairWarning):
         assert load_spd(path, regularize="shrink").matrices.shape == (2, 2, 2)
-    with pytest.raises(ValueError, match="limit=10"):
+    with pytest.raises(ValueError, match="more than the 10 that limit="):
         load_spd(path, limit=10)
 
 

@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from divlearn.datasets.dataset import Dataset
-from divlearn.datasets.textures import load_textures
+from divlearn.datasets import Dataset, load_textures
 from divlearn.spd import check_spd
 
 data = pytest.importorskip("skimage.data", reason="scikit-image is not installed")

@@ -8,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divlearn.descriptors import covariances as module
-from divlearn.descriptors.boxes import check_boxes, check_sides, grid_boxes
-from divlearn.descriptors.covariances import box_covariances, covariances
-from divlearn.descriptors.integral import _grams_by_numpy, box_grams
+from divlearn.descriptors.covariances import (
+    _grams_by_numpy,
+    box_covariances,
+    box_grams,
+    check_boxes,
+    check_sides,
+    covariances,
+    grid_boxes,
+)
 from divlearn.engines import available_engines, native
 
 INSTRUCTION_SETS = native.instruction_sets() if "native" in available_engines() else []

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, evaluate, plane_map, which_divergence
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
-from divlearn.cli.bars import Bars
+from divlearn.cli.output import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
@@ -83,15 +83,16 @@ def test_long_work_tells_how_far_it_is(data):
 def test_bars_show_the_whole_and_its_parts():
     terminal = io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=100, color_system=None)
-    with Bars(console, "Learning [all]") as bars, listen(bars):
+    bars = Bars(console, "Learning [all]")
+    with bars.progress, listen(bars):
         for fold in track("ab", "folds"):
             for _ in track("xyz", f"steps of {fold}"):
                 pass
-            shown = [task.fields["count"] for task in bars._progress.tasks]
+            shown = [task.fields["count"] for task in bars.progress.tasks]
             done = "0" if fold == "a" else "1"
             assert shown == [f"{done} of 2 folds", f"3 of 3 steps of {fold}"]
         tell("folds", 2, 2, "the [last] one")
-        assert len(bars._progress.tasks) == 1
+        assert len(bars.progress.tasks) == 1
     assert "Learning [all]" in terminal.getvalue()
     assert "2 of 2 folds, the [last] one" in terminal.getvalue()
 

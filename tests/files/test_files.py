@@ -247,7 +247,7 @@ def test_the_limit_counts_all_that_is_loaded(tmp_path, write):
     arrays = {"X": X, "y": CLASSES * 1.0, "not_loaded": np.ones(10_000)}
     n_bytes = X.nbytes + 8 * N
     np.testing.assert_array_equal(load(tmp_path, arrays, write, limit=n_bytes).matrices, X)
-    message = rf"^data: X .* and y .* would take {n_bytes} bytes, more than limit={n_bytes - 1};"
+    message = rf"^data: X .* and y .* would take {n_bytes} bytes, more than the {n_bytes - 1} that "
     with pytest.raises(ValueError, match=message):
         load(tmp_path, arrays, write, limit=n_bytes - 1)
 

@@ -19,8 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from divlearn.descriptors.region import RegionCovariance
-from divlearn.files.folders import natural_key
-from divlearn.files.images import LARGEST_IMAGE, ImageFiles, list_images
+from divlearn.files.images import LARGEST_IMAGE, ImageFiles, list_images, natural_key
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 

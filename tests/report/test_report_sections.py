@@ -18,7 +18,7 @@ from divlearn.report import (
     table_section,
     text_section,
 )
-from divlearn.report.plain import plain
+from divlearn.report.page import plain
 
 # --- the plane
 

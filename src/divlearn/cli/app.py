@@ -16,8 +16,8 @@ from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
+from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
-from divlearn.cli.terminal import escape_unknown, harmless
 from divlearn.cli.which import which
 
 __all__ = ["main"]
@@ -40,18 +40,6 @@ _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _INTERRUPTED = 130
 
 
-def _make_app() -> typer.Typer:
-    app = typer.Typer(
-        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
-        pretty_exceptions_enable=False, rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )  # fmt: skip
-    app.callback()(_version_option)
-    for command in _COMMANDS:
-        app.command()(_with_errors_told(command))
-    return app
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         import divlearn
@@ -69,21 +57,18 @@ def _version_option(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Run the program on arguments, those of the process by default; return the exit code."""
     escape_unknown(sys.stdout)
+    app = typer.Typer(
+        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False, rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )  # fmt: skip
+    app.callback()(_version_option)
+    for command in _COMMANDS:
+        app.command()(_with_errors_told(command))
     try:
-        _make_app()(argv)
+        app(argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     return 0

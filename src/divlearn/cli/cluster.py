@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["cluster"]
 
@@ -45,17 +46,11 @@ def cluster(
     """
     import numpy as np
 
-    from divlearn.cli.data import groups_file, read_data
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import data_files, read_data
     from divlearn.models import save
     from divlearn.report import cluster_page
 
-    out = Output(as_json, report)
-    check_paths(
-        [("DATA", data), ("--groups", groups_file(groups))],
-        [("--output", output), ("--report", report)],
-    )
+    out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, n_clusters, divergence, seed, engine)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
     started = time.perf_counter()
@@ -67,14 +62,8 @@ def cluster(
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _say(model)
     out.say(text)
-    scores, with_groups = (
-        {} if column is None else _agreement(column, found)
-        for column in (dataset.labels, dataset.groups)
-    )
-    for what, agreement in (("labels", scores), ("groups", with_groups)):
-        if agreement:
-            told = ", ".join(f"{name} {value:.3f}" for name, value in agreement.items())
-            out.say(f"Agreement with the {what}: {told}.")
+    scores = _agreement(out, "labels", dataset.labels, found)
+    with_groups = _agreement(out, "groups", dataset.groups, found)
     if output is not None:
         save(model, output)
         out.say(f"Model: {output}")
@@ -92,25 +81,25 @@ def cluster(
 def _make(method: str, count: int, divergence: str | None, seed: int, engine: str) -> Any:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
-    given: dict[str, Any] = {} if divergence is None else {"divergence": _parse(divergence)}
-    if method == "k-means":
-        return ABKMeans(count, random_state=seed, engine=engine, **given)
-    if method == "mixture":
-        return ABMixture(count, random_state=seed, engine=engine, **given)
-    if given:
-        raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
-    if method == "karcher":
-        return KarcherKMeans(count, random_state=seed, engine=engine)
-    if method == "log-euclidean":
-        return LogEuclideanKMeans(count, random_state=seed)
-    raise ValueError(f"--method {method} must be one of k-means, mixture, karcher, log-euclidean")
+    kinds = {
+        "k-means": ABKMeans, "mixture": ABMixture, "karcher": KarcherKMeans,
+        "log-euclidean": LogEuclideanKMeans,
+    }  # fmt: skip
+    if method not in kinds:
+        raise ValueError(f"--method {method} must be one of {', '.join(kinds)}")
+    given: dict[str, Any] = {} if method == "log-euclidean" else {"engine": engine}
+    if divergence is not None:
+        if method not in ("k-means", "mixture"):
+            raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
+        given["divergence"] = _parse(divergence)
+    return kinds[method](count, random_state=seed, **given)
 
 
 def _parse(divergence: str) -> str | tuple[float, ...]:
     if "," not in divergence:
         return divergence
     try:
-        return tuple(float(part) for part in divergence.split(","))
+        return tuple(map(float, divergence.split(",")))
     except ValueError:
         raise ValueError(
             f"--divergence {divergence} must be a name or two numbers: 0.5,1.5"
@@ -129,14 +118,20 @@ def _say(model: Any) -> str:
     return f"Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 
 
-def _agreement(labels: Any, found: Any) -> dict[str, float]:
+def _agreement(out: Output, what: str, known: Any, found: Any) -> dict[str, float]:
+    """Compare clusters with labels or groups, if there are any."""
+    if known is None:
+        return {}
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
     from divlearn.cluster import matched_f1_score, pairwise_f1_score
 
-    return {
-        "pairwise F1": pairwise_f1_score(labels, found),
-        "matched F1": matched_f1_score(labels, found),
-        "ARI": float(adjusted_rand_score(labels, found)),
-        "NMI": float(normalized_mutual_info_score(labels, found)),
+    scores = {
+        "pairwise F1": pairwise_f1_score(known, found),
+        "matched F1": matched_f1_score(known, found),
+        "ARI": float(adjusted_rand_score(known, found)),
+        "NMI": float(normalized_mutual_info_score(known, found)),
     }
+    told = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+    out.say(f"Agreement with the {what}: {told}.")
+    return scores

@@ -3,59 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from divlearn.cli.output import Output
+    from divlearn.cli.output import Named, Output
     from divlearn.datasets import Dataset
 
 __all__ = [
-    "KEEP", "groups_file", "keep_together", "offer_groups", "read_data", "require_labels",
-    "stated_names", "with_options",
+    "KEEP", "data_files", "keep_together", "offer_groups", "read_data", "require_labels",
+    "with_options",
 ]  # fmt: skip
 
 KEEP = "keep its groups together"  # in the same fold
 
 
-def groups_file(groups: str | None) -> Path | None:
+def data_files(path: Path, groups: str | None) -> list[Named]:
+    """Files that `read_data` reads, by the argument that names them."""
+    return [("DATA", path), ("--groups", _groups_file(groups))]
+
+
+def _groups_file(groups: str | None) -> Path | None:
     """Return the file that --groups names, or None where it names an array of DATA."""
     from divlearn.files.columns import COLUMN_FILES
 
-    is_file = groups is not None and groups.lower().endswith(COLUMN_FILES)
-    return Path(groups) if groups is not None and is_file else None
+    return Path(groups) if groups and groups.lower().endswith(COLUMN_FILES) else None
 
 
 def read_data(
     path: Path, matrices: str | None, labels: str | None, regularize: str, out: Output,
     groups: str | None = None, purpose: str | None = None,
 ) -> Dataset:  # fmt: skip
-    """Read matrices, labels and groups; messages name the options of the program.
+    """Read matrices, labels and groups, which are an array of DATA or a file of their own.
 
-    Parameters
-    ----------
-    path : Path
-    matrices, labels : str or None
-        Names of arrays; the usual ones are found.
-    regularize : str
-        How to treat matrices that are not positive definite.
-    out : Output
-        Says which arrays look like groups, if none are given.
-    groups : str or None
-        Name of an array, or of a file with one entry for each matrix.
-    purpose : str or None
-        What the command would use groups for, if anything.
+    Messages name the options of the program. Where no groups are given but the command has a
+    purpose for them, it says which arrays look like groups.
     """
-    from divlearn.datasets.dataset import NOT_STATED
-    from divlearn.datasets.stored import from_file
+    from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
-    from divlearn.files.columns import read_column_file
-    from divlearn.files.names import GROUP_NAMES
+    from divlearn.files.columns import read_groups
 
-    file = groups_file(groups)
+    file = _groups_file(groups)
     try:
         found = read_spd(
             path, matrices=matrices, labels=labels, groups=None if file else groups,
@@ -63,13 +53,11 @@ def read_data(
         )  # fmt: skip
     except ValueError as error:
         raise ValueError(with_options(str(error))) from error
-    dataset = from_file(found, name=path.stem, citation=NOT_STATED)
     if file is not None:
-        given = read_column_file(file, len(found.matrices), "groups", GROUP_NAMES)
-        return replace(dataset, groups=given)
+        return from_file(found, path.stem, read_groups(file, len(found.matrices)))
     if purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
-    return dataset
+    return from_file(found, path.stem, found.groups)
 
 
 def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
@@ -79,27 +67,13 @@ def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) ->
 
 
 def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[Any] | None:
-    """Return groups that must be held out together, and say so: --groups, or images.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        With labels.
-    groups : str or None
-        The option --groups.
-    out : Output
-    """
+    """Return groups that must be held out together, and say so: --groups, or images."""
     import numpy as np
 
     if dataset.groups is None:
         return _group_by_image(dataset, out)
     out.say(f"Folds keep the {len(np.unique(dataset.groups))} groups of {groups} together.")
     return dataset.groups
-
-
-def stated_names(dataset: Dataset, n_matrices: int) -> list[str]:
-    """Names of matrices: of the files they were made from, where that is known, or numbers."""
-    return [str(one) for one in (range(n_matrices) if dataset.files is None else dataset.files)]
 
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 if TYPE_CHECKING:
-    from divlearn.cli.output import Output
     from divlearn.datasets import Dataset
     from divlearn.engines import Engine
     from divlearn.judge import PlaneMap
@@ -42,19 +42,17 @@ def demo(
     """
     import numpy as np
 
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
     from divlearn.datasets import load_textures
     from divlearn.engines import get_engine
     from divlearn.judge import plane_map
     from divlearn.report import page_of, plot_plane
 
+    writes = [("--output", output)]
     try:
-        out = Output(False, report)
+        out = Output(False, report, writes=writes)
     except ImportError as error:  # the rest is worth it without the report
-        out = Output(False)
+        out = Output(False, writes=writes)
         out.say(f"No report: {error}")
-    check_paths([], [("--output", output), ("--report", report)])
     if not output.suffix:
         raise ValueError(f"--output {output} must name a picture; add an ending: .png")
     running = get_engine(engine, threads)
@@ -93,9 +91,10 @@ def demo(
 
 @contextmanager
 def _working(out: Output, text: str) -> Iterator[None]:
+    """Work that must not end early: half of a demonstration shows nothing."""
     with out.working(text):
         yield
-    if out.interrupted:  # half of a demonstration shows nothing
+    if out.interrupted:
         raise KeyboardInterrupt
 
 

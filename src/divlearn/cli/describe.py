@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output, check_paths, shell_name
 
 __all__ = ["describe"]
 
@@ -30,15 +31,12 @@ def describe(
     import numpy as np
 
     from divlearn.atomic import open_atomic
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths, shell_name
     from divlearn.datasets import load_image_folder
     from divlearn.descriptors import RegionCovariance
     from divlearn.files import ImageFiles
     from divlearn.files.names import FILES
 
-    out = Output(as_json)
-    check_paths([], [("--output", output)])
+    out = Output(as_json, writes=[("--output", output)])
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
     assert isinstance(data.images, ImageFiles)
     check_paths([("the image", path) for path in data.images.paths], [("--output", output)])

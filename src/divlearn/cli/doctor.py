@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["doctor"]
 
@@ -24,13 +25,12 @@ def doctor(
     import numpy as np
 
     from divlearn.cli.data import KEEP, offer_groups, with_options
-    from divlearn.cli.output import Output
     from divlearn.doctor import examine
-    from divlearn.files.stacks import read_stacks
+    from divlearn.files import read_spd
 
     out = Output(as_json)
-    found = read_stacks(data, matrices, labels)
-    diagnosis = examine(np.concatenate(list(found.parts.values())), found.labels)
+    found = read_spd(data, matrices=matrices, labels=labels, regularize=None)
+    diagnosis = examine(found.matrices, found.labels)
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:
         out.say(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 if TYPE_CHECKING:
-    from divlearn.cli.output import Output
     from divlearn.judge import Evaluation
 
 __all__ = ["evaluate", "show_evaluation"]
@@ -37,13 +37,10 @@ def evaluate(
     Example: divlearn evaluate matrices.npz --cv 5 --report evaluation.html
     """
     from divlearn import judge
-    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
     from divlearn.report import page_of
 
-    out = Output(as_json, report)
-    check_paths([("DATA", data), ("--groups", groups_file(groups))], [("--report", report)])
+    out = Output(as_json, report, reads=data_files(data, groups))
     known = judge.default_classifiers(seed)
     chosen = {
         name: one

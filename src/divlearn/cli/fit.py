@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from divlearn.cli import options
-
-if TYPE_CHECKING:
-    from divlearn.cli.output import Output
+from divlearn.cli.output import Output, shell_name
 
 __all__ = ["fit"]
 
@@ -50,19 +48,16 @@ def fit(
     """
     from sklearn.utils.validation import has_fit_parameter
 
-    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data, require_labels
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths, shell_name
+    from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
     from divlearn.fitting.checkpoint import checkpointed, resumable, stage
     from divlearn.models import save
     from divlearn.report import classifier_page
 
-    out = Output(as_json, report)
     output = Path(f"{data.stem}.divlearn") if output is None else output
-    check_paths(
-        [("DATA", data), ("--groups", groups_file(groups))],
-        [("--output", output), ("--checkpoint", checkpoint), ("--report", report)],
-    )
+    out = Output(
+        as_json, report, reads=data_files(data, groups),
+        writes=[("--output", output), ("--checkpoint", checkpoint)],
+    )  # fmt: skip
     _check_checkpoint(checkpoint, resume)
     classifier = _make(model, seed, engine)
     holds_out = has_fit_parameter(classifier, "groups")
@@ -73,8 +68,9 @@ def fit(
     if groups is not None and not judges:
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
+    digest = out.digest(dataset) if checkpoint is None else dataset.digest()
     started = time.perf_counter()
-    with resumable(checkpoint), checkpointed(classifier, **given, **kept):
+    with resumable(checkpoint), checkpointed(classifier, data=digest, y=given["y"], **kept):
         with out.working(f"Fitting {len(dataset.labels)} matrices"):
             classifier = stage("fit", lambda: classifier.fit(**given, **kept))
         seconds = time.perf_counter() - started
@@ -88,7 +84,6 @@ def fit(
         f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {shell_name(output)} "
         "NEW.npz"
     )
-    digest = out.digest(dataset)
     out.write_page(
         lambda: classifier_page(classifier, **given, groups=together), digest,
         {"fitting": seconds},

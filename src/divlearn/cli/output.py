@@ -1,55 +1,56 @@
-"""Output of commands: tables and sentences, or JSON."""
+"""What commands print and write: sentences, tables, progress, JSON and reports."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import category
 
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from divlearn.cli.bars import Bars
-from divlearn.cli.terminal import as_markup
-from divlearn.fitting.interrupts import Interrupts
-from divlearn.fitting.progress import listen
+from divlearn.atomic import check_replaceable
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
-__all__ = ["KEPT", "Output"]
+__all__ = ["KEPT", "Bars", "Output", "check_paths", "escape_unknown", "harmless", "shell_name"]
 
 KEPT = 3  # exit code: interrupted, and the best so far was kept
+Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
 class Output:
     """Prints results to standard output, and progress to standard error.
 
-    Parameters
-    ----------
-    as_json : bool
-        Whether to print one JSON object at the end, and nothing else.
-    report : Path, optional
-        Page to write; refused before any work if it cannot be written.
-
-    Attributes
-    ----------
-    interrupted : bool
-        Whether the user interrupted work that kept its best result so far.
+    Files are checked before any work: see `check_paths`. With ``as_json`` one JSON object is
+    printed at the end, and nothing else. ``interrupted`` tells whether the user interrupted work
+    that kept its best result so far.
     """
 
-    def __init__(self, as_json: bool, report: Path | None = None) -> None:
+    def __init__(
+        self, as_json: bool, report: Path | None = None, *, reads: Sequence[Named] = (),
+        writes: Sequence[Named] = (),
+    ) -> None:  # fmt: skip
         self.as_json = as_json
         self._report = report
         if report is not None:
             _check_report(report)
+        check_paths(reads, [*writes, ("--report", report)])
         self.interrupted = False
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
@@ -57,7 +58,7 @@ class Output:
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.as_json:
-            self._console.print(as_markup(text))
+            self._console.print(_as_markup(text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table; the first column is text, the others are numbers."""
@@ -65,9 +66,9 @@ class Output:
             return
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column, heading in enumerate(headings):
-            table.add_column(as_markup(heading, keep=""), justify="right" if column else "left")
+            table.add_column(_as_markup(heading, keep=""), justify="right" if column else "left")
         for row in rows:
-            table.add_row(*(as_markup(cell, keep="") for cell in row))
+            table.add_row(*(_as_markup(cell, keep="") for cell in row))
         # Nothing is cut: where lines are too long, the terminal wraps them.
         unlimited = self._console.options.update(max_width=sys.maxsize)
         needed = self._console.measure(table, options=unlimited).maximum
@@ -75,18 +76,19 @@ class Output:
         self._console.print(table)
 
     @contextmanager
-    def working(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show progress on a terminal, and remember interrupts.
+    def working(self, text: str) -> Iterator[None]:
+        """Show progress on a terminal, and remember interrupts."""
+        from divlearn.fitting.interrupts import Interrupts
+        from divlearn.fitting.progress import listen
 
-        Yields a function that changes the text.
-        """
         with Interrupts() as interrupts:
             try:
                 if self._errors.is_terminal and not self.as_json:
-                    with Bars(self._errors, text) as bars, listen(bars):
-                        yield bars.rename
+                    bars = Bars(self._errors, text)
+                    with bars.progress, listen(bars):
+                        yield
                 else:
-                    yield lambda text: None
+                    yield
             finally:
                 self.interrupted |= interrupts.seen
 
@@ -114,7 +116,7 @@ class Output:
     def finish(self, **result: Any) -> None:
         """Print the JSON object, if wanted; exit if work was interrupted."""
         if self.as_json:
-            from divlearn.report.plain import plain
+            from divlearn.report.page import plain
 
             result.setdefault("interrupted", self.interrupted)
             json.dump(plain(result, digits=None), sys.stdout, indent=1)
@@ -130,3 +132,118 @@ def _check_report(path: Path) -> None:
     for name in ("jinja2", "plotly"):
         if find_spec(name) is None:
             raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
+
+
+class Bars:
+    """Bars on a terminal, the whole work first and its parts below; they vanish at the end.
+
+    A listener of `fitting.progress`: new work is part of the current work. Progress of some
+    work ends its parts.
+    """
+
+    def __init__(self, console: Console, text: str) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(), console=console, transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # output to a file stays out of the terminal
+        )  # fmt: skip
+        self._whole = self.progress.add_task(_as_markup(text), total=None, count="")
+        self._rows: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, total: int, news: str) -> None:
+        """Show progress."""
+        if what not in self._rows:
+            self._rows[what] = self.progress.add_task("", count="") if self._rows else self._whole
+        row = self._rows[what]
+        for part in list(self._rows)[list(self._rows).index(what) + 1 :]:
+            self.progress.remove_task(self._rows.pop(part))
+        count = f"{done} of {total} {what}" + f", {news}" * bool(news)
+        self.progress.update(row, completed=done, total=total, count=_as_markup(count))
+
+
+def harmless(text: str, *, keep: str = "\n") -> str:
+    r"""Escape control characters, which could command a terminal or forge lines of output.
+
+    >>> print(harmless("moss\x1b[31m"), harmless("M\u00fcsli"))
+    moss\x1b[31m Müsli
+    """
+    return "".join(
+        one if one in keep or one.isprintable() or category(one) == "Zs" else repr(one)[1:-1]
+        for one in text
+    )
+
+
+def _as_markup(text: str, *, keep: str = "\n") -> str:
+    """Make rich print a text as it is, but for control characters."""
+    return escape(harmless(text, keep=keep))
+
+
+def escape_unknown(stream: TextIO) -> None:
+    """Let a stream escape characters that its encoding lacks, as standard error does."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def shell_name(path: Path) -> str:
+    """Quote a name such that a shell passes it on as the name of a file.
+
+    >>> print(shell_name(Path("my model")), shell_name(Path("-m")), shell_name(Path("m")))
+    'my model' ./-m m
+    """
+    name = str(path)
+    return shlex.quote(f"./{name}" if name.startswith("-") else name)
+
+
+def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
+    """Refuse outputs that would overwrite an input or each other, or that cannot be written.
+
+    The folders of outputs are created. Nothing is written into an input that is a folder.
+    """
+    read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
+    for option, path in written:
+        with _naming(option, path):
+            check_replaceable(path, f"{option} {path}")
+    for number, (option, path) in enumerate(written):
+        for other, other_path in (*read, *written[:number]):
+            this, that = f"{option} {path}", f"{other} {other_path}"
+            if _are_same(path, other_path):
+                raise ValueError(f"{this} and {that} are the same file; choose another {option}")
+            if _lies_in(path, other_path):
+                raise ValueError(f"{this} lies in {that}; choose another {option}")
+            if _lies_in(other_path, path):
+                raise ValueError(f"{that} lies in {this}; choose another {option}")
+    for option, path in written:
+        with _naming(option, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path.parent):
+                pass
+
+
+def _are_same(first: Path, second: Path) -> bool:
+    """Whether two names lead to one file, which need not exist yet."""
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True
+    try:
+        return first.samefile(second)  # two hard links
+    except OSError:
+        return False
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    """Whether a file lies in a folder, or in what would have to become one."""
+    inside = Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
+    return inside and not folder.is_file()
+
+
+@contextmanager
+def _naming(option: str, path: Path) -> Iterator[None]:
+    """Let errors of the operating system name the option."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror is None:  # it is a sentence already
+            raise
+        raise ValueError(
+            f"{option} {path} cannot be written: {path.parent}: {error.strerror}; choose another "
+            "folder"
+        ) from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["predict"]
 
@@ -34,23 +35,23 @@ def predict(
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import read_data, stated_names
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import read_data
     from divlearn.models import load
 
-    out = Output(as_json)
-    check_paths([("MODEL", model), ("DATA", data)], [("--output", output)])
+    out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
     classifier = load(model)
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
     dataset = read_data(data, matrices, labels, regularize, out)
     predicted = classifier.predict(dataset.matrices)
-    names = stated_names(dataset, len(predicted))
+    names = [
+        str(one) for one in (range(len(predicted)) if dataset.files is None else dataset.files)
+    ]
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
-    proba = _probabilities(classifier, dataset.matrices)
-    if proba is not None:
+    proba = None
+    if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
+        proba = classifier.predict_proba(dataset.matrices)
         headings += [f"p({name})" for name in classifier.classes_]
         for row, values in zip(rows, proba, strict=True):
             row += [f"{value:.4f}" for value in values]
@@ -69,10 +70,3 @@ def predict(
             file.write(text.getvalue().encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
-
-
-def _probabilities(classifier: Any, X: Any) -> Any:
-    """Probabilities of the classes, None where the model has none."""
-    if not hasattr(classifier, "predict_proba") or not hasattr(classifier, "classes_"):
-        return None
-    return classifier.predict_proba(X)

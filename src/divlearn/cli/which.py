@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.output import Output
 
 __all__ = ["which"]
 
@@ -34,15 +35,12 @@ def which(
 
     Example: divlearn which matrices.npz --report which.html
     """
-    from divlearn.cli.data import KEEP, groups_file, keep_together, read_data
-    from divlearn.cli.output import Output
-    from divlearn.cli.paths import check_paths
+    from divlearn.cli.data import KEEP, data_files, keep_together, read_data
     from divlearn.judge import which_divergence
     from divlearn.report import page_of
     from divlearn.report.sections import as_sentence
 
-    out = Output(as_json, report)
-    check_paths([("DATA", data), ("--groups", groups_file(groups))], [("--report", report)])
+    out = Output(as_json, report, reads=data_files(data, groups))
     purpose = None if without_labels else KEEP
     dataset = read_data(data, matrices, labels, regularize, out, groups, purpose)
     y = None if without_labels else dataset.labels

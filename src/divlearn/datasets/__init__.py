@@ -1,12 +1,15 @@
 """Data sets: raw samples, SPD matrices, labels and splits. Nothing is ever downloaded."""
 
 from divlearn.datasets.dataset import Dataset, Split, SplitRule
-from divlearn.datasets.embedded import load_basic_motions, load_japanese_vowels
-from divlearn.datasets.image_folders import load_image_folder
+from divlearn.datasets.loaders import (
+    load_basic_motions,
+    load_image_folder,
+    load_japanese_vowels,
+    load_spd,
+    load_textures,
+)
 from divlearn.datasets.riemannian_gaussian import make_riemannian_gaussian_clusters
-from divlearn.datasets.stored import load_spd
 from divlearn.datasets.synthetic import make_inverse_wishart_clusters, make_wishart_clusters
-from divlearn.datasets.textures import load_textures
 from divlearn.files import ImageFiles
 
 __all__ = [

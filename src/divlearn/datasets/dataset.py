@@ -19,7 +19,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
-__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "class_sizes", "find_copies"]
+__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "find_copies", "of_checked"]
 
 NOT_STATED = "not stated by the source"
 
@@ -103,9 +103,18 @@ class Dataset:
                     "with at least one matrix"
                 )
             check_sortable(self.labels, f"{self.name}: labels")
-        if self.groups is not None:
-            self.groups = np.asarray(self.groups)
-            self._check_groups(self.groups.shape)
+        if self.groups is None:
+            return
+        self.groups = np.asarray(self.groups)
+        shape, known = self.groups.shape, self._n_stored
+        if self.labels is not None:
+            known = len(self.labels)
+        # None: only the descriptor will tell how many matrices there are.
+        if len(shape) != 1 or known not in (None, shape[0]):
+            raise ValueError(
+                f"{self.name}: groups have shape {shape}, must have "
+                f"({'n_matrices' if known is None else known},), one for each matrix"
+            )
 
     def digest(self) -> str:
         """Compute a SHA-256 of matrices and labels, which tells whether data is the same."""
@@ -114,15 +123,6 @@ class Dataset:
             names = "\n".join(map(str, self.labels.tolist()))
             content.update(names.encode(errors="surrogatepass"))  # names come from files
         return content.hexdigest()
-
-    def _check_groups(self, shape: tuple[int, ...]) -> None:
-        known = self._n_stored if self.labels is None else len(self.labels)
-        # None: only the descriptor will tell how many matrices there are.
-        if len(shape) != 1 or known not in (None, shape[0]):
-            raise ValueError(
-                f"{self.name}: groups have shape {shape}, must have "
-                f"({'n_matrices' if known is None else known},), one for each matrix"
-            )
 
     @property
     def _n_stored(self) -> int | None:
@@ -142,8 +142,15 @@ class Dataset:
         distance, is learned from test samples too. To keep them apart, put the descriptor into a
         scikit-learn Pipeline and fit that to the training samples of ``raw``.
         """
-        computed = self._describe() if self.stored is None else self.stored
-        matrices = computed.reshape(-1, *computed.shape[-2:])
+        stored = self.stored
+        if stored is None:
+            if self.raw is None or self.descriptor is None:
+                raise ValueError(
+                    f"{self.name} has neither stored matrices nor samples with a descriptor; pass "
+                    "stored=, or images= or series= and descriptor="
+                )
+            stored = np.asarray(clone(self.descriptor).fit_transform(self.raw))
+        matrices = stored.reshape(-1, *stored.shape[-2:])
         for what, given in (("labels", self.labels), ("groups", self.groups)):
             if given is not None and len(matrices) != len(given):
                 raise ValueError(
@@ -152,14 +159,6 @@ class Dataset:
                     f"{len(matrices)} matrices; there must be as many"
                 )
         return check_spd(matrices, name=f"{self.name} matrices")
-
-    def _describe(self) -> RealArray:
-        if self.raw is None or self.descriptor is None:
-            raise ValueError(
-                f"{self.name} has neither stored matrices nor samples with a descriptor; pass "
-                "stored=, or images= or series= and descriptor="
-            )
-        return np.asarray(clone(self.descriptor).fit_transform(self.raw))
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -199,9 +198,15 @@ class Dataset:
         if n is None and train is None and self.official_splits:
             return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
         number = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
-        share = _check_share(self.rule.train if train is None else train)
-        self._check_stratified(share)
-        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
+        share = self.rule.train if train is None else train
+        if not isinstance(share, float | np.floating) or not 0 < share < 1:
+            raise ValueError(
+                f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
+            )
+        self._check_stratified(float(share))
+        shuffled = StratifiedShuffleSplit(
+            number, train_size=float(share), random_state=random_state
+        )
         return [
             (np.sort(chosen), np.sort(rest))
             for chosen, rest in shuffled.split(np.zeros(len(self._known_labels)), self.labels)
@@ -241,9 +246,10 @@ class Dataset:
         ----------
         indices : ndarray of int or bool
         """
-        return Dataset(
+        return of_checked(
+            self.matrices[indices],
             name=self.name, citation=self.citation, terms=self.terms, rule=self.rule,
-            notes=self.notes, stored=self.matrices[indices],
+            notes=self.notes,
             labels=None if self.labels is None else self.labels[indices],
             groups=None if self.groups is None else self.groups[indices],
             files=None if self.files is None else self.files[indices],
@@ -252,77 +258,53 @@ class Dataset:
     def summary(self) -> str:
         """Describe the data in a few lines: sizes, splits, what to know, citation and terms."""
         n, d = self.matrices.shape[:2]
+        labels = " without labels"
+        if self.labels is not None:
+            counts = np.unique(self.labels, return_counts=True)[1]
+            most = "" if counts.min() == counts.max() else f" to {counts.max()}"
+            labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{most}; "
+            labels += self._describe_splits()
         lines = [
-            f"{self.name}: {n} SPD matrices, {d} x {d}{self._describe_labels()}.",
+            f"{self.name}: {n} SPD matrices, {d} x {d}{labels}.",
             *self.notes,
             f"Cite: {self.citation}",
             f"Terms: {self.terms}",
         ]
         return "\n".join(lines)
 
-    def _describe_labels(self) -> str:
-        if self.labels is None:
-            return " without labels"
-        return f"; {class_sizes(self.labels)}; {self._describe_splits()}"
-
     def _describe_splits(self) -> str:
-        official = len(self.official_splits)
-        n = official or self.rule.n
-        kind = "official" if official else "random"
-        return f"{n} {kind} split{'s' * (n > 1)}"
-
-    def _describe_size(self) -> str:
-        """Say what is known without computing matrices."""
-        if self.raw is None or self.stored is not None:
-            return f"{self._n_stored or 0} matrices"
-        return f"{len(self.raw)} {'series' if self.images is None else 'images'}"
+        if self.official_splits:
+            return _count(len(self.official_splits), "official split", "s")
+        return _count(self.rule.n, "random split", "s")
 
     def __repr__(self) -> str:
-        if self.labels is None:
-            return f"<Dataset {self.name}: {self._describe_size()} without labels>"
-        return (
-            f"<Dataset {self.name}: {len(self.labels)} matrices, {len(self.classes)} classes, "
-            f"{self._describe_splits()}>"
-        )
+        if self.labels is not None:
+            content = f"{len(self.labels)} matrices, {len(self.classes)} classes, "
+            return f"<Dataset {self.name}: {content}{self._describe_splits()}>"
+        content = f"{self._n_stored or 0} matrices"
+        if self.raw is not None and self.stored is None:  # nothing is computed to be shown
+            content = f"{len(self.raw)} {'series' if self.images is None else 'images'}"
+        return f"<Dataset {self.name}: {content} without labels>"
 
 
-def class_sizes(labels: NDArray[Any]) -> str:
-    """Say how many classes there are, and how large they are.
-
-    Examples
-    --------
-    >>> class_sizes(np.array([1, 1, 2])), class_sizes(np.array(["a", "b"]))
-    ('2 classes of 1 to 2', '2 classes of 1')
-    """
-    counts = np.unique(labels, return_counts=True)[1]
-    most = "" if counts.min() == counts.max() else f" to {counts.max()}"
-    return f"{len(counts)} class{'es' * (len(counts) > 1)} of {counts.min()}{most}"
-
-
-def _check_share(train: Any) -> float:
-    if not isinstance(train, float | np.floating) or not 0 < train < 1:
-        raise ValueError(f"train={train!r} must be a number > 0 and < 1, a share of the matrices")
-    return float(train)
+def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
+    """Make a data set of matrices that `check_spd` returned: it does not check them again."""
+    made = Dataset(stored=matrices, **fields)
+    vars(made)["matrices"] = matrices  # where the cached property keeps them
+    return made
 
 
 def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
-    """Find samples that are equal entry by entry: the indices of each that is there repeatedly.
-
-    Examples
-    --------
-    >>> find_copies(np.array([1.0, 2.0, 1.0]))
-    [(0, 2)]
-    """
+    """Find samples that are equal entry by entry: the indices of each that is there repeatedly."""
     found = defaultdict(list)
     for index in range(len(samples)):
-        found[_fingerprint(samples[index])].append(index)
+        sample = samples[index]
+        streams = sample if isinstance(sample, tuple) else (sample,)
+        arrays = [np.ascontiguousarray(stream) for stream in streams]
+        key = tuple((one.shape, one.dtype.str, sha256(one.tobytes()).digest()) for one in arrays)
+        found[key].append(index)
     return [tuple(indices) for indices in found.values() if len(indices) > 1]
 
 
-def _fingerprint(sample: Any) -> tuple[Any, ...]:
-    """Shape, type and digest of an array, or of each stream of a tuple of them."""
-    streams = sample if isinstance(sample, tuple) else (sample,)
-    arrays = [np.ascontiguousarray(stream) for stream in streams]
-    return tuple(
-        (array.shape, array.dtype.str, sha256(array.tobytes()).digest()) for array in arrays
-    )
+def _count(n: int, what: str, plural: str) -> str:
+    return f"{n} {what}{plural * (n > 1)}"

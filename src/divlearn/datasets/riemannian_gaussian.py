@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -22,7 +21,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.linalg import eigvalsh_tridiagonal
 
 from divlearn.arrays import RealArray
-from divlearn.datasets.synthetic import ClusterPlan, Labels, RandomState, random_frames, require
+from divlearn.datasets.synthetic import ClusterPlan, RandomState, random_frames, require
 from divlearn.threads import limit_blas
 
 __all__ = [
@@ -31,6 +30,7 @@ __all__ = [
 
 # Maps an array of log-eigenvalues to V, V' and V'', elementwise.
 Potential = Callable[[RealArray], tuple[RealArray, RealArray, RealArray]]
+Transport = Callable[[RealArray], tuple[RealArray, RealArray]]  # values and slopes
 
 # Candidates are worked on in blocks of about this many matrix entries, to bound the memory.
 _BLOCK_ENTRIES = 2**17
@@ -43,20 +43,6 @@ _LARGEST = 300.0  # log-eigenvalue; Newton steps run away where q has no mode
 _BEYOND = np.arange(0.5, 7.5, 0.5)
 
 
-@overload
-def make_riemannian_gaussian_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    sigma: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[False] = ...,
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels]: ...  # fmt: skip
-@overload
-def make_riemannian_gaussian_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    sigma: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[True],
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels, RealArray]: ...  # fmt: skip
 def make_riemannian_gaussian_clusters(
     n_clusters: int = 15,
     n_per_cluster: ArrayLike = 50,
@@ -69,7 +55,7 @@ def make_riemannian_gaussian_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[RealArray, Labels] | tuple[RealArray, Labels, RealArray]:
+) -> tuple[Any, ...]:
     r"""Clusters of the Riemannian Gaussian, whose centres are their Riemannian means.
 
     .. math:: p(X) \propto \exp\Big(-\frac{d(X, C)^2}{2 \sigma^2}\Big)
@@ -103,10 +89,9 @@ def make_riemannian_gaussian_clusters(
     >>> round(float(np.sqrt(np.mean(own**2))), 2)  # about sigma (d (d + 1) / 2)^(1/2)
     0.24
     """
-    plan = ClusterPlan.check(
-        n_clusters, n_per_cluster, d, separation=separation, condition=condition,
-        shuffle=shuffle, random_state=random_state, dtype=dtype,
-    )  # fmt: skip
+    plan = ClusterPlan(
+        n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
+    )
     spread = plan.per_cluster((d + 2) ** -0.5 if sigma is None else sigma, "sigma")
     smallest = math.sqrt(np.finfo(plan.dtype).eps)  # half of the digits tell matrices apart
     largest = math.sqrt(-2 * math.log(smallest) / max(d - 1, 1))
@@ -115,7 +100,7 @@ def make_riemannian_gaussian_clusters(
     logarithms = np.empty((len(plan.labels), d))
     for value in np.unique(spread):
         rows = (spread == value)[plan.labels]
-        logarithms[rows] = sample_log_eigenvalues(
+        logarithms[rows], _ = sample_log_eigenvalues(
             parabola(float(value)), int(rows.sum()), d, plan.random_state
         )
 
@@ -123,18 +108,11 @@ def make_riemannian_gaussian_clusters(
         roots = np.exp(0.5 * logarithms[rows])
         return random_frames(len(roots), d, plan.random_state) * roots[:, None, :]
 
-    X, centers = plan.make(spread, draw, "lower sigma")
-    return (X, plan.labels, centers) if return_centers else (X, plan.labels)
+    return plan.make(spread, draw, "lower sigma", return_centers)
 
 
 def parabola(sigma: float) -> Potential:
-    r"""Potential :math:`V(t) = t^2 / 2\sigma^2` of the Riemannian Gaussian.
-
-    Examples
-    --------
-    >>> [float(value[0]) for value in parabola(0.5)(np.array([1.0]))]
-    [2.0, 4.0, 4.0]
-    """
+    """Potential of the Riemannian Gaussian."""
     precision = sigma**-2
 
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
@@ -143,49 +121,14 @@ def parabola(sigma: float) -> Potential:
     return potential
 
 
-@overload
 def sample_log_eigenvalues(
-    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState, *,
-    return_acceptance: Literal[False] = ...,
-) -> RealArray: ...  # fmt: skip
-@overload
-def sample_log_eigenvalues(
-    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState, *,
-    return_acceptance: Literal[True],
-) -> tuple[RealArray, float]: ...  # fmt: skip
-def sample_log_eigenvalues(
-    potential: Potential,
-    n_samples: int,
-    d: int,
-    random_state: np.random.RandomState,
-    *,
-    return_acceptance: bool = False,
-) -> RealArray | tuple[RealArray, float]:
-    r"""Independent draws of the log-eigenvalues of d x d SPD matrices, by rejection.
+    potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
+) -> tuple[RealArray, float]:
+    r"""Independent draws of q(t) by rejection, every row ascending, and the acceptance rate.
 
-    Parameters
-    ----------
-    potential : callable
-        Maps an array to V, V' and V'', elementwise. V must be convex, with its minimum at zero.
-    n_samples, d : int
-    random_state : RandomState
-    return_acceptance : bool, default=False
+    V must be convex, with its minimum at zero, and outgrow the repulsion: :math:`|V'| > (d - 1) /
+    2` far out on both sides.
 
-    Returns
-    -------
-    t : ndarray, shape (n_samples, d)
-        Draws of q(t), every row ascending.
-    acceptance : float, only if ``return_acceptance``
-        Share of the candidates that was accepted.
-
-    Raises
-    ------
-    ValueError
-        If V does not outgrow the repulsion, which needs :math:`|V'| > (d - 1) / 2` far out on
-        both sides, or if fewer than one candidate in a thousand is accepted.
-
-    Notes
-    -----
     Candidates are :math:`t_i = g(x_i)` for the eigenvalues x of a Gaussian symmetric matrix, drawn
     from its tridiagonal form [1]_: close neighbours repel each other there as they do in q. The
     increasing g leads the most likely x, the zeros of a Hermite polynomial, to the most likely t,
@@ -193,26 +136,15 @@ def sample_log_eigenvalues(
     densities is then nearly constant, whatever d is: such maps carry one ensemble to the other as
     d grows [2]_. Of the candidates for the Riemannian Gaussian about 95 % are accepted at
     :math:`d \sigma^2 = 1`, half at 10 and a sixth at 30; of those for Wishart matrices a quarter
-    with d degrees of freedom and half with 2 d.
+    with d degrees of freedom and half with 2 d. The bound of the ratio is its largest value among
+    all candidates (the empirical supremum [3]_): candidates beyond it are rare, and barely beyond.
 
-    The bound of the ratio is its largest value among all candidates, at least 256 of them (the
-    empirical supremum [3]_). Candidates beyond that are rare, and beyond it by little. There is
-    no chain and no burn-in: draws are independent.
-
-    References
-    ----------
     .. [1] Dumitriu and Edelman (2002), Matrix models for beta ensembles.
     .. [2] Bekerman, Figalli and Guionnet (2015), Transport maps for beta-matrix models and
        universality.
     .. [3] Caffo, Booth and Davis (2002), Empirical supremum rejection sampling.
-
-    Examples
-    --------
-    >>> t = sample_log_eigenvalues(parabola(0.5), 1000, 3, np.random.RandomState(0))
-    >>> t.shape, bool((np.diff(t) > 0).all())
-    ((1000, 3), True)
     """
-    transport = _Transport.towards(potential, d)
+    transport = _transport(potential, d)
     kept, score = np.empty((0, d)), np.empty(0)
     bound, n_candidates = -np.inf, 0
     while len(kept) < n_samples:
@@ -232,33 +164,25 @@ def sample_log_eigenvalues(
         score = np.concatenate([score, log_ratio + random_state.standard_exponential(n_new)])
         accepted = score > bound
         kept, score = np.concatenate([kept, t])[accepted], score[accepted]
-    return (kept[:n_samples], len(kept) / n_candidates) if return_acceptance else kept[:n_samples]
+    return kept[:n_samples], len(kept) / n_candidates
 
 
-@dataclass(frozen=True, eq=False)
-class _Transport:
-    """Increasing map through given knots, straight beyond the outermost."""
+def _transport(potential: Potential, d: int) -> Transport:
+    """Map the eigenvalues of a Gaussian matrix to log-eigenvalues; straight beyond the knots."""
+    zeros: RealArray = eigvalsh_tridiagonal(np.zeros(d), np.sqrt(np.arange(1, d) / 2))
+    mode = _find_mode(potential, zeros)
+    below = _continue(lambda t: potential(-t), -zeros[::-1], -mode[::-1])
+    above = _continue(potential, zeros, mode)
+    knots = np.concatenate([zeros[0] - _BEYOND[::-1], zeros, zeros[-1] + _BEYOND])
+    interpolate = PchipInterpolator(knots, np.concatenate([-below[::-1], mode, above]))
+    derivative = interpolate.derivative()
 
-    knots: RealArray
-    interpolate: PchipInterpolator
-    slope: PchipInterpolator
+    def transport(x: RealArray) -> tuple[RealArray, RealArray]:
+        inside = np.clip(x, knots[0], knots[-1])
+        slope: RealArray = derivative(inside)
+        return interpolate(inside) + (x - inside) * slope, slope
 
-    @classmethod
-    def towards(cls, potential: Potential, d: int) -> _Transport:
-        """Map of the eigenvalues of a Gaussian matrix to the log-eigenvalues of a potential."""
-        zeros: RealArray = eigvalsh_tridiagonal(np.zeros(d), np.sqrt(np.arange(1, d) / 2))
-        mode = _find_mode(potential, zeros)
-        below = _continue(lambda t: potential(-t), -zeros[::-1], -mode[::-1])
-        above = _continue(potential, zeros, mode)
-        knots = np.concatenate([zeros[0] - _BEYOND[::-1], zeros, zeros[-1] + _BEYOND])
-        interpolate = PchipInterpolator(knots, np.concatenate([-below[::-1], mode, above]))
-        return cls(knots, interpolate, interpolate.derivative())
-
-    def __call__(self, x: RealArray) -> tuple[RealArray, RealArray]:
-        """Values and slopes at x."""
-        inside = np.clip(x, self.knots[0], self.knots[-1])
-        slope: RealArray = self.slope(inside)
-        return self.interpolate(inside) + (x - inside) * slope, slope
+    return transport
 
 
 def _unit(potential: Potential) -> float:
@@ -312,12 +236,9 @@ def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealAr
 
 
 def _candidates(
-    transport: _Transport,
-    potential: Potential,
-    n_candidates: int,
-    d: int,
+    transport: Transport, potential: Potential, n_candidates: int, d: int,
     random_state: np.random.RandomState,
-) -> tuple[RealArray, RealArray]:
+) -> tuple[RealArray, RealArray]:  # fmt: skip
     """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
     t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
     step = max(1, _BLOCK_ENTRIES // d**2)

@@ -13,8 +13,7 @@ in the affine-invariant metric, and ``separation`` counts the distances of the c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -29,7 +28,6 @@ from divlearn.threads import limit_blas
 
 __all__ = ["make_inverse_wishart_clusters", "make_wishart_clusters"]
 
-Labels = NDArray[np.intp]
 RandomState = int | np.random.RandomState | None
 
 # Matrices are drawn in blocks of about this many entries, so that little beside X is in memory.
@@ -38,20 +36,6 @@ _SEPARATION_ERROR = 1e-4
 _PLACING_STEPS = 50
 
 
-@overload
-def make_wishart_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    dof: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[False] = ...,
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels]: ...  # fmt: skip
-@overload
-def make_wishart_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    dof: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[True],
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels, RealArray]: ...  # fmt: skip
 def make_wishart_clusters(
     n_clusters: int = 15,
     n_per_cluster: ArrayLike = 50,
@@ -64,7 +48,7 @@ def make_wishart_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[RealArray, Labels] | tuple[RealArray, Labels, RealArray]:
+) -> tuple[Any, ...]:
     r"""Clusters of Wishart matrices: sample covariances of Gaussian vectors.
 
     A matrix of the cluster with the centre C is
@@ -130,10 +114,9 @@ def make_wishart_clusters(
     >>> X.shape, np.bincount(y).tolist()
     ((60, 4, 4), [20, 20, 20])
     """
-    plan = ClusterPlan.check(
-        n_clusters, n_per_cluster, d, separation=separation, condition=condition,
-        shuffle=shuffle, random_state=random_state, dtype=dtype,
-    )  # fmt: skip
+    plan = ClusterPlan(
+        n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
+    )
     freedom = plan.per_cluster(2 * d + 4 if dof is None else dof, "dof")
     require(freedom > d - 1, freedom, "dof", f"> d - 1 = {d - 1}, or all are singular; raise dof")
 
@@ -141,24 +124,9 @@ def make_wishart_clusters(
         of_row = freedom[plan.labels[rows]]
         return _bartlett(of_row, d, plan.random_state) / np.sqrt(of_row)[:, None, None]
 
-    X, centers = plan.make(np.sqrt(2 / freedom), draw, "raise dof")
-    return (X, plan.labels, centers) if return_centers else (X, plan.labels)
+    return plan.make(np.sqrt(2 / freedom), draw, "raise dof", return_centers)
 
 
-@overload
-def make_inverse_wishart_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    dof: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[False] = ...,
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels]: ...  # fmt: skip
-@overload
-def make_inverse_wishart_clusters(
-    n_clusters: int = ..., n_per_cluster: ArrayLike = ..., d: int = ..., *,
-    dof: ArrayLike | None = ..., separation: float = ..., condition: float = ...,
-    shuffle: bool = ..., random_state: RandomState = ..., return_centers: Literal[True],
-    dtype: DTypeLike = ...,
-) -> tuple[RealArray, Labels, RealArray]: ...  # fmt: skip
 def make_inverse_wishart_clusters(
     n_clusters: int = 15,
     n_per_cluster: ArrayLike = 50,
@@ -171,7 +139,7 @@ def make_inverse_wishart_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[RealArray, Labels] | tuple[RealArray, Labels, RealArray]:
+) -> tuple[Any, ...]:
     r"""Clusters of inverse Wishart matrices: a few of their eigenvalues may be very large.
 
     :math:`X^{-1}` is a Wishart matrix, scaled such that :math:`E[X] = C`.
@@ -194,10 +162,9 @@ def make_inverse_wishart_clusters(
     >>> X.shape, np.bincount(y).tolist()
     ((60, 4, 4), [10, 20, 30])
     """
-    plan = ClusterPlan.check(
-        n_clusters, n_per_cluster, d, separation=separation, condition=condition,
-        shuffle=shuffle, random_state=random_state, dtype=dtype,
-    )  # fmt: skip
+    plan = ClusterPlan(
+        n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
+    )
     freedom = plan.per_cluster(2 * d + 4 if dof is None else dof, "dof")
     require(freedom > d + 1, freedom, "dof", f"> d + 1 = {d + 1}, or E[X] is infinite; raise dof")
 
@@ -206,77 +173,56 @@ def make_inverse_wishart_clusters(
         inverse = np.linalg.inv(_bartlett(of_row, d, plan.random_state)).mT
         return inverse * np.sqrt(of_row - d - 1)[:, None, None]
 
-    X, centers = plan.make(np.sqrt(2 / freedom), draw, "raise dof")
-    return (X, plan.labels, centers) if return_centers else (X, plan.labels)
+    return plan.make(np.sqrt(2 / freedom), draw, "raise dof", return_centers)
 
 
-@dataclass(frozen=True, eq=False)
 class ClusterPlan:
-    """What all families of clusters share: checked arguments, labels and the way to centres.
+    """Checked arguments of `make_wishart_clusters`, labels, and the way to centres and matrices."""
 
-    Attributes
-    ----------
-    n_clusters, d : int
-    labels : ndarray of int, shape (n_matrices,)
-    separation, condition : float
-    random_state : RandomState
-    dtype : float32 or float64
-    """
-
-    n_clusters: int
-    d: int
-    labels: Labels
-    separation: float
-    condition: float
-    random_state: np.random.RandomState
-    dtype: np.dtype[Any]
-
-    @classmethod
-    def check(
-        cls, n_clusters: int, n_per_cluster: ArrayLike, d: int, *, separation: float,
+    def __init__(
+        self, n_clusters: int, n_per_cluster: ArrayLike, d: int, separation: float,
         condition: float, shuffle: bool, random_state: RandomState, dtype: DTypeLike,
-    ) -> ClusterPlan:  # fmt: skip
-        """Validate the arguments that `make_wishart_clusters` describes, and draw the labels."""
-        n_clusters = check_count(n_clusters, "n_clusters")
-        d = check_count(d, "d")
+    ) -> None:  # fmt: skip
+        self.n_clusters = check_count(n_clusters, "n_clusters")
+        self.d = check_count(d, "d")
         for name, value, least in (("separation", separation, 0), ("condition", condition, 1)):
             if as_real(value, name).ndim or value < least:
                 raise ValueError(f"{name}={value} must be one number >= {least}")
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        self.separation, self.condition = float(separation), float(condition)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={dtype!r} must be float32 or float64")
         # For None scikit-learn would take the global generator, which others may seed.
         fresh = np.random.RandomState() if random_state is None else random_state
-        generator = check_random_state(fresh)
+        self.random_state = check_random_state(fresh)
         counts = np.asarray(n_per_cluster, dtype=object)
-        _check_shape(counts.shape, n_clusters, "n_per_cluster")
+        self._check_shape(counts.shape, "n_per_cluster")
         counts = np.vectorize(check_count, otypes=[np.intp])(counts, "n_per_cluster")
-        labels = np.repeat(np.arange(n_clusters), counts)
+        self.labels = np.repeat(np.arange(n_clusters), counts)
         if shuffle:
-            generator.shuffle(labels)
-        numbers = float(separation), float(condition)
-        return cls(n_clusters, d, labels, *numbers, generator, np.dtype(dtype))
+            self.random_state.shuffle(self.labels)
+
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
+        if shape not in ((), (self.n_clusters,)):
+            raise ValueError(
+                f"{name} has shape {shape}, must be one number or one per cluster: "
+                f"{self.n_clusters}"
+            )
 
     def per_cluster(self, values: ArrayLike, name: str) -> RealArray:
         """Real numbers, one per cluster, from a single one or as many."""
         real = as_real(values, name)
-        _check_shape(real.shape, self.n_clusters, name)
+        self._check_shape(real.shape, name)
         return np.broadcast_to(real, self.n_clusters)
 
     def make(
-        self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str
-    ) -> tuple[RealArray, RealArray]:
+        self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str, return_centers: bool
+    ) -> tuple[Any, ...]:
         """Place the centres, and matrices around them.
 
-        Parameters
-        ----------
-        sigma : ndarray, shape (n_clusters,), the spread of each cluster.
-        draw : callable, for rows of the data the factors F of matrices F F^T around the identity.
-        fix : str, what the family can do about matrices that are all but singular.
-
-        Returns
-        -------
-        X : ndarray, shape (n_matrices, d, d)
-        centers : ndarray, shape (n_clusters, d, d)
+        Clusters spread by ``sigma``. For rows of the data, ``draw`` returns the factors F of
+        matrices F F^T around the identity; ``fix`` says what avoids matrices that are all but
+        singular.
         """
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
         step = max(1, _BLOCK_ENTRIES // self.d**2)
@@ -289,7 +235,6 @@ class ClusterPlan:
                     rows = slice(start, start + step)
                     factors = roots[self.labels[rows]] @ draw(rows)
                     X[rows] = check_spd(factors @ factors.mT, dtype=self.dtype)
-                return X, centers
         except ValueError as error:
             widen = "" if self.dtype == np.float64 else ", or pass dtype=np.float64"
             raise ValueError(
@@ -297,6 +242,7 @@ class ClusterPlan:
                 f"the clusters lead to matrices that {self.dtype} cannot tell from singular ones; "
                 f"{fix}, lower separation or condition{widen}"
             ) from error
+        return (X, self.labels, centers) if return_centers else (X, self.labels)
 
     def _place(self, distance: float) -> RealArray:
         """Roots R of centres R R^T whose pairs lie this far apart, as a root mean square."""
@@ -336,20 +282,10 @@ def random_frames(n: int, d: int, random_state: np.random.RandomState) -> RealAr
 
 
 def _bartlett(dof: RealArray, d: int, random_state: np.random.RandomState) -> RealArray:
-    """Lower triangular A, one per entry of dof, such that A A^T is Wishart around dof * identity.
-
-    Bartlett's decomposition: independent normal entries below a diagonal of chi variables.
-    """
+    """Bartlett's factors: lower triangular A such that A A^T is Wishart around dof * identity."""
     factor = np.zeros((len(dof), d, d))
     index = np.arange(d)
     factor[:, index, index] = np.sqrt(random_state.chisquare(dof[:, None] - index))
     below = np.tril_indices(d, -1)
     factor[:, *below] = random_state.standard_normal((len(dof), len(below[0])))
     return factor
-
-
-def _check_shape(shape: tuple[int, ...], n_clusters: int, name: str) -> None:
-    if shape not in ((), (n_clusters,)):
-        raise ValueError(
-            f"{name} has shape {shape}, must be one number or one per cluster: {n_clusters}"
-        )

@@ -1,11 +1,10 @@
 """Descriptors: images, series and features to SPD matrices."""
 
-from divlearn.descriptors.covariance_kernel import CovarianceKernel
 from divlearn.descriptors.fusion import BlockDiagonal, block_diagonal
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.gaussian import GaussianEmbedding
-from divlearn.descriptors.kernel import RBFKernelDescriptor
-from divlearn.descriptors.presets import PRESETS, Preset
+from divlearn.descriptors.kernel import CovarianceKernel, RBFKernelDescriptor
+from divlearn.descriptors.pixels import PRESETS, Preset
 from divlearn.descriptors.region import RegionCovariance, Regions
 
 __all__ = [

@@ -1,17 +1,23 @@
-"""Covariances of pixel features over whole images and over boxes."""
+"""Covariances of pixel features over whole images and over boxes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import IntArray, RealArray
-from divlearn.descriptors.boxes import Boxes
-from divlearn.descriptors.integral import box_grams
+from divlearn.checks import check_count
+from divlearn.engines import available_engines
 
-__all__ = ["box_covariances", "covariances"]
+__all__ = [
+    "Boxes", "box_covariances", "box_grams", "check_boxes", "check_sides", "covariances",
+    "grid_boxes",
+]  # fmt: skip
+
+Boxes = NDArray[np.int64]  # (top, left, bottom, right), half open as slices are
 
 # Integral images touch every pixel once, at about the price of this many pixels of a box.
 _INTEGRAL_COST = 4
@@ -19,23 +25,57 @@ _MEAN_STEP = 4  # every so many rows and columns are enough to centre features
 _BLOCK_VALUES = 1 << 18  # of boxes of one size, done together
 
 
+def grid_boxes(shape: tuple[int, int], patch: tuple[int, int], stride: tuple[int, int]) -> Boxes:
+    """Boxes of one size that lie in an image of a height and width, row by row."""
+    tops, lefts = (
+        np.arange(0, size - side + 1, step)
+        for size, side, step in zip(shape, patch, stride, strict=True)
+    )
+    corners = np.stack(np.meshgrid(tops, lefts, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.concatenate([corners, corners + np.array(patch)], axis=1)
+
+
+def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes:
+    """Return boxes as an array of integers; an image of this shape, if given, must hold them."""
+    array = np.asarray(boxes)
+    if array.ndim != 2 or array.shape[1] != 4 or not len(array):
+        raise ValueError(
+            f"boxes have shape {array.shape}, but must be (n_boxes, 4): top, left, bottom, right"
+        )
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"boxes have dtype {array.dtype}, but must be integers, in pixels")
+    checked = array.astype(np.int64)
+    top, left, bottom, right = checked.T
+    bad = (top < 0) | (left < 0) | (bottom <= top) | (right <= left)
+    bad |= (bottom - top) * (right - left) < 2
+    where = "be top < bottom, left < right, all >= 0, with at least two pixels inside"
+    if shape is not None:
+        bad |= (bottom > shape[0]) | (right > shape[1])
+        where = f"lie in an image of {shape[0]} x {shape[1]} pixels and {where}"
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        box = tuple(map(int, checked[first]))
+        raise ValueError(f"box {first} is {box}, but must {where}")
+    return checked
+
+
+def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
+    """Return height and width from one integer for both or a pair."""
+    pair = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
+    fix = ", in pixels"
+    try:
+        height, width = (check_count(side, name, least=smallest, fix=fix) for side in pair)
+    except TypeError:
+        raise TypeError(
+            f"{name}={value!r} must be an integer or a pair (height, width) of them"
+        ) from None
+    return height, width
+
+
 def covariances(samples: RealArray) -> RealArray:
-    r"""Covariances :math:`\frac{1}{m-1} \sum_p (f_p - \bar f)(f_p - \bar f)^T`, in two passes.
+    """Covariances of features, shape (..., n_features, n_pixels), in two passes.
 
-    Parameters
-    ----------
-    samples : ndarray, shape (..., n_features, n_pixels)
-
-    Returns
-    -------
-    ndarray, shape (..., n_features, n_features)
-        Exactly symmetric; exactly zero in the rows of constant features.
-
-    Examples
-    --------
-    >>> covariances(np.array([[1.0, 2.0, 3.0], [0.1, 0.1, 0.1]]))
-    array([[1., 0.],
-           [0., 0.]])
+    Exactly symmetric, and exactly zero in the rows of constant features.
     """
     # Differences to the first pixel are exact zeros where a feature is constant; those to a
     # rounded mean need not be.
@@ -48,32 +88,15 @@ def covariances(samples: RealArray) -> RealArray:
 
 
 def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
-    r"""Covariances over boxes of one image.
+    """Covariances of features, shape (n_features, height, width), over boxes of one image.
 
     Few pixels in all are done box by box. Otherwise integral images give every box at the same
     cost (`box_grams`); there the sums of a box are differences of sums over much of the image, so
     that a box much smaller or much flatter than the image loses digits. How many is estimated for
     each box, and those beyond `tolerances.integral_image` are done directly.
 
-    Parameters
-    ----------
-    maps : ndarray of float64, shape (n_features, height, width)
-    boxes : ndarray of int, shape (n_boxes, 4)
-        Inside the image, two pixels or more each.
-    axes : sequence of 0, 1 or None, optional
-        For a feature that is the row (0) or the column (1) of a pixel, that axis: the covariances
-        of these among themselves are known in closed form.
-
-    Returns
-    -------
-    ndarray, shape (n_boxes, n_features, n_features)
-
-    Examples
-    --------
-    >>> maps = np.random.default_rng(0).standard_normal((2, 20, 20))
-    >>> box = box_covariances(maps, np.array([[3, 4, 13, 16]]))[0]
-    >>> np.allclose(box, np.cov(maps[:, 3:13, 4:16].reshape(2, -1)))
-    True
+    ``axes`` names the axis of a feature that is the row (0) or the column (1) of a pixel, None for
+    others: the covariances of these among themselves are known in closed form.
     """
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
@@ -152,3 +175,48 @@ def _about_the_mean(maps: RealArray) -> RealArray:
     some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
     mean: RealArray = first + some.mean(axis=(1, 2))
     return mean
+
+
+def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
+    r"""Sum products of features, less their offsets, over boxes by integral images.
+
+    With :math:`g_p = (f_p - o, 1)` and the integral image
+    :math:`S(y, x) = \sum_{p < (y, x)} g_p g_p^T`, the sum over a box is
+    :math:`S(b, r) - S(t, r) - S(b, l) + S(t, l)`, whatever its size. Only one row of S exists at
+    a time. Sums keep more digits if the offset is about the mean.
+    """
+    if available_engines()[0] != "native":
+        return _grams_by_numpy(maps, offset, boxes)
+    from divlearn.engines import _native  # type: ignore[attr-defined]
+
+    n = len(maps) + 1
+    top, left, bottom, right = boxes.T
+    rows = np.concatenate([top, bottom])
+    order = np.argsort(rows, kind="stable")
+    start = np.searchsorted(rows[order], np.arange(maps.shape[1] + 2))
+    grams = np.zeros((len(boxes), n, n))
+    _native.box_grams(
+        _native.instruction_sets()[0],
+        *map(np.ascontiguousarray, (maps, offset, left, right, start, order)), grams,
+    )  # fmt: skip
+    below = np.tril_indices(n, -1)
+    grams[:, *below] = grams.mT[:, *below]
+    return grams
+
+
+def _grams_by_numpy(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
+    n_features, height, width = maps.shape
+    top, left, bottom, right = boxes.T
+    centred = np.ones((n_features + 1, height, width))
+    np.subtract(maps, offset[:, None, None], out=centred[:-1])
+    integral = np.zeros((height + 1, width + 1))
+    inner = integral[1:, 1:]
+    grams = np.empty((len(boxes), n_features + 1, n_features + 1))
+    for i in range(n_features + 1):
+        for j in range(i, n_features + 1):
+            np.cumsum(centred[i] * centred[j], axis=1, out=inner)
+            np.cumsum(inner, axis=0, out=inner)
+            lower = integral[bottom, right] - integral[bottom, left]
+            upper = integral[top, right] - integral[top, left]
+            grams[:, i, j] = grams[:, j, i] = lower - upper
+    return grams

@@ -1,17 +1,57 @@
-"""The regulariser of every descriptor: relative, as small as possible, and never silent."""
+"""What all descriptors share: conventions of scikit-learn, and the regulariser.
+
+The regulariser is relative, as small as possible, and never silent.
+"""
 
 from __future__ import annotations
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.checks import is_number
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
-__all__ = ["check_regularize", "ensure_definite", "least_floor"]
+__all__ = ["MatrixTransformer", "check_regularize", "ensure_definite", "least_floor"]
+
+
+class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of transformers from samples that are no rows of numbers to SPD matrices."""
+
+    n_features_in_: int
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Do nothing: matrices fit into no data frame, and stay an array in every pipeline.
+
+        Parameters
+        ----------
+        transform : ignored
+
+        Returns
+        -------
+        self : object
+        """
+        return self
+
+    def _set_or_check_count(self, count: int, what: str, *, reset: bool, where: str = "X") -> None:
+        if reset:
+            self.n_features_in_ = count
+        elif count != self.n_features_in_:
+            raise ValueError(
+                f"{where} has {count} {what}, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} {what} as input"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
@@ -19,20 +59,11 @@ def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: 
 
     A number must be `least_floor` at least. "auto", the square root of the epsilon of ``dtype``, is
     above it up to a few hundred variables.
-
-    Examples
-    --------
-    >>> check_regularize("auto") == 2.0**-26
-    True
-    >>> check_regularize(2)
-    Traceback (most recent call last):
-    ValueError: regularize=2 must be "auto" or a number > 0 and < 1
     """
     least = least_floor(d, dtype)
     if isinstance(regularize, str) and regularize == "auto":
         return max(tolerances.repair_floor(dtype), least)
-    number = isinstance(regularize, float | int | np.floating) and not isinstance(regularize, bool)
-    if not number or not 0 < float(regularize) < 1:
+    if not is_number(regularize) or not 0 < float(regularize) < 1:
         raise ValueError(f'regularize={regularize!r} must be "auto" or a number > 0 and < 1')
     if float(regularize) < least:
         raise ValueError(
@@ -43,13 +74,7 @@ def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: 
 
 
 def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
-    """Smallest floor whose matrices, of size d, pass `check_spd` once rounded to ``dtype``.
-
-    Examples
-    --------
-    >>> least_floor(4) == 32 * 2.0**-52
-    True
-    """
+    """Smallest floor whose matrices, of size d, pass `check_spd` once rounded to ``dtype``."""
     return 2 * _slack(d, dtype)
 
 
@@ -74,37 +99,8 @@ def ensure_definite(
     the units of a variable commutes with the repair. A variable without variance has no unit: it
     gets :math:`\varphi` times the mean of the other variances.
 
-    Parameters
-    ----------
-    covariances : ndarray, shape (..., d, d)
-        Symmetric and positive semi-definite up to rounding.
-    floor : float
-        :math:`\varphi`, between 0 and 1.
-    name : str, default="X"
-        What the matrices come from, for messages.
-    variables : str, default="features"
-        What a row of a matrix stands for, for messages.
-
-    Returns
-    -------
-    ndarray, shape (..., d, d)
-        The input itself where nothing had to be changed.
-
-    Warns
-    -----
-    SPDRepairWarning
-        Once, if any matrix was changed.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     print(ensure_definite(np.array([[4.0, 2.0], [2.0, 1.0]]), 0.1))
-    [[4.  1.8]
-     [1.8 1. ]]
-    >>> print(caught[0].message)
-    X: 1 of 1 matrices had a correlation with an eigenvalue below 0.1 (first: 0) and was shrunk
-    towards its diagonal, by a weight of 0.1 at most
+    Messages name the matrices and what a row of them stands for. The result is the input itself
+    where nothing had to be changed; otherwise an `SPDRepairWarning` says what was.
     """
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.descriptors.transformer import MatrixTransformer
+from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.spd import check_spd
 
 __all__ = ["BlockDiagonal", "block_diagonal"]
@@ -45,10 +45,7 @@ def block_diagonal(*streams: ArrayLike, regularize: str = "raise") -> RealArray:
     """
     if not streams:
         raise ValueError("block_diagonal needs at least one stream of SPD matrices")
-    blocks = [
-        check_spd(stream, regularize=regularize, name=f"streams[{s}]")
-        for s, stream in enumerate(streams)
-    ]
+    blocks = _check_blocks(streams, regularize, None)
     leading = blocks[0].shape[:-2]
     for s, block in enumerate(blocks):
         if block.shape[:-2] != leading:
@@ -98,7 +95,7 @@ class BlockDiagonal(MatrixTransformer):
 
     Examples
     --------
-    >>> from divlearn.descriptors.kernel import RBFKernelDescriptor
+    >>> from divlearn.descriptors import RBFKernelDescriptor
     >>> rng = np.random.default_rng(0)
     >>> videos = [
     ...     (rng.random((51, n_frames)), rng.random((51, n_frames - 1)))  # appearance and motion
@@ -149,11 +146,9 @@ class BlockDiagonal(MatrixTransformer):
         self.transformers_ = []
         if self.transformer is not None:
             self.transformers_ = [clone(self.transformer) for _ in streams]
-            streams = [
-                transformer.fit_transform(stream, y)
-                for transformer, stream in zip(self.transformers_, streams, strict=True)
-            ]
-        blocks = _check_blocks(streams, self.regularize)
+            pairs = zip(self.transformers_, streams, strict=True)
+            streams = [transformer.fit_transform(stream, y) for transformer, stream in pairs]
+        blocks = _check_blocks(streams, self.regularize, 3)
         self.block_sizes_ = [block.shape[-1] for block in blocks]
         return _join(blocks)
 
@@ -173,11 +168,9 @@ class BlockDiagonal(MatrixTransformer):
         streams = _split(X)
         self._set_or_check_count(len(streams), "streams", reset=False)
         if self.transformers_:
-            streams = [
-                transformer.transform(stream)
-                for transformer, stream in zip(self.transformers_, streams, strict=True)
-            ]
-        blocks = _check_blocks(streams, self.regularize)
+            pairs = zip(self.transformers_, streams, strict=True)
+            streams = [transformer.transform(stream) for transformer, stream in pairs]
+        blocks = _check_blocks(streams, self.regularize, 3)
         sizes = [block.shape[-1] for block in blocks]
         if sizes != self.block_sizes_:
             raise ValueError(
@@ -200,25 +193,20 @@ def _split(X: Samples) -> list[Any]:
                     "transformer, (n_samples, n_streams, ...), not empty"
                 )
             return list(X.swapaxes(0, 1))
-    counts = [_count_streams(sample, i) for i, sample in enumerate(X)]
-    if not counts:
-        raise ValueError("X is empty; pass at least one sample of streams")
-    for i, count in enumerate(counts):
-        if count != counts[0]:
-            raise ValueError(
-                f"X[{i}] has {count} streams, but X[0] has {counts[0]}; pass samples with the "
-                "same streams"
+    for i, sample in enumerate(X):
+        if not isinstance(sample, list | tuple | np.ndarray) or not len(sample):
+            raise TypeError(
+                f"X[{i}] is {type(sample).__name__}, expected a tuple, list or array of at least "
+                "one stream"
             )
-    return [_stack([sample[s] for sample in X]) for s in range(counts[0])]
-
-
-def _count_streams(sample: Any, i: int) -> int:
-    if not isinstance(sample, list | tuple | np.ndarray) or not len(sample):
-        raise TypeError(
-            f"X[{i}] is {type(sample).__name__}, expected a tuple, list or array of at least one "
-            "stream"
-        )
-    return len(sample)
+        if len(sample) != len(X[0]):
+            raise ValueError(
+                f"X[{i}] has {len(sample)} streams, but X[0] has {len(X[0])}; pass samples with "
+                "the same streams"
+            )
+    if not len(X):
+        raise ValueError("X is empty; pass at least one sample of streams")
+    return [_stack([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
 def _stack(stream: list[Any]) -> Any:
@@ -229,8 +217,8 @@ def _stack(stream: list[Any]) -> Any:
         return stream
 
 
-def _check_blocks(streams: list[Any], regularize: str) -> list[RealArray]:
+def _check_blocks(streams: Sequence[Any], regularize: str, ndim: int | None) -> list[RealArray]:
     return [
-        check_spd(stream, regularize=regularize, ndim=3, name=f"streams[{s}]")
+        check_spd(stream, regularize=regularize, ndim=ndim, name=f"streams[{s}]")
         for s, stream in enumerate(streams)
     ]

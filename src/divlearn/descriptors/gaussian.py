@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.covariance import ledoit_wolf, oas
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.descriptors.definite import check_regularize, ensure_definite, least_floor
-from divlearn.descriptors.series import SeriesLike, SeriesTransformer
+from divlearn.checks import check_number
+from divlearn.descriptors.definite import ensure_definite, least_floor
+from divlearn.descriptors.series import Series, SeriesTransformer
 from divlearn.geometry import check_symmetric
 
 __all__ = ["GaussianEmbedding"]
@@ -87,6 +86,8 @@ class GaussianEmbedding(SeriesTransformer):
     array([1.])
     """
 
+    _min_times = 2
+
     def __init__(
         self,
         estimator: str | Estimator = "cov",
@@ -100,74 +101,28 @@ class GaussianEmbedding(SeriesTransformer):
         self.normalize = normalize
         self.regularize = regularize
 
-    def fit(self, X: SeriesLike, y: Any = None) -> Self:
-        """Check the parameters and the series, and remember the number of channels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_series, n_channels, n_times), or a list of series
-            Series in a list, shape (n_channels, n_times), may differ in length.
-        y : ignored
-
-        Returns
-        -------
-        self : object
-        """
-        self._check_estimator()
-        self._check_noise()
-        series = self._check_series(X, reset=True, min_times=2)
-        check_regularize(self.regularize, series.dtype, series.n_channels)
-        return self
-
-    def transform(self, X: SeriesLike) -> RealArray:
-        """Embed series.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_series, n_channels, n_times), or a list of series
-
-        Returns
-        -------
-        ndarray, shape (n_series, n_channels + 1, n_channels + 1)
-            float32 if all series are, else float64; computed in float64.
-        """
-        check_is_fitted(self)
-        series = self._check_series(X, reset=False, min_times=2)
+    def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels
-        floor = check_regularize(self.regularize, series.dtype, d)
-        estimator = self._check_estimator()
+        # Sample covariances are computed for all series at once, others for one after the other.
+        estimator = self.estimator if callable(self.estimator) else _SHRUNK.get(self.estimator)
         P = series.map(lambda block: _moments(block, estimator))
         S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
-        S = ensure_definite(S + self._check_noise() ** 2 * np.eye(d), floor, variables="channels")
+        S = ensure_definite(S + float(self.noise) ** 2 * np.eye(d), floor, variables="channels")
         mean = P[:, :d, d]
         P[:, :d, :d] = S + mean[:, :, None] * mean[:, None, :]
-        P = ensure_definite(
-            P,
-            least_floor(d + 1, series.dtype),
-            name=f"X embedded in {series.dtype}, where means hide deviations",
-        )
+        name = f"X embedded in {series.dtype}, where means hide deviations"
+        P = ensure_definite(P, least_floor(d + 1, series.dtype), name=name)
         if self.normalize:
             with np.errstate(over="ignore", invalid="ignore"):
                 P = P * np.exp(np.linalg.slogdet(P)[1] / -(d + 1))[:, None, None]
         return check_symmetric(P, dtype=series.dtype, name="embedding of X")
 
-    def _check_noise(self) -> float:
-        number = isinstance(self.noise, float | int | np.floating | np.integer)
-        if isinstance(self.noise, bool) or not number or not 0 <= self.noise < np.inf:
-            raise ValueError(f"noise={self.noise!r} must be a finite number >= 0")
-        return float(self.noise)
-
-    def _check_estimator(self) -> Estimator | None:
-        """Return what estimates the covariance of one series; None for all at once."""
-        if callable(self.estimator):
-            return self.estimator
-        if self.estimator == "cov":
-            return None
-        if self.estimator not in _SHRUNK:
+    def _check_parameters(self) -> None:
+        check_number(self.noise, "noise")
+        if not callable(self.estimator) and self.estimator not in ("cov", *_SHRUNK):
             raise ValueError(
                 f'estimator={self.estimator!r} must be "cov", "lwf", "oas" or a callable'
             )
-        return _SHRUNK[self.estimator]
 
 
 def _moments(block: RealArray, estimator: Estimator | None) -> RealArray:

@@ -3,93 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
 
 __all__ = ["Images", "Stack", "check_images", "stacks"]
 
 Images = Sequence[NDArray[Any]] | NDArray[Any]
+# Consecutive images of one size: the index of the first, shape (n_images, height, width,
+# n_channels) in float64, and whether they came as float32.
+Stack = tuple[int, RealArray, bool]
 
 _LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
 _SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 
 
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Consecutive images of one size.
-
-    Attributes
-    ----------
-    first : int, the index of the first one.
-    images : ndarray of float64, shape (n_images, height, width, n_channels)
-    single : bool, whether they came as float32.
-    """
-
-    first: int
-    images: RealArray
-    single: bool
-
-
-def check_images(X: Images, name: str = "X") -> Images:
-    """Return X if it is a sequence of images; say what else it is otherwise.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-        The images of a sequence are read when they are needed, so it may be lazy.
-    name : str, default="X"
-        What messages call X.
-
-    Examples
-    --------
-    >>> check_images(np.zeros((480, 640, 3)))
-    Traceback (most recent call last):
-    ValueError: X has shape (480, 640, 3), which looks like one colour image: pass [X]; for ...
-    """
+def check_images(X: Images) -> Images:
+    """Return X if it is a sequence of images, which may be lazy; say what else it is otherwise."""
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         X = list(X)
     if isinstance(X, np.ndarray):
         if X.ndim == 3 and X.shape[-1] in (3, 4):
             raise ValueError(
-                f"{name} has shape {X.shape}, which looks like one colour image: pass [{name}]; "
-                f"for {len(X)} narrow grey images pass list({name})"
+                f"X has shape {X.shape}, which looks like one colour image: pass [X]; "
+                f"for {len(X)} narrow grey images pass list(X)"
             )
         if X.ndim not in (3, 4):
             raise ValueError(
-                f"{name} has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
+                f"X has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
                 "height, width, n_channels), or a list of images; one image is the list [image]"
             )
     elif not isinstance(X, Sequence) or isinstance(X[:1], str | bytes):
-        raise TypeError(f"{name} is a {type(X).__name__}, but must be an array or list of images")
+        raise TypeError(f"X is a {type(X).__name__}, but must be an array or list of images")
     if not len(X):
-        raise ValueError(f"{name} holds no image; pass at least one")
+        raise ValueError("X holds no image; pass at least one")
     return X
 
 
-def stacks(X: Images, largest: int, name: str = "X") -> Iterator[Stack]:
-    """Go through images in stacks of one size and of at most about `largest` pixels.
-
-    Examples
-    --------
-    >>> images = [np.zeros((4, 5)), np.zeros((4, 5)), np.zeros((8, 8, 3))]
-    >>> [stack.images.shape for stack in stacks(images, 10**6)]
-    [(2, 4, 5, 1), (1, 8, 8, 3)]
-    """
+def stacks(X: Images, largest: int) -> Iterator[Stack]:
+    """Go through images in stacks of one size and of at most about `largest` pixels."""
     held: list[NDArray[Any]] = []
     first = 0
     for index in range(len(X)):
-        image = _check_image(X[index], f"{name}[{index}]")
+        image = _check_image(X[index], f"X[{index}]")
         same = held and image.shape == held[0].shape and image.dtype == held[0].dtype
         if held and (not same or (len(held) + 1) * image[..., 0].size > largest):
-            yield _stack(held, first, name)
+            yield _stack(held, first)
             held, first = [], index
         held.append(image)
-    yield _stack(held, first, name)
+    yield _stack(held, first)
 
 
 def _check_image(image: Any, name: str) -> NDArray[Any]:
@@ -103,8 +68,7 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
             f"{name} has shape {np.shape(image)}, but an image is (height, width) or (height, "
             "width, n_channels)"
         )
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but must hold real numbers")
+    check_real(array, name)
     if min(array.shape[:2]) < _SMALLEST_SIDE:
         raise ValueError(
             f"{name} has {array.shape[0]} x {array.shape[1]} pixels, but must have at least "
@@ -113,16 +77,16 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _stack(held: list[NDArray[Any]], first: int, name: str) -> Stack:
+def _stack(held: list[NDArray[Any]], first: int) -> Stack:
     images = np.stack(held).astype(np.float64)
     largest = np.abs(images).max(axis=(1, 2, 3))
     bad = np.flatnonzero(~((largest == 0) | ((largest >= 1 / _LARGEST) & (largest <= _LARGEST))))
     if bad.size:
-        where, size = f"{name}[{first + bad[0]}]", largest[bad[0]]
+        where, size = f"X[{first + bad[0]}]", largest[bad[0]]
         if not np.isfinite(size):
             raise ValueError(f"{where} holds NaN or infinity; fill or cut out what is missing")
         raise ValueError(
             f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
             f"{_LARGEST:.3g} for their squares to be numbers; rescale the images"
         )
-    return Stack(first, images, held[0].dtype == np.float32)
+    return first, images, held[0].dtype == np.float32

@@ -1,9 +1,10 @@
-"""Features of pixels, chosen by name: what a region covariance is the covariance of."""
+"""Features of pixels, chosen by name, and the presets of the paper's data sets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.descriptors.gabor import GaborBank
 
-__all__ = ["COORDINATES", "Feature", "check_features", "pixel_features"]
+__all__ = ["COORDINATES", "PRESETS", "Feature", "Preset", "get_preset", "pixel_features"]
 
 Feature = str | GaborBank | Callable[[RealArray], Any]
 
 COORDINATES = {"x": 1, "y": 0}  # and the axes of an image they run along
 _LUMA = np.array([0.2125, 0.7154, 0.0721])  # grey of RGB, ITU-R BT.709
+_DERIVATIVES = ("|Ix|", "|Iy|", "|Ixx|", "|Iyy|")
 _GABOR = re.compile(r"gabor ([1-9]\d?)x([1-9]\d?)")
 
 
@@ -81,15 +83,58 @@ _NAMED: dict[str, Callable[[_Planes], RealArray]] = {
 }
 
 
-def check_features(features: Sequence[Feature]) -> None:
-    """Raise where a feature is neither a known name, a `GaborBank` nor a callable.
+@dataclass(frozen=True)
+class Preset:
+    """Features of a descriptor.
 
-    Examples
-    --------
-    >>> check_features(["I", "Ixy"])
-    Traceback (most recent call last):
-    ValueError: feature 'Ixy' must be one of x, y, I, R, G, B, Ix, ... or callable
+    Attributes
+    ----------
+    features : what the covariance is of.
+    keep_variance : names of the features that keep their variances, while each of the others is
+        divided by its standard deviation in the region; all keep them by default.
     """
+
+    features: tuple[Feature, ...]
+    keep_variance: tuple[str, ...] | None = None
+
+    def check_kept(self, names: Sequence[str]) -> None:
+        """Raise where a name in ``keep_variance`` is that of no feature."""
+        if isinstance(self.keep_variance, str):
+            raise ValueError(f"keep_variance={self.keep_variance!r} must be a tuple of names")
+        for name in self.keep_variance or ():
+            if name not in names:
+                raise ValueError(
+                    f"keep_variance has {name!r}, must be among the features {', '.join(names)}"
+                )
+
+
+PRESETS = {
+    "brodatz": Preset(("x", "y", "I", "|Ix|", "|Iy|")),
+    "texture": Preset(("I", *_DERIVATIVES)),
+    # The matrices of the paper's authors keep the variances of the colours; the others are one.
+    "kth-tips2": Preset(("R", "G", "B", *_DERIVATIVES, "gabor 4x4"), keep_variance=("R", "G", "B")),
+    "virus": Preset(("I", *_DERIVATIVES, "gabor 4x6")),
+    "cancer": Preset(("R", "G", "B", *_DERIVATIVES, "magnitude")),
+}
+
+
+def get_preset(features: str | Preset | Sequence[Feature]) -> Preset:
+    """Preset by name, itself, or one of given features."""
+    if isinstance(features, str):
+        if features not in PRESETS:
+            raise ValueError(
+                f"features={features!r} must be one of {', '.join(PRESETS)}, or a list of features"
+            )
+        return PRESETS[features]
+    if isinstance(features, Preset):
+        _check_features(features.features)
+        return features
+    _check_features(features)
+    return Preset(tuple(features))
+
+
+def _check_features(features: Sequence[Feature]) -> None:
+    """Raise where a feature is neither a known name, a `GaborBank` nor a callable."""
     if isinstance(features, str) or not isinstance(features, Sequence) or not len(features):
         raise ValueError(f"features={features!r} must be the name of a preset or a list")
     for feature in features:
@@ -106,26 +151,7 @@ def check_features(features: Sequence[Feature]) -> None:
 
 
 def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[RealArray, list[str]]:
-    """Compute features of every pixel.
-
-    Parameters
-    ----------
-    images : ndarray of float64, shape (n_images, height, width, n_channels)
-        Both sides at least 3 pixels.
-    features : sequence of str, GaborBank or callable
-        See `divlearn.descriptors.RegionCovariance`.
-
-    Returns
-    -------
-    maps : ndarray, shape (n_images, n_features, height, width)
-    names : list of str
-
-    Examples
-    --------
-    >>> maps, names = pixel_features(np.zeros((7, 20, 30, 1)), ["I", "|Ix|", "gabor 1x2"])
-    >>> maps.shape, names
-    ((7, 4, 20, 30), ['I', '|Ix|', 'gabor 0 0', 'gabor 0 90'])
-    """
+    """Compute features, shape (n_images, n_features, height, width), and their names."""
     planes = _Planes(images)
     names: list[str] = []
     blocks: list[RealArray] = []

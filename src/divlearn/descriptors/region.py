@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,18 +12,22 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.descriptors.boxes import Boxes, check_boxes, check_sides, grid_boxes
-from divlearn.descriptors.covariances import box_covariances, covariances
-from divlearn.descriptors.definite import check_regularize, ensure_definite
+from divlearn.descriptors.covariances import (
+    Boxes,
+    box_covariances,
+    check_boxes,
+    check_sides,
+    covariances,
+    grid_boxes,
+)
+from divlearn.descriptors.definite import MatrixTransformer, check_regularize, ensure_definite
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import Images, Stack, check_images, stacks
-from divlearn.descriptors.pixels import COORDINATES, Feature, pixel_features
-from divlearn.descriptors.presets import Preset, get_preset
-from divlearn.descriptors.transformer import MatrixTransformer
-from divlearn.fitting.progress import tell
+from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
+from divlearn.fitting.progress import say, tell
 from divlearn.threads import limit_blas
 
-__all__ = ["RegionCovariance", "RegionDescriptor", "Regions"]
+__all__ = ["Part", "RegionCovariance", "Regions"]
 
 _SMALLEST_SIDE = 3
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
@@ -46,220 +49,11 @@ class Regions:
     boxes: Boxes
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Covariances of the regions of one stack of images."""
-
-    covariances: RealArray
-    image: IntArray
-    boxes: Boxes
-    single: bool
+# Covariances over the regions of one stack of images, and whether it came as float32.
+Part = tuple[Regions, bool]
 
 
-class RegionDescriptor(MatrixTransformer, ABC):
-    """Covariances of pixel features over regions, before they become descriptors."""
-
-    features: str | Preset | Sequence[Feature]
-    patch: int | tuple[int, int] | None
-    stride: int | tuple[int, int] | None
-    boxes: ArrayLike | None
-    regularize: float | str
-    n_jobs: int | None
-    verbose: int
-
-    def fit(self, X: Images, y: Any = None) -> Self:
-        """Check the parameters against the first image.
-
-        Parameters
-        ----------
-        X : array or sequence of images
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        first = next(stacks(check_images(X)[:1], 1)).images
-        self._set_or_check_count(first.shape[-1], "channels", reset=True)
-        preset = get_preset(self.features)
-        # Names need no whole image, but a function of the user may.
-        named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
-        probe = first[:, :_SMALLEST_SIDE, :_SMALLEST_SIDE] if named else first
-        self.feature_names_ = pixel_features(probe, preset.features)[1]
-        preset.check_kept(self.feature_names_)
-        check_regularize(self.regularize, d=len(self.feature_names_))
-        return self
-
-    def transform(self, X: Images) -> RealArray:
-        """Describe images.
-
-        Parameters
-        ----------
-        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-            Of any sizes.
-
-        Returns
-        -------
-        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
-            The latter with ``patch`` or ``boxes``.
-        """
-        return self._arrange(self.transform_regions(X), len(X))
-
-    def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
-        """Describe the regions of images that may differ in number.
-
-        Parameters
-        ----------
-        X : as in `transform`
-        boxes : sequence of array-like, shape (n_boxes, 4), optional
-            Boxes of every image, instead of ``patch`` or ``boxes`` of the estimator.
-
-        Returns
-        -------
-        Regions
-        """
-        check_is_fitted(self)
-        self._check_parameters()
-        images = check_images(X)
-        if boxes is not None and len(boxes) != len(images):
-            raise ValueError(
-                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
-                "array of boxes per image"
-            )
-        return self._collect(self._parts(images, boxes))
-
-    def _collect(self, parts: list[_Part]) -> Regions:
-        single = all(part.single for part in parts)
-        matrices = self._describe(np.concatenate([part.covariances for part in parts]), single)
-        return Regions(
-            _cast(matrices, np.float32 if single else np.float64),
-            np.concatenate([part.image for part in parts]),
-            np.concatenate([part.boxes for part in parts]),
-        )
-
-    def _arrange(self, regions: Regions, n_images: int) -> RealArray:
-        """Put the matrices of each image together."""
-        if self.patch is None and self.boxes is None:
-            return regions.matrices
-        counts = np.bincount(regions.image, minlength=n_images)
-        if (counts != counts[0]).any():
-            other = int(np.argmax(counts != counts[0]))
-            raise ValueError(
-                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
-                "transform_regions, or images of one size"
-            )
-        return regions.matrices.reshape(n_images, counts[0], *regions.matrices.shape[1:])
-
-    @abstractmethod
-    def _describe(self, covariances: RealArray, single: bool) -> RealArray:
-        """Turn covariances into descriptors, which will be float32 if `single`."""
-
-    def _check_parameters(self) -> None:
-        get_preset(self.features)
-        check_regularize(self.regularize)
-        if self.boxes is not None:
-            if self.patch is not None:
-                raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
-            check_boxes(self.boxes)
-        if self.patch is not None:
-            check_sides(self.patch, "patch", 2)
-        if self.stride is not None:
-            if self.patch is None:
-                raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
-            check_sides(self.stride, "stride", 1)
-
-    def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[_Part]:
-        # Products are small, and stacks may run side by side: no BLAS threads below.
-        with limit_blas(1):
-            work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
-                delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
-            )
-            return list(self._report(work, len(X)))
-
-    def _report(self, work: Iterator[_Part], n_images: int) -> Iterator[_Part]:
-        for part in work:
-            yield part
-            done = int(part.image[-1]) + 1
-            tell("images", done, n_images)
-            if self.verbose:
-                print(f"[{type(self).__name__}] {done} of {n_images} images")
-
-    def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> _Part:
-        n_images, height, width, n_channels = stack.images.shape
-        indices = range(stack.first, stack.first + n_images)
-        if n_channels != self.n_features_in_:
-            raise ValueError(
-                f"X[{stack.first}] has {n_channels} channels, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_} channels as input"
-            )
-        places = [self._places((height, width), boxes, index) for index in indices]
-        maps, names = pixel_features(stack.images, get_preset(self.features).features)
-        if names != self.feature_names_:
-            raise ValueError(
-                f"X[{stack.first}] has the features {names}, but {type(self).__name__} was fitted "
-                f"on {self.feature_names_}; a callable must always return as many planes"
-            )
-        if self.patch is None and self.boxes is None and boxes is None:
-            result = covariances(maps.reshape(n_images, len(names), -1))
-        else:
-            axes = [COORDINATES.get(name) for name in names]
-            result = np.concatenate([
-                box_covariances(planes, place, axes)
-                for planes, place in zip(maps, places, strict=True)
-            ])  # fmt: skip
-        all_boxes = np.concatenate(places)
-        _make_coordinates_relative(result, all_boxes, names)
-        image = np.repeat(indices, [len(place) for place in places])
-        return _Part(result, image, all_boxes, stack.single)
-
-    def _places(
-        self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
-    ) -> Boxes:
-        try:
-            if boxes is not None:
-                return check_boxes(boxes[index], shape)
-            if self.boxes is not None:
-                return check_boxes(self.boxes, shape)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"X[{index}]: {error}") from error
-        if self.patch is None:
-            return np.array([[0, 0, *shape]])
-        patch = check_sides(self.patch, "patch", 2)
-        stride = patch if self.stride is None else check_sides(self.stride, "stride", 1)
-        if patch[0] > shape[0] or patch[1] > shape[1]:
-            raise ValueError(
-                f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
-                "pixels"
-            )
-        return grid_boxes(shape, patch, stride)
-
-
-def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:
-    """Change the type; say where its range is too small."""
-    limits = np.finfo(dtype)
-    variances = np.diagonal(matrices, axis1=1, axis2=2)
-    bad = np.flatnonzero(((variances < limits.tiny) | (variances > limits.max)).any(axis=1))
-    if bad.size:
-        raise ValueError(
-            f"matrix {bad[0]} has variances from {variances[bad[0]].min():.3g} to "
-            f"{variances[bad[0]].max():.3g}, which do not fit the range of {limits.dtype}; rescale "
-            "the images or pass them as float64"
-        )
-    return matrices.astype(dtype, copy=False)
-
-
-def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequence[str]) -> None:
-    """Let x and y run from 0 to 1 over each region, in place."""
-    sides = {"x": boxes[:, 3] - boxes[:, 1], "y": boxes[:, 2] - boxes[:, 0]}
-    for index, name in enumerate(names):
-        if name in COORDINATES:
-            scale = 1 / np.maximum(sides[name] - 1, 1)[:, None]
-            matrices[:, index, :] *= scale
-            matrices[:, :, index] *= scale
-
-
-class RegionCovariance(RegionDescriptor):
+class RegionCovariance(MatrixTransformer):
     r"""Covariances of pixel features over images, patches of a grid, or boxes.
 
     A region of m pixels with features :math:`f_p` becomes
@@ -348,19 +142,217 @@ class RegionCovariance(RegionDescriptor):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _describe(self, covariances: RealArray, single: bool) -> RealArray:
+    def fit(self, X: Images, y: Any = None) -> Self:
+        """Check the parameters against the first image, and learn what the descriptor learns.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Images, y: Any = None) -> RealArray:
+        """Fit, and describe the same images; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+        y : ignored
+
+        Returns
+        -------
+        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
+        """
+        parts = self._fit(X) or self._parts(check_images(X))
+        return self._arrange(self._collect(parts), len(X))
+
+    def _fit(self, X: Images) -> list[Part]:
+        """Fit; return the covariances, if learning took them."""
+        self._check_parameters()
+        _, first, _ = next(stacks(check_images(X)[:1], 1))
+        self._set_or_check_count(first.shape[-1], "channels", reset=True)
+        preset = get_preset(self.features)
+        # Names need no whole image, but a function of the user may.
+        named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
+        probe = first[:, :_SMALLEST_SIDE, :_SMALLEST_SIDE] if named else first
+        self.feature_names_ = pixel_features(probe, preset.features)[1]
+        preset.check_kept(self.feature_names_)
+        check_regularize(self.regularize, d=len(self.feature_names_))
+        return []
+
+    def transform(self, X: Images) -> RealArray:
+        """Describe images.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
+            Of any sizes.
+
+        Returns
+        -------
+        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
+            The latter with ``patch`` or ``boxes``.
+        """
+        return self._arrange(self.transform_regions(X), len(X))
+
+    def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
+        """Describe the regions of images that may differ in number.
+
+        Parameters
+        ----------
+        X : as in `transform`
+        boxes : sequence of array-like, shape (n_boxes, 4), optional
+            Boxes of every image, instead of ``patch`` or ``boxes`` of the estimator.
+
+        Returns
+        -------
+        Regions
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        images = check_images(X)
+        if boxes is not None and len(boxes) != len(images):
+            raise ValueError(
+                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
+                "array of boxes per image"
+            )
+        return self._collect(self._parts(images, boxes))
+
+    def _collect(self, parts: list[Part]) -> Regions:
+        single = all(from_float32 for _, from_float32 in parts)
         dtype = np.float32 if single else np.float64
+        covariances = np.concatenate([part.matrices for part, _ in parts])
         floor = check_regularize(self.regularize, dtype, covariances.shape[-1])
+        return Regions(
+            _cast(self._describe(covariances, floor), dtype),
+            np.concatenate([part.image for part, _ in parts]),
+            np.concatenate([part.boxes for part, _ in parts]),
+        )
+
+    def _arrange(self, regions: Regions, n_images: int) -> RealArray:
+        """Put the matrices of each image together."""
+        if self.patch is None and self.boxes is None:
+            return regions.matrices
+        counts = np.bincount(regions.image, minlength=n_images)
+        if (counts != counts[0]).any():
+            other = int(np.argmax(counts != counts[0]))
+            raise ValueError(
+                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
+                "transform_regions, or images of one size"
+            )
+        return regions.matrices.reshape(n_images, counts[0], *regions.matrices.shape[1:])
+
+    def _describe(self, covariances: RealArray, floor: float) -> RealArray:
         matrices = ensure_definite(covariances, floor, name="region covariances")
         keep = get_preset(self.features).keep_variance
         if keep is not None:
-            scaled = [name not in keep for name in self.feature_names_]
-            _make_variances_one(matrices, np.flatnonzero(scaled))
+            scaled = np.flatnonzero([name not in keep for name in self.feature_names_])
+            deviations = np.ones(matrices.shape[:2])
+            deviations[:, scaled] = np.sqrt(matrices[:, scaled, scaled])
+            matrices /= deviations[:, :, None] * deviations[:, None, :]
+            matrices[:, scaled, scaled] = 1
         return matrices
 
+    def _check_parameters(self) -> None:
+        get_preset(self.features)
+        check_regularize(self.regularize)
+        if self.boxes is not None:
+            if self.patch is not None:
+                raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
+            check_boxes(self.boxes)
+        if self.patch is not None:
+            check_sides(self.patch, "patch", 2)
+        if self.stride is not None:
+            if self.patch is None:
+                raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
+            check_sides(self.stride, "stride", 1)
 
-def _make_variances_one(matrices: RealArray, variables: IntArray) -> None:
-    deviations = np.ones(matrices.shape[:2])
-    deviations[:, variables] = np.sqrt(matrices[:, variables, variables])
-    matrices /= deviations[:, :, None] * deviations[:, None, :]
-    matrices[:, variables, variables] = 1
+    def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
+        # Products are small, and stacks may run side by side: no BLAS threads below.
+        with limit_blas(1):
+            work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
+                delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
+            )
+            parts = []
+            for part in work:
+                parts.append(part)
+                done = int(part[0].image[-1]) + 1
+                tell("images", done, len(X))
+                say(self, f"{done} of {len(X)} images")
+            return parts
+
+    def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
+        first, images, single = stack
+        n_images, height, width, n_channels = images.shape
+        indices = range(first, first + n_images)
+        self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
+        places = [self._places((height, width), boxes, index) for index in indices]
+        maps, names = pixel_features(images, get_preset(self.features).features)
+        if names != self.feature_names_:
+            raise ValueError(
+                f"X[{first}] has the features {names}, but {type(self).__name__} was fitted "
+                f"on {self.feature_names_}; a callable must always return as many planes"
+            )
+        if self.patch is None and self.boxes is None and boxes is None:
+            result = covariances(maps.reshape(n_images, len(names), -1))
+        else:
+            axes = [COORDINATES.get(name) for name in names]
+            result = np.concatenate([
+                box_covariances(planes, place, axes)
+                for planes, place in zip(maps, places, strict=True)
+            ])  # fmt: skip
+        all_boxes = np.concatenate(places)
+        _make_coordinates_relative(result, all_boxes, names)
+        image = np.repeat(indices, [len(place) for place in places])
+        return Regions(result, image, all_boxes), single
+
+    def _places(
+        self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
+    ) -> Boxes:
+        try:
+            if boxes is not None:
+                return check_boxes(boxes[index], shape)
+            if self.boxes is not None:
+                return check_boxes(self.boxes, shape)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"X[{index}]: {error}") from error
+        if self.patch is None:
+            return np.array([[0, 0, *shape]])
+        patch = check_sides(self.patch, "patch", 2)
+        stride = patch if self.stride is None else check_sides(self.stride, "stride", 1)
+        if patch[0] > shape[0] or patch[1] > shape[1]:
+            raise ValueError(
+                f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
+                "pixels"
+            )
+        return grid_boxes(shape, patch, stride)
+
+
+def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:
+    """Change the type; say where its range is too small."""
+    limits = np.finfo(dtype)
+    variances = np.diagonal(matrices, axis1=1, axis2=2)
+    bad = np.flatnonzero(((variances < limits.tiny) | (variances > limits.max)).any(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"matrix {bad[0]} has variances from {variances[bad[0]].min():.3g} to "
+            f"{variances[bad[0]].max():.3g}, which do not fit the range of {limits.dtype}; rescale "
+            "the images or pass them as float64"
+        )
+    return matrices.astype(dtype, copy=False)
+
+
+def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequence[str]) -> None:
+    """Let x and y run from 0 to 1 over each region, in place."""
+    sides = {"x": boxes[:, 3] - boxes[:, 1], "y": boxes[:, 2] - boxes[:, 0]}
+    for index, name in enumerate(names):
+        if name in COORDINATES:
+            scale = 1 / np.maximum(sides[name] - 1, 1)[:, None]
+            matrices[:, index, :] *= scale
+            matrices[:, :, index] *= scale

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
-from divlearn.descriptors.transformer import MatrixTransformer
+from divlearn.arrays import RealArray, check_real
+from divlearn.descriptors.definite import MatrixTransformer, check_regularize
 
-__all__ = ["Series", "SeriesLike", "SeriesTransformer", "check_series"]
+__all__ = ["Series", "SeriesLike", "SeriesTransformer"]
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
@@ -21,101 +22,61 @@ _BLOCK_ENTRIES = 2**17
 # Sums of squares of smaller entries do not overflow.
 _LARGEST = 2.0**500
 _LAYOUT = "(n_series, n_channels, n_times)"
+_FIX = "; convert it to a float array first"
 
 
-@dataclass(frozen=True, eq=False)
 class Series:
     """Checked series with the same channels, those of one length in one array.
 
-    Attributes
-    ----------
-    groups : list of (positions, array of shape (n_positions, n_channels, n_times))
-        All series of one length, and where they stood in the input.
-    n_series, n_channels : int
-    dtype : float32 if every series is, else float64
-        The type of what is computed from them.
+    Results are float32 if every series is, else float64: ``dtype``.
     """
 
-    groups: list[tuple[NDArray[np.intp], NDArray[Any]]]
-    n_series: int
-    n_channels: int
-    dtype: np.dtype[Any]
+    def __init__(self, X: SeriesLike, min_times: int) -> None:
+        if np.ma.is_masked(X):
+            raise ValueError("X has masked entries; fill them or drop these series")
+        self._groups = _group(X)  # places in the input, and the series
+        arrays = [array for _, array in self._groups]
+        for places, array in self._groups:
+            _check_length(array.shape, f"X[{places[0]}]", min_times)
+            _check_finite(array, places)
+        single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
+        self.n_channels: int = arrays[0].shape[1]
+        self.dtype = np.dtype(np.float32 if single else np.float64)
 
     def map(self, function: Callable[[RealArray], RealArray]) -> RealArray:
-        """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...).
-
-        Examples
-        --------
-        >>> series = check_series([np.ones((1, 2)), np.ones((1, 3)), np.ones((1, 2))])
-        >>> series.map(lambda block: block.sum(axis=-1))
-        array([[2.],
-               [3.],
-               [2.]])
-        """
+        """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...)."""
         parts, order = [], []
-        for positions, array in self.groups:
+        for places, array in self._groups:
             step = max(1, _BLOCK_ENTRIES // array[0].size)
-            order.append(positions)
+            order.append(places)
             for start in range(0, len(array), step):
                 parts.append(function(array[start : start + step].astype(np.float64)))
         values: RealArray = np.concatenate(parts)
-        if len(self.groups) == 1:
+        if len(self._groups) == 1:
             return values
         result = np.empty_like(values)
         result[np.concatenate(order)] = values
         return result
 
 
-def check_series(X: SeriesLike, *, min_times: int = 1, name: str = "X") -> Series:
-    """Validate series of any lengths.
-
-    Parameters
-    ----------
-    X : array-like of real numbers, shape (n_series, n_channels, n_times), or a sequence
-        Of arrays of shape (n_channels, n_times), where n_times may differ.
-    min_times : int, default=1
-        Least length of a series.
-    name : str, default="X"
-        What error messages call the input.
-
-    Examples
-    --------
-    >>> check_series([np.ones((2, 5)), np.ones((2, 9))]).n_channels
-    2
-    >>> check_series([np.ones((2, 5)), [[1.0, np.nan], [0.0, 2.0]]])
-    Traceback (most recent call last):
-    ValueError: X[1] has a NaN entry at channel 0, time 1; drop this series or fill its gaps
-    """
-    if np.ma.is_masked(X):
-        raise ValueError(f"{name} has masked entries; fill them or drop these series")
-    groups = _group(X, name)
-    for positions, array in groups:
-        _check_length(array.shape, f"{name}[{positions[0]}]", min_times)
-        _check_finite(array, positions, name)
-    single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for _, array in groups)
-    n_series = sum(len(positions) for positions, _ in groups)
-    dtype = np.dtype(np.float32 if single else np.float64)
-    return Series(groups, n_series, groups[0][1].shape[1], dtype)
-
-
-def _group(X: SeriesLike, name: str) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+def _group(X: SeriesLike) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
-            _check_type(X, name)
+            check_real(X, "X", _FIX)
             if X.ndim != 3:
-                single = f"; for a single series pass {name}[np.newaxis]" if X.ndim == 2 else ""
-                raise ValueError(f"{name} has shape {X.shape}, expected {_LAYOUT}{single}")
+                single = "; for a single series pass X[np.newaxis]" if X.ndim == 2 else ""
+                raise ValueError(f"X has shape {X.shape}, expected {_LAYOUT}{single}")
             if len(X):
                 return [(np.arange(len(X)), X)]
-    arrays = [_as_array(one, f"{name}[{i}]") for i, one in enumerate(X)]
+    arrays = [_as_array(one, f"X[{i}]") for i, one in enumerate(X)]
     if not arrays:
-        raise ValueError(f"{name} is empty; pass at least one series")
+        raise ValueError("X is empty; pass at least one series")
     n_channels = len(arrays[0])
     for i, array in enumerate(arrays):
         if len(array) != n_channels:
             raise ValueError(
-                f"{name}[{i}] has {len(array)} channels, but {name}[0] has {n_channels}; pass "
+                f"X[{i}] has {len(array)} channels, but X[0] has {n_channels}; pass "
                 "series of the same channels"
             )
     lengths = np.array([array.shape[1] for array in arrays])
@@ -132,21 +93,13 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
         raise ValueError(
             f"{where} is ragged: its channels differ in length; pass (n_channels, n_times)"
         ) from error
-    _check_type(array, where)
+    check_real(array, where, _FIX)
     if array.ndim != 2:
         raise ValueError(
             f"{where} has shape {array.shape}, expected (n_channels, n_times); for a single "
             "series pass a list of it"
         )
     return array
-
-
-def _check_type(array: NDArray[Any], where: str) -> None:
-    if array.dtype.kind not in "buif":
-        raise TypeError(
-            f"{where} has dtype {array.dtype}, but series must hold real numbers; convert it to "
-            "a float array first"
-        )
 
 
 def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:
@@ -158,7 +111,7 @@ def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:
         )
 
 
-def _check_finite(array: NDArray[Any], positions: NDArray[np.intp], name: str) -> None:
+def _check_finite(array: NDArray[Any], places: NDArray[np.intp]) -> None:
     # The extremes of an array with a NaN are NaN, and no comparison with NaN holds.
     if float(array.min()) >= -_LARGEST and float(array.max()) <= _LARGEST:
         return
@@ -174,14 +127,59 @@ def _check_finite(array: NDArray[Any], positions: NDArray[np.intp], name: str) -
     more = np.count_nonzero(bad.any(axis=(1, 2))) - 1
     also = f" (and {more} more like it)" if more else ""
     raise ValueError(
-        f"{name}[{positions[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
+        f"X[{places[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
     )
 
 
-class SeriesTransformer(MatrixTransformer):
+class SeriesTransformer(MatrixTransformer, ABC):
     """Base of transformers from series to SPD matrices."""
 
-    def _check_series(self, X: SeriesLike, *, reset: bool, min_times: int = 1) -> Series:
-        series = check_series(X, min_times=min_times)
+    regularize: float | str
+    _min_times = 1
+
+    def fit(self, X: SeriesLike, y: Any = None) -> Self:
+        """Check the parameters and the series, and learn what depends on all series.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+            Series in a list, shape (n_channels, n_times), may differ in length.
+        y : ignored
+
+        Returns
+        -------
+        self : object
+        """
+        self._learn(self._check(X, reset=True)[0])
+        return self
+
+    def transform(self, X: SeriesLike) -> RealArray:
+        """Describe series.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_series, n_channels, n_times), or a list of series
+
+        Returns
+        -------
+        ndarray, shape (n_series, d, d)
+            float32 if all series are, else float64; computed in float64.
+        """
+        check_is_fitted(self)
+        return self._describe(*self._check(X, reset=False))
+
+    def _check(self, X: SeriesLike, *, reset: bool) -> tuple[Series, float]:
+        """Check the input; return it and the floor of eigenvalues."""
+        self._check_parameters()
+        series = Series(X, self._min_times)
         self._set_or_check_count(series.n_channels, "channels", reset=reset)
-        return series
+        return series, check_regularize(self.regularize, series.dtype, series.n_channels)
+
+    @abstractmethod
+    def _check_parameters(self) -> None: ...
+
+    def _learn(self, series: Series) -> None:
+        """Learn from all series; by default nothing."""
+
+    @abstractmethod
+    def _describe(self, series: Series, floor: float) -> RealArray: ...

@@ -7,54 +7,40 @@ import io
 import math
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.files.names import GROUP_NAMES, Column
 from divlearn.files.numpy_files import open_npy, open_npz
-from divlearn.files.regular import open_regular
 from divlearn.files.variables import (
     Refusal,
     Variable,
+    check_limit,
     explaining,
+    open_regular,
     quote,
     text_array,
 )
 
-__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_column_file"]
+__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_groups"]
 
-COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_file` knows
+COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_groups` knows
 _LARGEST_FILE = 2**28
 
 
-def fits(variables: Sequence[Variable], sizes: Sequence[int]) -> bool:
-    """Whether arrays can be read and have one entry for each matrix.
-
-    Parameters
-    ----------
-    variables : sequence of Variable
-        One for each part of the matrices, or one for all of them.
-    sizes : sequence of int
-        Number of matrices of each part.
-    """
+def fits(variables: Column, sizes: Sequence[int]) -> bool:
+    """Whether arrays can be read and have one entry for each matrix of the parts of these sizes."""
     return all(
         not variable.refusal and _has_length(variable, n_matrices)
         for variable, n_matrices in _expected(variables, sizes)
     )
 
 
-def check_column(variables: Sequence[Variable], sizes: Sequence[int], what: str) -> None:
-    """Refuse arrays that do not have one entry for each matrix, or of another kind.
-
-    Parameters
-    ----------
-    variables, sizes : as in `fits`
-    what : str
-        The argument that chooses them: labels or groups.
-    """
+def check_column(variables: Column, sizes: Sequence[int], what: str) -> None:
+    """Refuse arrays of other sizes or kinds; ``what`` is the argument that chooses them."""
     for variable, n_matrices in _expected(variables, sizes):
         if variable.dtype.kind not in "biufSU":
             raise Refusal(f"{variable} must hold numbers or text; save {what} of these kinds")
@@ -65,7 +51,7 @@ def check_column(variables: Sequence[Variable], sizes: Sequence[int], what: str)
             )
 
 
-def read_column(variables: Sequence[Variable], limit: int) -> NDArray[Any] | None:
+def read_column(variables: Column, limit: int) -> NDArray[Any] | None:
     """Read arrays and join them; text is decoded, and whole numbers become integers."""
     if not variables:
         return None
@@ -83,44 +69,25 @@ def read_column(variables: Sequence[Variable], limit: int) -> NDArray[Any] | Non
     return text_array(decoded, limit)
 
 
-def read_column_file(path: Path, n_matrices: int, what: str, names: Sequence[str]) -> NDArray[Any]:
-    r"""Read a file with one entry for each matrix.
+def read_groups(path: Path, n_matrices: int) -> NDArray[Any]:
+    """Read a file with the group of each matrix.
 
-    Parameters
-    ----------
-    path : Path
-        A .npy file, a .npz file of one array or of one with a usual name, or text with one entry
-        in a line. A .csv file may have a heading.
-    n_matrices : int
-    what : str
-        What the entries are, in the plural: groups.
-    names : sequence of str
-        Usual names of the array in a .npz file.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "subjects.csv"
-    ...     _ = path.write_text("subject\nanna\nanna\nben\n")
-    ...     print(read_column_file(path, 3, "groups", ()))
-    ['anna' 'anna' 'ben']
+    A .npz file has one array, or one of the usual names. Text has one entry in a line; a .csv file
+    may have a heading.
     """
     with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
         if size > _LARGEST_FILE:
-            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold {what}")
+            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold groups")
         match path.suffix.lower():
             case ".npy" | ".npz" as ending:
-                return _read_array(file, size, ending, n_matrices, what, names)
+                return _read_array(file, size, ending, n_matrices)
             case ".csv" | ".txt" as ending:
-                return _read_lines(file, ending, n_matrices, what)
-        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
+                return _read_lines(file, ending, n_matrices)
+        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold groups")
 
 
-def _expected(
-    variables: Sequence[Variable], sizes: Sequence[int]
-) -> Iterable[tuple[Variable, int]]:
+def _expected(variables: Column, sizes: Sequence[int]) -> Iterable[tuple[Variable, int]]:
     """Arrays with the numbers of entries they must have."""
     return zip(variables, sizes if len(variables) == len(sizes) else [sum(sizes)], strict=False)
 
@@ -130,33 +97,28 @@ def _has_length(variable: Variable, n_matrices: int) -> bool:
     return n_entries == max(variable.shape, default=1) == n_matrices
 
 
-def _read_array(
-    file: BinaryIO, size: int, ending: str, n_matrices: int, what: str, names: Sequence[str]
-) -> NDArray[Any]:
-    opened: AbstractContextManager[list[Variable]]
-    opened = open_npy(file, size) if ending == ".npy" else open_npz(file, size)
-    with opened as variables:
-        chosen = [one for one in variables if len(variables) == 1 or one.name in names]
+def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int) -> NDArray[Any]:
+    with (open_npy if ending == ".npy" else open_npz)(file, size) as variables:
+        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in GROUP_NAMES)
         if len(chosen) != 1:
             found = ", ".join(map(str, variables)) or "no arrays"
-            raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
+            raise Refusal(f"it holds {found}, must hold one array; save groups alone")
         if chosen[0].refusal:
             raise Refusal(f"{quote(chosen[0].name)} {chosen[0].refusal}")
-        check_column(chosen, [n_matrices], what)
-        if chosen[0].n_bytes > _LARGEST_FILE:
-            raise Refusal(f"{chosen[0]} takes more than {_LARGEST_FILE} bytes; shorten its text")
+        check_column(chosen, [n_matrices], "groups")
+        check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
         column = read_column(chosen, _LARGEST_FILE)
     assert column is not None
     return column
 
 
-def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> NDArray[Any]:
+def _read_lines(file: BinaryIO, ending: str, n_matrices: int) -> NDArray[Any]:
     text = file.read().decode("utf-8-sig")
     if ending == ".csv":
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
         if any(len(row) > 1 for row in rows):
             widest = max(map(len, rows))
-            raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
+            raise Refusal(f"it has {widest} columns, must have one; save the groups alone")
         entries = [row[0].strip() for row in rows]
         entries = entries[len(entries) == n_matrices + 1 :]  # without its heading
     else:
@@ -178,8 +140,8 @@ def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
     if not np.isfinite(values).all():
         i = np.flatnonzero(~np.isfinite(values))[0]
         raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
-    fits = bool((np.abs(values) < 2.0**63).all())
+    small = bool((np.abs(values) < 2.0**63).all())
     if values.dtype.kind in "iu":
-        return values.astype(np.int64) if fits else values
-    whole = fits and bool((values == np.rint(values)).all())
+        return values.astype(np.int64) if small else values
+    whole = small and bool((values == np.rint(values)).all())
     return values.astype(np.int64 if whole else np.float64)

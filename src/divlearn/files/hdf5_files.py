@@ -7,7 +7,6 @@ makes it allocate gigabytes, loop for ever or crash.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import zlib
@@ -20,7 +19,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.variables import Refusal, Variable, quote, text_array
+from divlearn.checks import import_extra
+from divlearn.files.variables import Damage, Refusal, Variable, check_limit, quote, text_array
 
 __all__ = ["find_hdf5", "open_hdf5"]
 
@@ -35,14 +35,7 @@ _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 
 
 def find_hdf5(file: BinaryIO, size: int) -> bool:
-    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it.
-
-    Examples
-    --------
-    >>> import io
-    >>> find_hdf5(io.BytesIO(512 * b" " + _MAGIC), 520)
-    True
-    """
+    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it."""
     position = 0
     while position < size:
         file.seek(position)
@@ -54,25 +47,8 @@ def find_hdf5(file: BinaryIO, size: int) -> bool:
 
 @contextmanager
 def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the arrays at the top of an HDF5 file; they can be read inside the context.
-
-    Examples
-    --------
-    >>> import h5py, io
-    >>> file = io.BytesIO()
-    >>> with h5py.File(file, "w") as store:
-    ...     store["X"] = np.zeros((4, 2, 2))
-    ...     store["y"] = ["a", "b", "a", "b"]
-    >>> with open_hdf5(file, len(file.getvalue())) as variables:
-    ...     print(*variables, sep="; ")
-    X (4, 2, 2) float64; y (4,) text
-    """
-    try:
-        h5py = importlib.import_module("h5py")
-    except ImportError as error:
-        raise ImportError(
-            'reading HDF5 and MATLAB 7.3 files needs h5py: pip install "divlearn[files]"'
-        ) from error
+    """List the arrays at the top of an HDF5 file; they can be read inside the context."""
+    h5py = import_extra("h5py", "reading HDF5 and MATLAB 7.3 files needs h5py", "files")
     _refuse_newer(file)
     with h5py.File(file, "r") as store:
         yield [variable for name in store if (variable := _describe(h5py, store, name, file, size))]
@@ -81,8 +57,7 @@ def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
 def _refuse_newer(file: BinaryIO) -> None:
     """Refuse structures that crash the library: with right checksums, one bad size is enough.
 
-    The files that MATLAB and, by default, h5py write have none of them. Data that look like one by
-    chance, once in about 2 ** 40 bytes, are refused too.
+    MATLAB and, by default, h5py write none. Data may look like one by chance, once in 2**40 bytes.
     """
     file.seek(0)
     tail = b""
@@ -181,26 +156,16 @@ def _read_entries(
     if chunk is None:
         offset = dataset.id.get_offset()
         if offset is None or n_bytes > size - offset:
-            raise Refusal(
-                f"{name} claims {n_bytes} bytes that the file does not hold; it was never written "
-                "or is truncated, write the file again"
-            )
+            raise Damage(f"{name} claims {n_bytes} bytes that the file does not hold")
         file.seek(offset)
         return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
-    if n_bytes > limit:
-        raise Refusal(
-            f"{name} comes in chunks of {n_bytes} bytes, more than the {limit} that limit= leaves; "
-            "raise it if you trust the file"
-        )
+    check_limit(n_bytes, limit, f"the chunks of {name}")
     entries = np.empty(shape, dtype)
     for corner in itertools.product(*map(range, itertools.repeat(0), shape, chunk)):
         part = entries[tuple(map(slice, corner, np.add(corner, chunk)))]
         content = _read_chunk(dataset, corner, size, n_bytes)
         if len(content) != n_bytes:
-            raise Refusal(
-                f"the chunk of {name} at {corner} does not give the {n_bytes} bytes of its shape; "
-                "it was never written or is damaged, write the file again"
-            )
+            raise Damage(f"the chunk of {name} at {corner} does not hold {n_bytes} bytes")
         # Chunks at the border stick out of the array.
         part[...] = np.frombuffer(content, dtype).reshape(chunk)[tuple(map(slice, part.shape))]
     return entries
@@ -242,17 +207,10 @@ def _read_strings(
             n_bytes_left -= n_bytes
         piece = heaps[address].get(index, b"")
         if length > len(piece):
-            raise Refusal(
-                f"a string claims {length} bytes of a piece of {len(piece)}; the file is damaged, "
-                "write it again"
-            )
+            raise Damage(f"a string claims {length} bytes of a piece of {len(piece)}")
         # Many strings may be one piece: small in the file, large in memory.
         n_characters += length
-        if n_characters > limit:
-            raise Refusal(
-                f"its strings take more than the {limit} bytes that limit= leaves; raise it if you "
-                "trust the file"
-            )
+        check_limit(n_characters, limit, "its strings")
         strings.append(piece[:length].decode("utf8"))
     return text_array(strings, limit)
 
@@ -263,7 +221,7 @@ def _read_heap(file: BinaryIO, start: int, largest: int) -> tuple[dict[int, byte
     head = file.read(16)
     n_bytes = int.from_bytes(head[8:], "little")
     if head[:5] != b"GCOL\x01" or not 16 <= n_bytes <= largest:
-        raise Refusal(f"there is no heap of strings at byte {start}; write the file again")
+        raise Damage(f"there is no heap of strings at byte {start}")
     heap = file.read(n_bytes - 16)
     pieces: dict[int, bytes] = {}
     at = 0

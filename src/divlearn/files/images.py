@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index as as_index
@@ -11,14 +13,15 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.folders import PathLike, natural_key
-from divlearn.files.regular import open_regular
-from divlearn.files.variables import Refusal
+from divlearn.checks import import_extra
+from divlearn.files.variables import Refusal, explaining, open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["LARGEST_IMAGE", "ImageFiles", "list_images"]
+__all__ = ["LARGEST_IMAGE", "ImageFiles", "PathLike", "list_images", "natural_key", "subfolders"]
+
+PathLike = str | os.PathLike[str]
 
 # Pixels, compared with the header before anything is decoded. Pillow itself warns at 89 million.
 LARGEST_IMAGE = 2**26
@@ -36,8 +39,8 @@ _TARGETS = {
 class ImageFiles(Sequence[NDArray[Any]]):
     """Images that stay in their files until they are indexed.
 
-    Every access reads the file anew; nothing is kept. Slices, and integers or booleans in a list or
-    array as numpy takes them, choose files without reading any.
+    Every access reads the file again; nothing is kept. Slices, and integers or booleans in a list
+    or array as numpy takes them, choose files without reading any.
 
     Parameters
     ----------
@@ -53,13 +56,13 @@ class ImageFiles(Sequence[NDArray[Any]]):
     Grey images of 1 or 8 bits become uint8 and those of 16 bits uint16, of shape (height, width).
     Colours become uint8 of shape (height, width, 3), where Pillow keeps the upper 8 of 16 bits.
     Images with a palette become grey if all colours they use are grey, else RGB. Transparency that
-    hides nothing is dropped; an image with a pixel that is not opaque is refused, for what lies
-    behind it is not known. Of several frames the first is read, and rotations that a camera noted
+    hides nothing is dropped; an image with a pixel that is not opaque is refused, because its
+    background is unknown. Of several frames the first is read, and rotations that a camera noted
     are not applied.
 
     Files are taken to be hostile: only the decoder of the suffix is tried, images of more than
-    2**26 pixels are refused by their headers, and a file that cannot be decoded is a ValueError
-    that names it. If it cannot be opened at all, that is an OSError.
+    2**26 pixels are refused by their headers, and a file that cannot be decoded raises a ValueError
+    that names it. A file that cannot be opened raises an OSError.
 
     Examples
     --------
@@ -93,18 +96,15 @@ class ImageFiles(Sequence[NDArray[Any]]):
         if isinstance(index, slice):
             return ImageFiles(self.paths[index])
         if np.ndim(index):
-            return self._choose(index)
+            chosen = np.arange(len(self))[index]
+            if chosen.ndim != 1:
+                raise IndexError(
+                    f"the index has shape {np.shape(index)}, must be one integer, a slice, or have "
+                    "shape (n,); flatten it"
+                )
+            return ImageFiles(self.paths[i] for i in chosen)
         with _opened(self.paths[as_index(index)]) as image:
             return _to_array(image)
-
-    def _choose(self, indices: Any) -> ImageFiles:
-        chosen = np.arange(len(self))[indices]
-        if chosen.ndim != 1:
-            raise IndexError(
-                f"the index has shape {np.shape(indices)}, must be one integer, a slice, or have "
-                "shape (n,); flatten it"
-            )
-        return ImageFiles(self.paths[i] for i in chosen)
 
     def size_of(self, index: int) -> tuple[int, int]:
         """Height and width of an image, from the header of its file.
@@ -120,67 +120,62 @@ class ImageFiles(Sequence[NDArray[Any]]):
         return f"ImageFiles({len(self)} file{'s' * (len(self) != 1)})"
 
 
-def list_images(folder: Path) -> list[Path]:
-    """Files of a folder whose suffixes are those of images, in natural order, but hidden ones.
+def natural_key(path: Path) -> tuple[list[str | int], str]:
+    """Key that sorts paths as people do, 2.png before 10.png."""
+    # Split at a group, every second part is a number: text is never compared with a number.
+    parts = re.split("([0-9]+)", path.name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], path.name
 
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     for name in ("10.png", "2.png", ".3.png", "readme.txt"):
-    ...         (Path(folder) / name).touch()
-    ...     print([path.name for path in list_images(Path(folder))])
-    ['2.png', '10.png']
-    """
-    found = [
-        entry for entry in folder.iterdir()
-        if entry.suffix.lower() in _FORMATS and entry.name[0] != "." and not entry.is_dir()
+
+def list_images(folder: Path) -> list[Path]:
+    """Files with the suffix of an image, in natural order, without hidden ones."""
+    return [
+        entry for entry in _visible(folder)
+        if entry.suffix.lower() in _FORMATS and not entry.is_dir()
     ]  # fmt: skip
-    return sorted(found, key=natural_key)
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Sub-folders in natural order, without hidden ones."""
+    return [entry for entry in _visible(folder) if entry.is_dir()]
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted((one for one in folder.iterdir() if one.name[0] != "."), key=natural_key)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image]:
     """Image of which only the header was read, and found to be acceptable."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError('image files need Pillow: pip install "divlearn[images]"') from error
+    import_extra("PIL", "image files need Pillow", "images")
+    from PIL import Image, UnidentifiedImageError
+
     expected = _FORMATS[path.suffix.lower()]
-    with open_regular(path, str(path)) as file:
+    with open_regular(path, str(path)) as file, explaining(str(path)):
         try:
             with Image.open(file, formats=[expected]) as image:
-                _check_size(image.height, image.width)
+                if not 0 < image.height * image.width <= LARGEST_IMAGE:
+                    raise Refusal(
+                        f"it claims {image.height} x {image.width} pixels, must be > 0 and <= "
+                        f"{LARGEST_IMAGE} in all; cut it into smaller images"
+                    )
                 yield image
-        except Refusal as refusal:
-            raise ValueError(f"{path}: {refusal}") from refusal
         except UnidentifiedImageError as error:
-            raise ValueError(
-                f"{path}: its content is not the {expected} image that its suffix {path.suffix} "
-                "promises; rename it if it is of another kind, else copy or save it again"
+            raise Refusal(
+                f"its content is not the {expected} image that its suffix {path.suffix} promises; "
+                "rename it if it is of another kind, else copy or save it again"
             ) from error
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise ValueError(f"{path}: {error}; cut it into smaller images") from error
-        # Decoders meet bytes nobody thought of: there is no list of what they raise.
-        except Exception as error:
-            raise ValueError(
-                f"{path}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or "
-                "save it again"
-            ) from error
-
-
-def _check_size(height: int, width: int) -> None:
-    if not 0 < height * width <= LARGEST_IMAGE:
-        raise Refusal(
-            f"it claims {height} x {width} pixels, must be > 0 and <= {LARGEST_IMAGE} in all; cut "
-            "it into smaller images"
-        )
+            raise Refusal(f"{error}; cut it into smaller images") from error
 
 
 def _to_array(image: Image) -> NDArray[Any]:
     image.load()
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        return _to_array_of_16_bits(image)
+        array = np.array(image).astype(np.uint16)
+        if "transparency" in image.info:
+            _check_opaque(array != image.info["transparency"])
+        return array
     if image.mode not in _TARGETS:
         raise Refusal(
             f"its pixels are of Pillow's mode {image.mode!r}, must be grey of 8 or 16 bits, RGB or "
@@ -189,13 +184,8 @@ def _to_array(image: Image) -> NDArray[Any]:
     if image.mode.endswith("A") or "transparency" in image.info:
         _check_opaque(np.asarray(image.convert("RGBA"))[..., 3] == 255)
     array = np.array(image.convert(_TARGETS[image.mode]))
-    return _grey_if_grey(array) if image.mode.startswith("P") else array
-
-
-def _to_array_of_16_bits(image: Image) -> NDArray[Any]:
-    array = np.array(image).astype(np.uint16)
-    if "transparency" in image.info:
-        _check_opaque(array != image.info["transparency"])
+    if image.mode.startswith("P") and (array == array[..., :1]).all():  # a palette of greys
+        return array[..., 0].copy()
     return array
 
 
@@ -205,8 +195,3 @@ def _check_opaque(opaque: NDArray[np.bool_]) -> None:
             f"{opaque.size - np.count_nonzero(opaque)} of its {opaque.size} pixels are not opaque, "
             "and what lies behind them is not known; save it on a background, without transparency"
         )
-
-
-def _grey_if_grey(colours: NDArray[Any]) -> NDArray[Any]:
-    grey = colours[..., 0]
-    return grey.copy() if (colours == grey[..., None]).all() else colours

@@ -14,12 +14,20 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.variables import DEFLATE_RATIO, Refusal, Variable, quote, text_array
+from divlearn.files.variables import (
+    DEFLATE_RATIO,
+    Damage,
+    Refusal,
+    Variable,
+    check_limit,
+    quote,
+    text_array,
+)
 
 __all__ = ["is_matlab", "open_matlab"]
 
@@ -38,21 +46,41 @@ _COMPLEX_FLAG = 0x0800
 _HEADER_BYTES = 2048
 
 
-class _Place(NamedTuple):
-    """Where a variable is stored."""
+class _Stored:
+    """A variable as it is stored, compressed or not."""
 
-    file: BinaryIO
-    order: str
-    start: int
-    n_bytes: int
-    compressed: bool
+    def __init__(
+        self, file: BinaryIO, order: str, start: int, n_stored: int, compressed: bool
+    ) -> None:
+        self._file, self.order, self._start = file, order, start
+        self._n_stored, self._compressed = n_stored, compressed
 
+    def read_start(self) -> tuple[memoryview, int]:
+        """Read the first bytes of an array, and the number of bytes that it claims."""
+        self._file.seek(self._start)
+        stored = self._file.read(min(self._n_stored, 2 * _HEADER_BYTES))
+        if not self._compressed:
+            return memoryview(stored), self._n_stored
+        start = zlib.decompressobj().decompress(stored, _HEADER_BYTES)
+        kind, n_bytes = struct.unpack_from(f"{self.order}II", start)
+        if kind != _MATRIX or n_bytes > DEFLATE_RATIO * self._n_stored:
+            raise Damage(
+                f"a compressed variable has type {kind} and claims {n_bytes} bytes in "
+                f"{self._n_stored} compressed ones"
+            )
+        return memoryview(start)[8:], n_bytes
 
-class _Header(NamedTuple):
-    name: str
-    shape: tuple[int, ...]
-    kind: str
-    is_complex: bool
+    def read_all(self, n_bytes: int) -> bytes:
+        self._file.seek(self._start)
+        stored = self._file.read(self._n_stored)
+        if not self._compressed:
+            return stored
+        inflater = zlib.decompressobj()
+        # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
+        content = inflater.decompress(stored, 8 + n_bytes + 1)
+        if not inflater.eof or len(content) != 8 + n_bytes:
+            raise Damage("a compressed variable does not end where it says")
+        return content[8:]
 
 
 class _Tags:
@@ -69,10 +97,9 @@ class _Tags:
         if kind >> 16:  # up to four bytes are packed into the tag, their number in its upper half
             kind, n_bytes, start, room = kind & 0xFFFF, kind >> 16, 4, min(largest, 4)
         if kind not in types or n_bytes > room:
-            raise Refusal(
+            raise Damage(
                 f"an element has type {kind} and {n_bytes} bytes, must have a type in "
-                f"{sorted(types)} and at most {room} bytes; the file is damaged or unusual, write "
-                "it again with save -v7"
+                f"{sorted(types)} and at most {room} bytes"
             )
         content = self._content[start : start + n_bytes]
         # The last element may lack its padding.
@@ -80,7 +107,8 @@ class _Tags:
         self._content, self.n_bytes_left = self._content[step:], self.n_bytes_left - step
         return content
 
-    def take_header(self) -> _Header:
+    def take_header(self) -> tuple[str, tuple[int, ...], str, bool]:
+        """Name, shape, class, and whether it is complex."""
         flags, _ = struct.unpack(f"{self._order}II", self.take(_FLAGS, 8))
         kind = _CLASSES[flags & 0xFF] if flags & 0xFF < len(_CLASSES) else "unknown"
         shape: tuple[int, ...] = ()
@@ -89,37 +117,19 @@ class _Tags:
             shape = struct.unpack(f"{self._order}{len(sides) // 4}i", sides)
         # SciPy looks for the last axis of text without asking whether there is one.
         if kind != "opaque" and (len(shape) < 2 or min(shape) < 0):
-            raise Refusal(
-                f"the header claims the shape {shape}; the file is damaged, write it again"
-            )
+            raise Damage(f"the header claims the shape {shape}")
         name = bytes(self.take(_NAME, 1024)).decode("latin1")
-        return _Header(name, shape, kind, bool(flags & _COMPLEX_FLAG))
+        return name, shape, kind, bool(flags & _COMPLEX_FLAG)
 
 
 def is_matlab(start: bytes) -> bool:
-    r"""Whether these are the first 128 bytes of a MATLAB file of level 5.
-
-    Examples
-    --------
-    >>> is_matlab(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM")
-    True
-    """
+    """Whether these are the first 128 bytes of a MATLAB file of level 5."""
     return start[124:128] in (b"\x00\x01IM", b"\x01\x00MI")
 
 
 @contextmanager
 def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the arrays of a level 5 file; they can be read inside the context.
-
-    Examples
-    --------
-    >>> import scipy.io
-    >>> file = io.BytesIO()
-    >>> scipy.io.savemat(file, {"X": np.zeros((2, 2, 4)), "y": ["one", "two"]})
-    >>> with open_matlab(file, len(file.getvalue())) as variables:
-    ...     print(*variables, sep="; ")
-    X (2, 2, 4) float64; y (2,) text
-    """
+    """List the arrays of a level 5 file; they can be read inside the context."""
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
     variables = []
@@ -129,20 +139,19 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
         kind, n_bytes = struct.unpack(f"{order}II", file.read(8))
         position += 8
         if kind not in (_MATRIX, _COMPRESSED) or n_bytes > size - position:
-            raise Refusal(
+            raise Damage(
                 f"a variable at byte {position - 8} has type {kind} and claims {n_bytes} bytes, "
-                f"expected type 14 or 15 and at most {size - position}; the file is truncated or "
-                "damaged, copy or write it again"
+                f"expected type 14 or 15 and at most {size - position}"
             )
-        variables.append(_describe(_Place(file, order, position, n_bytes, kind == _COMPRESSED)))
+        variables.append(_describe(_Stored(file, order, position, n_bytes, kind == _COMPRESSED)))
         position += n_bytes
     # The unnamed one is MATLAB's own, and says how objects are stored.
     yield [variable for variable in variables if variable.name]
 
 
-def _describe(place: _Place) -> Variable:
-    start, n_bytes = _read_start(place)
-    name, shape, kind, is_complex = _Tags(start, n_bytes, place.order).take_header()
+def _describe(stored: _Stored) -> Variable:
+    start, n_bytes = stored.read_start()
+    name, shape, kind, is_complex = _Tags(start, n_bytes, stored.order).take_header()
     if kind in _UNREADABLE:
         return Variable.refused(
             name,
@@ -154,24 +163,20 @@ def _describe(place: _Place) -> Variable:
     if kind == "char":
         shape = shape[:1]  # its rows are strings
     dtype = np.dtype("U" if kind in ("char", "cell") else kind)
-    return Variable(name, shape, dtype, partial(_read, place, name, dtype))
+    return Variable(name, shape, dtype, partial(_read, stored, name, dtype))
 
 
-def _read(place: _Place, name: str, dtype: np.dtype[Any], limit: int) -> NDArray[Any]:
+def _read(stored: _Stored, name: str, dtype: np.dtype[Any], limit: int) -> NDArray[Any]:
     import scipy.io
 
-    n_bytes = _read_start(place)[1]
-    if n_bytes > limit + _HEADER_BYTES:
-        raise Refusal(
-            f"{quote(name)} takes {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
-            "it if you trust the file"
-        )
-    content = _read_all(place, n_bytes)
-    _check_array(memoryview(content), place.order)
+    n_bytes = stored.read_start()[1]
+    check_limit(n_bytes - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
+    content = stored.read_all(n_bytes)
+    _check_array(memoryview(content), stored.order)
     header = b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8)
-    header += struct.pack(f"{place.order}HHII", 0x0100, 0x4D49, _MATRIX, n_bytes)
+    header += struct.pack(f"{stored.order}HHII", 0x0100, 0x4D49, _MATRIX, n_bytes)
     content = header + content
-    codec = "utf-16-le" if place.order == "<" else "utf-16-be"
+    codec = "utf-16-le" if stored.order == "<" else "utf-16-be"
     array: NDArray[Any] = scipy.io.loadmat(io.BytesIO(content), uint16_codec=codec)[name]
     if dtype.kind != "U":
         # Doubles may be stored as small integers, but integers are never stored as floats.
@@ -181,58 +186,23 @@ def _read(place: _Place, name: str, dtype: np.dtype[Any], limit: int) -> NDArray
     return text_array(strings, limit)
 
 
-def _read_start(place: _Place) -> tuple[memoryview, int]:
-    """Read the first bytes of an array, and the number of bytes that it claims."""
-    place.file.seek(place.start)
-    stored = place.file.read(min(place.n_bytes, 2 * _HEADER_BYTES))
-    if not place.compressed:
-        return memoryview(stored), place.n_bytes
-    start = zlib.decompressobj().decompress(stored, _HEADER_BYTES)
-    kind, n_bytes = struct.unpack_from(f"{place.order}II", start)
-    if kind != _MATRIX or n_bytes > DEFLATE_RATIO * place.n_bytes:
-        raise Refusal(
-            f"a compressed variable has type {kind} and claims {n_bytes} bytes in "
-            f"{place.n_bytes} compressed ones; the file is damaged, write it again"
-        )
-    return memoryview(start)[8:], n_bytes
-
-
-def _read_all(place: _Place, n_bytes: int) -> bytes:
-    place.file.seek(place.start)
-    stored = place.file.read(place.n_bytes)
-    if not place.compressed:
-        return stored
-    inflater = zlib.decompressobj()
-    # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
-    content = inflater.decompress(stored, 8 + n_bytes + 1)
-    if not inflater.eof or len(content) != 8 + n_bytes:
-        raise Refusal("a compressed variable does not end where it says; write the file again")
-    return content[8:]
-
-
 def _check_array(content: memoryview, order: str) -> None:
     """Check all tags of an array, which may be a cell array of texts."""
     tags = _Tags(content, len(content), order)
     name, shape, kind, _ = tags.take_header()
     size = math.prod(shape)
     if size > tags.n_bytes_left:
-        raise Refusal(
-            f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes; the file is "
-            "damaged, write it again"
-        )
+        raise Damage(f"{quote(name)} claims the shape {shape} in {tags.n_bytes_left} bytes")
     if kind != "cell":
         tags.take(_DATA, tags.n_bytes_left)
     for _ in range(size if kind == "cell" else 0):
         cell = tags.take(frozenset({_MATRIX}), tags.n_bytes_left)
         inside = _Tags(cell, len(cell), order).take_header() if cell else None
-        if inside is None or inside.kind != "char" or inside.shape[0] > 1:
+        if inside is None or inside[2] != "char" or inside[1][0] > 1:
             raise Refusal(
                 f"{quote(name)} is a cell array with other cells than text; save numbers or a cell "
                 "array of strings"
             )
         _check_array(cell, order)
     if tags.n_bytes_left:
-        raise Refusal(
-            f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data; the file is "
-            "damaged, write it again"
-        )
+        raise Damage(f"{quote(name)} goes on for {tags.n_bytes_left} bytes after its data")

@@ -2,59 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from divlearn.files.variables import Refusal, Variable, quote
 
-__all__ = ["FILES", "GROUP_NAMES", "LABEL_NAMES", "MATRIX_NAMES", "Choice", "choose"]
+__all__ = ["FILES", "GROUP_NAMES", "Column", "choose"]
+
+Column = tuple[Variable, ...]  # one array, or a training and a test part
 
 MATRIX_NAMES = (
     "matrices", "X", "x", "data", "covariances", "covs", "cov", "spd", "SPD", "spds", "features",
 )  # fmt: skip
-LABEL_NAMES = (
-    "labels", "y", "Y", "label", "target", "targets", "classes", "gnd",
-)  # fmt: skip
+LABEL_NAMES = ("labels", "y", "Y", "label", "target", "targets", "classes", "gnd")
 GROUP_NAMES = ("groups", "group", "subjects", "subject", "sessions", "session")
 FILES = "files"  # names of the files that matrices were made from
 _PARTS = ("train", "test")
 _SHOWN = 10
 
 
-class Choice(NamedTuple):
-    """The arrays to read, train before test where the file is split.
-
-    Attributes
-    ----------
-    matrices, labels, groups : tuple of Variable
-    beside : mapping of str to tuple of Variable
-        What else has a usual name: ``files``, and arrays that look like groups.
-
-    Examples
-    --------
-    >>> Choice((), (), (), {}).labels
-    ()
-    """
-
-    matrices: tuple[Variable, ...]
-    labels: tuple[Variable, ...]
-    groups: tuple[Variable, ...]
-    beside: Mapping[str, tuple[Variable, ...]]
-
-
 def choose(
-    variables: Sequence[Variable], matrices: str | None, labels: str | None,
-    groups: str | None = None,
-) -> Choice:  # fmt: skip
-    """Choose by the given names or, without them, by the rules that `read_spd` documents.
+    variables: Sequence[Variable], matrices: str | None, labels: str | None, groups: str | None
+) -> tuple[Column, Column, Column, dict[str, Column]]:
+    """Choose by the given names or, without them, by the rules that `load_spd` documents.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = Variable("X_train", (9, 2, 2), np.dtype("f8"), lambda limit: np.zeros((9, 2, 2)))
-    >>> y = Variable("train_labels", (9,), np.dtype("i8"), lambda limit: np.zeros(9, "i8"))
-    >>> print(*choose([y, X], None, None).labels)
-    train_labels (9,) int64
+    Returns matrices, labels, groups, and what else has a usual name: ``files``, and arrays that
+    look like groups. Where the file is split, each holds the training and then the test array.
     """
     by_name: dict[str, Variable] = {}
     for variable in variables:
@@ -65,32 +37,30 @@ def choose(
         by_name[variable.name] = variable
     parts = _choose_matrices(by_name, matrices)
     chosen = _choose_labels(by_name, labels, parts)
-    together: tuple[Variable, ...] = ()
+    together: Column = ()
     if groups is not None:
         together = _find_column(by_name, groups, parts) or (_get(by_name, groups, "groups"),)
-    taken = (*parts, *chosen, *together)
+    taken = {*parts, *chosen, *together}
     beside = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
-    beside = {name: one for name, one in beside.items() if one and not set(one) & set(taken)}
-    return Choice(parts, chosen, together, beside)
+    beside = {name: one for name, one in beside.items() if one and not taken.intersection(one)}
+    return parts, chosen, together, beside
 
 
-def _find_column(
-    by_name: dict[str, Variable], name: str, parts: tuple[Variable, ...]
-) -> tuple[Variable, ...]:
+def _find_column(by_name: dict[str, Variable], name: str, parts: Column) -> Column:
     """Find the array of a name, or those of the parts of a split; empty if there is none."""
     if name in by_name:
         return (by_name[name],)
     if len(parts) == 2:
-        return _find_split(by_name, (name,)) or ()
+        return _find_split(by_name, (name,))
     joined = _joined(name, _part_of(parts[0].name))
     return tuple(by_name[one] for one in joined if one in by_name)[:1]
 
 
-def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> tuple[Variable, ...]:
+def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> Column:
     if wanted is not None:
         return (_get(by_name, wanted, "matrices"),)
     # One that cannot be read counts: better its reason is told than another one taken.
-    found: list[tuple[Variable, ...]] = [
+    found: list[Column] = [
         (by_name[name],) for name in MATRIX_NAMES
         if name in by_name and (_is_stack(by_name[name]) or by_name[name].refusal)
     ]  # fmt: skip
@@ -108,9 +78,7 @@ def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> tuple[
     return found[0]
 
 
-def _choose_labels(
-    by_name: dict[str, Variable], wanted: str | None, parts: tuple[Variable, ...]
-) -> tuple[Variable, ...]:
+def _choose_labels(by_name: dict[str, Variable], wanted: str | None, parts: Column) -> Column:
     if wanted is not None:
         return (_get(by_name, wanted, "labels"),)
     if len(parts) == 2:
@@ -152,8 +120,8 @@ def _part_of(name: str) -> str:
     )
 
 
-def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> tuple[Variable, ...] | None:
-    """Find the train and the test array, if the file has both; refuse several such pairs."""
+def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> Column:
+    """Find the training and the test array; empty unless the file has both. Refuse several."""
     pairs = [
         (by_name[train], by_name[test]) for name in names
         for train, test in zip(_joined(name, "train"), _joined(name, "test"), strict=True)
@@ -162,7 +130,7 @@ def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> tuple[Var
     if len(pairs) > 1:
         shown = ", ".join(quote(variable.name) for pair in pairs for variable in pair)
         raise Refusal(f"{shown} are several splits; choose with matrices= and labels=")
-    return pairs[0] if pairs else None
+    return pairs[0] if pairs else ()
 
 
 def _get(by_name: dict[str, Variable], name: str, argument: str) -> Variable:

@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.files.variables import DEFLATE_RATIO, Refusal, Variable, quote
+from divlearn.files.variables import DEFLATE_RATIO, Damage, Variable, quote
 
 __all__ = ["NPY_MAGIC", "ZIP_MAGICS", "open_npy", "open_npz"]
 
@@ -32,31 +32,13 @@ _Open = Callable[[], AbstractContextManager[IO[bytes]]]
 
 @contextmanager
 def open_npy(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the one array of a .npy file; it can be read inside the context.
-
-    Examples
-    --------
-    >>> file = io.BytesIO()
-    >>> np.save(file, np.zeros((4, 2, 2)))
-    >>> with open_npy(file, len(file.getvalue())) as [variable]:
-    ...     print(variable)
-    matrices (4, 2, 2) float64
-    """
+    """List the one array of a .npy file; it can be read inside the context."""
     yield [_describe("matrices", partial(_rewound, file), size)]
 
 
 @contextmanager
 def open_npz(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the arrays of a .npz archive; they can be read inside the context.
-
-    Examples
-    --------
-    >>> file = io.BytesIO()
-    >>> np.savez(file, X=np.zeros((4, 2, 2)), y=np.arange(4))
-    >>> with open_npz(file, len(file.getvalue())) as variables:
-    ...     print(*variables, sep="; ")
-    X (4, 2, 2) float64; y (4,) int64
-    """
+    """List the arrays of a .npz archive; they can be read inside the context."""
     with zipfile.ZipFile(file) as archive:
         members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         yield [_describe_member(archive, info, size) for info in members]
@@ -80,9 +62,9 @@ def _describe_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int)
         )
     # Both sizes are claims of the archive's directory; the size of the file is not.
     if info.file_size > DEFLATE_RATIO * min(info.compress_size, size):
-        raise Refusal(
+        raise Damage(
             f"{quote(name)} claims {info.file_size} bytes, more than {info.compress_size} "
-            "compressed ones can give; the file is damaged, write it again"
+            "compressed ones can give"
         )
     return _describe(name, partial(archive.open, info), info.file_size)
 
@@ -99,9 +81,9 @@ def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
         )
     claimed, available = math.prod(shape) * dtype.itemsize, n_bytes - n_header
     if claimed != available or min(shape, default=0) < 0:
-        raise Refusal(
+        raise Damage(
             f"the header claims shape {shape!r:.80} of {dtype}, {claimed} bytes, but {available} "
-            "follow it; the file is truncated or damaged, copy or write it again"
+            "follow it"
         )
 
     def read(limit: int) -> NDArray[Any]:
@@ -128,8 +110,7 @@ def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
                 shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
     # Not only ValueError: a deep literal exhausts the parser's stack, which is a MemoryError.
     except Exception as error:
-        raise Refusal(
-            f"the header of an array cannot be read ({type(error).__name__}: {error!s:.200}); the "
-            "file is truncated or damaged, copy or write it again"
+        raise Damage(
+            f"the header of an array cannot be read ({type(error).__name__}: {error!s:.200})"
         ) from error
     return shape, dtype, stream.tell()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,60 +19,28 @@ from divlearn.checks import check_count
 from divlearn.files.columns import check_column, fits, read_column
 from divlearn.files.hdf5_files import find_hdf5, open_hdf5
 from divlearn.files.matlab_files import is_matlab, open_matlab
-from divlearn.files.names import FILES, Choice, choose
+from divlearn.files.names import FILES, Column, choose
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
-from divlearn.files.regular import open_regular
-from divlearn.files.variables import Refusal, Variable, explaining, quote
+from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import check_spd
 
-__all__ = ["MODEL_MEMBERS", "SPDFile", "Stacks", "read_spd", "read_stacks"]
+__all__ = ["MODEL_MEMBERS", "SPDFile", "read_spd"]
 
 MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.save` writes
-
-_Opener = Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]
 
 
 @dataclass(frozen=True, eq=False)
 class SPDFile:
     """What `read_spd` found in a file.
 
-    Attributes
-    ----------
-    matrices : ndarray of float32 or float64, shape (n_matrices, d, d)
-    labels : ndarray of int, float, bool or str, shape (n_matrices,), or None
-    splits : the indices of the training and of the test matrices, or None
-    groups : ndarray of int, float, bool or str, shape (n_matrices,), or None
-    files : ndarray, shape (n_matrices,), files that the matrices were made from, or None
-    group_names : names of arrays that look like groups, where ``groups`` is None
-
-    Examples
-    --------
-    >>> SPDFile(np.eye(2)[np.newaxis], labels=np.array([1]), splits=None).matrices.shape
-    (1, 2, 2)
+    ``splits`` are the indices of the training and the test matrices, ``files`` those that the
+    matrices were made from, and ``group_names`` the arrays that look like groups where no
+    ``groups`` were asked for.
     """
 
     matrices: RealArray
     labels: NDArray[Any] | None
     splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None
-    groups: NDArray[Any] | None = None
-    files: NDArray[Any] | None = None
-    group_names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Stacks:
-    """What a file claims to be matrices, not checked; see `read_stacks`.
-
-    Attributes
-    ----------
-    parts : dict of ndarray, shape (n_matrices, d, d), by name: one, or a training and a test part.
-    labels, groups, files : ndarray, shape (n_matrices,), of all parts together, or None
-    group_names : tuple of str
-        Names of arrays that look like groups, where ``groups`` is None.
-    """
-
-    parts: dict[str, NDArray[Any]]
-    labels: NDArray[Any] | None
     groups: NDArray[Any] | None
     files: NDArray[Any] | None
     group_names: tuple[str, ...]
@@ -86,124 +53,57 @@ def read_spd(
     labels: str | None = None,
     groups: str | None = None,
     limit: int = 2**32,
-    regularize: str = "raise",
+    regularize: str | None = "raise",
 ) -> SPDFile:
-    """Read SPD matrices, and their labels if there are any, from a file.
+    """Read SPD matrices and what belongs to them; `divlearn.datasets.load_spd` says more.
 
-    The formats are .npy, .npz, HDF5 and MATLAB's .mat, whether of level 5 (``save -v6``, ``-v7``)
-    or 7.3; HDF5 and 7.3 need h5py. The content tells them apart, not the name of the file.
-
-    Parameters
-    ----------
-    path : str or path-like
-    matrices : str, optional
-        Name of the array of matrices. By default it is the one with a usual name (matrices, X, x,
-        data, covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
-        matrices in the file. If there are X_train and X_test (or train_X and test_X, and so on for
-        all usual names), they are joined.
-    labels : str, optional
-        Name of the array of labels. By default it is the one with a usual name (labels, y, Y,
-        label, target, targets, classes or gnd), or for joined matrices train_labels and
-        test_labels, or y_train and y_test, and so on. Where there is none, there are no labels.
-    groups : str, optional
-        Name of the array of groups. For joined matrices "subject" also means subject_train and
-        subject_test, or train_subject and test_subject. None are read by default; arrays with a
-        usual name (groups, group, subjects, subject, sessions or session) are then listed in
-        ``group_names``.
-    limit : int, default=2**32
-        Largest number of bytes that what is loaded may take in memory. It is compared with the
-        headers before anything of that size is allocated. Checking and joining the matrices takes
-        two to three times as much for a moment.
-    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with matrices that are not positive definite: see `divlearn.spd.check_spd`.
-
-    Returns
-    -------
-    SPDFile
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, is none of these formats or does not hold what it should, or a
-        matrix is not SPD. The message starts with the name of the file.
-    ImportError
-        If the file needs h5py and h5py is not installed.
-    OSError
-        If the file cannot be opened.
-
-    Notes
-    -----
-    Matrices may be stacked along the first axis or, as in MATLAB, along the last: the two equal
-    axes are those of the matrices. If all three are equal, the order in which the matrices are
-    symmetric is taken. Labels of shape (n, 1) or (1, n) are flattened, whole floats become
-    integers, and bytes and MATLAB's char arrays and cells of text become str.
-
-    Files are taken to be hostile. Nothing is unpickled, extracted or looked up in another file,
-    and what a header claims is checked before it is believed. The headers of HDF5 files are parsed
-    by the HDF5 library, which is known to crash on some: files with the structures that this
-    happened with are refused, which are those of ``libver="latest"`` and of groups with many links.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "two_classes.npz"
-    ...     np.savez(path, X=np.stack([np.eye(3), 2 * np.eye(3)]), y=[[1.0], [2.0]])
-    ...     data = read_spd(path)
-    >>> data.matrices.shape, data.labels
-    ((2, 3, 3), array([1, 2]))
-    """
-    found, file_name = read_stacks(path, matrices, labels, groups, limit), Path(path).name
-    checked = [
-        check_spd(stack, regularize=regularize, ndim=3, name=f"{file_name}: {quote(name)}")
-        for name, stack in found.parts.items()
-    ]
-    beside = (found.groups, found.files, found.group_names)
-    if len(checked) == 1:
-        return SPDFile(checked[0], found.labels, None, *beside)
-    sizes = [len(stack) for stack in checked]
-    train, test = np.split(np.arange(sum(sizes)), sizes[:1])
-    return SPDFile(np.concatenate(checked), found.labels, (train, test), *beside)
-
-
-def read_stacks(
-    path: str | os.PathLike[str], matrices: str | None, labels: str | None,
-    groups: str | None = None, limit: int = 2**32,
-) -> Stacks:  # fmt: skip
-    """Read what `read_spd` reads, but for the check whether the matrices are SPD.
-
-    Parameters
-    ----------
-    path, matrices, labels, groups, limit : as in `read_spd`
-
-    Returns
-    -------
-    Stacks
+    None for ``regularize`` leaves the matrices as they are, SPD or not.
     """
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
-            choice = choose(variables, matrices, labels, groups)
-            sizes = _check_choice(choice)
-            beside = {name: one for name, one in choice.beside.items() if fits(one, sizes)}
-            columns = [choice.labels, choice.groups, beside.pop(FILES, ())]
-            _check_size([*choice.matrices, *chain(*columns)], limit)
-            parts = {variable.name: _read_stack(variable, limit) for variable in choice.matrices}
-            left = limit - sum(stack.nbytes for stack in parts.values())
-            y, together, files = (read_column(column, left) for column in columns)
-            return Stacks(parts, y, together, files, () if choice.groups else tuple(beside))
+            parts, y, together, beside = choose(variables, matrices, labels, groups)
+            sizes = _check_choice(parts, y, together)
+            beside = {name: one for name, one in beside.items() if fits(one, sizes)}
+            files = beside.pop(FILES, ())
+            chosen = (*parts, *y, *together, *files)
+            n_bytes = sum(variable.n_bytes for variable in chosen)
+            check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
+            stacks = [_read_stack(variable, limit) for variable in parts]
+            left = limit - sum(stack.nbytes for stack in stacks)
+            columns = [read_column(column, left) for column in (y, together, files)]
+    if regularize is not None:
+        names = [f"{path.name}: {quote(variable.name)}" for variable in parts]
+        stacks = [
+            check_spd(stack, regularize=regularize, ndim=3, name=name)
+            for stack, name in zip(stacks, names, strict=True)
+        ]
+    joined, splits = stacks[0], None
+    if len(stacks) == 2:
+        joined = np.concatenate(stacks)
+        splits = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
+    labelled, grouped, made_from = columns
+    others = () if together else tuple(beside)
+    return SPDFile(joined, labelled, splits, grouped, made_from, others)
 
 
-def _opener(file: BinaryIO, size: int) -> _Opener:
+def _opener(
+    file: BinaryIO, size: int
+) -> Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]:
     """Tell the format from the first bytes."""
     start = file.read(128)
     file.seek(0)
     if start.startswith(NPY_MAGIC):
         return open_npy
     if start.startswith(ZIP_MAGICS):
-        _refuse_models(file)
+        with zipfile.ZipFile(file) as archive:  # arrays of a model may look like matrices
+            if set(MODEL_MEMBERS) <= set(archive.namelist()):
+                raise Refusal(
+                    "it is a model or a checkpoint of divlearn, must be data; pass matrices"
+                )
+        file.seek(0)
         return open_npz
     if is_matlab(start):
         return open_matlab
@@ -215,38 +115,21 @@ def _opener(file: BinaryIO, size: int) -> _Opener:
     )
 
 
-def _refuse_models(file: BinaryIO) -> None:
-    """Refuse what `divlearn.save` has written: its arrays may look like matrices."""
-    with zipfile.ZipFile(file) as archive:
-        if set(MODEL_MEMBERS) <= set(archive.namelist()):
-            raise Refusal("it is a model or a checkpoint of divlearn, must be data; pass matrices")
-    file.seek(0)
-
-
-def _check_choice(choice: Choice) -> list[int]:
+def _check_choice(matrices: Column, labels: Column, groups: Column) -> list[int]:
     """Refuse what need not be read to be refused; the number of matrices of each part."""
-    for variable in (*choice.matrices, *choice.labels, *choice.groups):
+    for variable in (*matrices, *labels, *groups):
         if variable.refusal:
             raise Refusal(f"{quote(variable.name)} {variable.refusal}")
-    layouts = [_layout(variable) for variable in choice.matrices]
+    layouts = [_layout(variable) for variable in matrices]
     sizes = [size for size, _ in layouts]
     if len({side for _, side in layouts}) > 1:
         raise Refusal(
-            f"{' and '.join(map(str, choice.matrices))} differ in the size of their matrices; "
-            "choose one with matrices="
+            f"{' and '.join(map(str, matrices))} differ in the size of their matrices; choose one "
+            "with matrices="
         )
-    check_column(choice.labels, sizes, "labels")
-    check_column(choice.groups, sizes, "groups")
+    check_column(labels, sizes, "labels")
+    check_column(groups, sizes, "groups")
     return sizes
-
-
-def _check_size(chosen: Sequence[Variable], limit: int) -> None:
-    n_bytes = sum(variable.n_bytes for variable in chosen)
-    if n_bytes > limit:
-        raise Refusal(
-            f"{' and '.join(map(str, chosen))} would take {n_bytes} bytes, more than limit={limit};"
-            " raise limit= if you trust the file"
-        )
 
 
 def _layout(variable: Variable) -> tuple[int, int]:

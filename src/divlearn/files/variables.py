@@ -1,4 +1,4 @@
-"""The arrays of a file as their headers describe them.
+"""The arrays of a file as their headers describe them, before anything is read.
 
 Files are hostile until parsed. Every reader first lists `Variable` objects, which takes headers
 only; the claims in them are checked before anything of that size is allocated.
@@ -7,15 +7,20 @@ only; the claims in them are checked before anything of that size is allocated.
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEFLATE_RATIO", "Refusal", "Variable", "explaining", "quote", "text_array"]
+__all__ = [
+    "DEFLATE_RATIO", "Damage", "Refusal", "Variable", "check_limit", "explaining", "open_regular",
+    "quote", "text_array",
+]  # fmt: skip
 
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
@@ -24,17 +29,31 @@ _NAME_LENGTH = 60
 
 
 class Refusal(Exception):
-    """What is wrong with a file and what to do, still without the name of the file.
+    """What is wrong with a file and what to do, still without the name of the file."""
 
-    Examples
-    --------
-    >>> print(Refusal("it is empty; write it again"))
-    it is empty; write it again
-    """
+
+class Damage(Refusal):
+    """What a file claims that cannot be true."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the file is truncated or damaged, copy or write it again"
+
+
+def open_regular(path: Path, name: str) -> BinaryIO:
+    """Open a file to read its bytes; refuse folders, pipes, sockets and devices."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(
+            f"{name}: it is a folder, must be a file; pass a file, or remove the folder"
+        )
+    # Opening a pipe would wait for a writer, and a device has no end.
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{name}: it is a device, pipe or socket; copy the data to a file")
+    return path.open("rb")
 
 
 @contextmanager
-def explaining(name: str, limit: int) -> Iterator[None]:
+def explaining(name: str, limit: int | None = None) -> Iterator[None]:
     """Turn whatever a parser raises over a damaged file into a ValueError that names the file."""
     try:
         yield
@@ -43,9 +62,10 @@ def explaining(name: str, limit: int) -> Iterator[None]:
     except ImportError:
         raise
     except MemoryError as error:
+        lower = "" if limit is None else f", else lower limit={limit}"
         raise ValueError(
             f"{name}: there is not enough memory for it; if it is no larger than it should be, "
-            f"free some, else lower limit={limit}"
+            f"free some{lower}"
         ) from error
     # Parsers meet bytes nobody thought of: there is no list of what they raise.
     except Exception as error:
@@ -59,21 +79,9 @@ def explaining(name: str, limit: int) -> Iterator[None]:
 class Variable:
     """One named array of a file, before it is read.
 
-    Attributes
-    ----------
-    name : what it is called in the file.
-    shape : its shape. Text is one entry per string.
-    dtype : of its entries in memory; ``str`` without a length where only reading tells it.
-    read : reads it, given the largest number of bytes it may take in memory.
-    refusal : why it cannot be read and what to do, empty if it can.
-
-    Examples
-    --------
-    >>> variable = Variable("X", (2, 3, 3), np.dtype("f4"), lambda limit: np.zeros((2, 3, 3), "f4"))
-    >>> print(variable)
-    X (2, 3, 3) float32
-    >>> variable.n_bytes
-    72
+    The shape of text is one entry per string, and its type has no length where only reading tells.
+    ``read`` takes the largest number of bytes that the array may take in memory. ``refusal`` says
+    why the array cannot be read and what to do; it is empty if it can.
     """
 
     name: str
@@ -103,8 +111,6 @@ class Variable:
 def quote(name: str) -> str:
     r"""Show a name from a file: as it is if harmless, else escaped and cut.
 
-    Examples
-    --------
     >>> print(quote("X_train"), quote("a b\n"))
     X_train 'a b\n'
     """
@@ -113,22 +119,18 @@ def quote(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else ascii(name)
 
 
-def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
-    """Array of strings, unless the longest one blows it up beyond the limit.
-
-    Examples
-    --------
-    >>> text_array(["a", "bc"], 100)
-    array(['a', 'bc'], dtype='<U2')
-    >>> text_array(["a", 100 * "b"], 100)
-    Traceback (most recent call last):
-    divlearn.files.variables.Refusal: 2 strings of up to 100 characters take 800 bytes, ...
-    """
-    longest = max(map(len, strings), default=0)
-    n_bytes = len(strings) * longest * np.dtype("U1").itemsize
+def check_limit(n_bytes: int, limit: int, what: str) -> None:
+    """Refuse to allocate more than is left of the limit."""
     if n_bytes > limit:
         raise Refusal(
-            f"{len(strings)} strings of up to {longest} characters take {n_bytes} bytes, more than "
-            f"the {limit} that limit= leaves; shorten them or raise limit="
+            f"{what} would take {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
+            "it if you trust the file"
         )
+
+
+def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
+    """Array of strings, unless the longest one blows it up beyond the limit."""
+    longest = max(map(len, strings), default=0)
+    n_bytes = len(strings) * longest * np.dtype("U1").itemsize
+    check_limit(n_bytes, limit, f"{len(strings)} strings of up to {longest} characters")
     return np.array(strings, dtype=np.str_)

@@ -95,9 +95,7 @@ def sample_family(
     # For None scikit-learn would take the global generator, which others may seed.
     fresh = np.random.RandomState() if random_state is None else random_state
     generator = check_random_state(fresh)
-    t, acceptance = sample_log_eigenvalues(
-        _potential(alpha, beta, kappa), n_samples, d, generator, return_acceptance=True
-    )
+    t, acceptance = sample_log_eigenvalues(_potential(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)
     try:

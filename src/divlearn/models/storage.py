@@ -23,9 +23,8 @@ from sklearn.base import BaseEstimator
 
 from divlearn.atomic import open_atomic
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
-from divlearn.files.regular import open_regular
 from divlearn.files.stacks import MODEL_MEMBERS
-from divlearn.files.variables import Refusal, explaining
+from divlearn.files.variables import Refusal, explaining, open_regular
 from divlearn.models.tree import Unknown, flatten, restore
 
 __all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]

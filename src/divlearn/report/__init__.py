@@ -1,8 +1,7 @@
 """Reports: pictures (``plot_...``) and HTML pages (`page_of`, `classifier_page`) of results."""
 
 from divlearn.report.atoms import atoms_section
-from divlearn.report.clusters import cluster_page
-from divlearn.report.fitted import classifier_page
+from divlearn.report.fitted import classifier_page, cluster_page
 from divlearn.report.page import Page
 from divlearn.report.planes import plane_section
 from divlearn.report.plots import plot_evaluation, plot_matrix, plot_plane
@@ -11,10 +10,11 @@ from divlearn.report.sections import (
     Section,
     confusion_section,
     curves_section,
+    disagreement_section,
     repeat_section,
+    table_section,
     text_section,
 )
-from divlearn.report.tables import disagreement_section, table_section
 
 __all__ = [
     "Page", "Section", "atoms_section", "classifier_page", "cluster_page", "confusion_section",

@@ -27,13 +27,12 @@ def atoms_section(
 
     Parameters
     ----------
-    title : str
+    title, note : str
     atoms : array-like, shape (n_atoms, d, d)
     uses : array-like, shape (n_atoms,)
         How much each is used, >= 0, in any unit: shares of the sum are shown.
     texts : sequence of str, of length n_atoms
         Text below each, such as its divergence.
-    note : str
 
     Notes
     -----
@@ -60,11 +59,13 @@ def atoms_section(
     order = np.argsort(-used, kind="stable")
     starts = np.arange(0, size, -(-size // _CELLS)) if size else np.arange(0)
     rows = _group_means(correlations(matrices[order]), starts).swapaxes(1, 2)
+    scales = _group_means(np.sqrt(diagonals[order]), starts)
+    digits = 10.0 ** (2 - np.floor(np.log10(scales)))  # three significant ones
     content = {
         "size": size,
         "starts": starts,
         "pixels": _pack(_group_means(rows, starts)),
-        "scales": _round(_group_means(np.sqrt(diagonals[order]), starts)),
+        "scales": np.round(scales * digits) / digits,
         "uses": used[order] / (used.sum() or 1.0),
         "texts": [str(texts[index]) for index in order],
         "numbers": order,
@@ -73,14 +74,7 @@ def atoms_section(
 
 
 def correlations(matrices: RealArray) -> RealArray:
-    """Compute correlations of covariance matrices, (..., d, d).
-
-    Examples
-    --------
-    >>> correlations(np.array([[4.0, 1.0], [1.0, 1.0]]))
-    array([[1. , 0.5],
-           [0.5, 1. ]])
-    """
+    """Compute correlations of covariance matrices, (..., d, d)."""
     scales = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
     result: RealArray = matrices / (scales[..., :, None] * scales[..., None, :])
     return result
@@ -100,10 +94,3 @@ def _pack(values: RealArray) -> str:
     rows, columns = np.triu_indices(values.shape[-1])
     levels = np.rint(_LEVELS * np.clip(values[:, rows, columns], -1, 1)) + _LEVELS
     return b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
-
-
-def _round(values: RealArray) -> RealArray:
-    """Round to three significant digits."""
-    digits = 10.0 ** (2 - np.floor(np.log10(values)))
-    rounded: RealArray = np.round(values * digits) / digits
-    return rounded

@@ -1,7 +1,8 @@
-"""Pages of fitted classifiers: what they learned, and how they do on held-out matrices."""
+"""Pages of fitted models: classifiers, with their accuracy on held-out matrices, and clusters."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,26 @@ from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.report.atoms import atoms_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
-from divlearn.report.sections import Section, confusion_section, curves_section, text_section
-from divlearn.report.tables import disagreement_section, table_section
+from divlearn.report.sections import (
+    Section,
+    confusion_section,
+    curves_section,
+    disagreement_section,
+    table_section,
+    text_section,
+)
 
-__all__ = ["classifier_page", "compare_with_baselines", "iddl_sections", "map_training_data"]
+__all__ = [
+    "classifier_page", "cluster_page", "compare_with_baselines", "iddl_sections",
+    "map_training_data",
+]  # fmt: skip
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
 _MOST_MAPPED = 1000  # matrices whose pairs are all compared
 _MOST_POINTS = 600
 _FOLDS = 4
+_MOST_CLASSES = 30  # columns of a table
 
 
 def classifier_page(
@@ -132,23 +143,20 @@ def _learning(model: IDDLClassifier) -> Section:
     # Block-coordinate descent has a row for every block; an iteration ends with the head.
     ends = ~np.isin(history["block"], ["atoms", "parameters"])
     objective = history["objective"][ends]
+    curves: dict[str, Any] = {"objective": objective}
     if "batch" in history["block"]:
-        return curves_section(
-            "Learning", {"objective": [np.arange(1, len(objective) + 1), objective]}, "batch",
-            "objective", "The objective on every batch, before the model learned from it.",
-        )  # fmt: skip
+        curves = {"objective": [np.arange(1, len(objective) + 1), objective]}
+        note = "The objective on every batch, before the model learned from it."
+        return curves_section("Learning", curves, "batch", "objective", note)
+    note = "The objective falls with every iteration."
     if "held_out_loss" not in history:
-        return curves_section(
-            "Learning", {"objective": objective}, "iteration", "objective",
-            "The objective falls with every iteration. The model is that of the last one.",
-        )  # fmt: skip
+        note += " The model is that of the last one."
+        return curves_section("Learning", curves, "iteration", "objective", note)
     owners = history["model"][ends]
-    numbers = np.unique(owners).tolist()
+    curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
+    note += " The models are those of the iteration with the lowest held-out loss."
     return curves_section(
-        "Learning", {f"model {number + 1}": objective[owners == number] for number in numbers},
-        "iteration", "objective",
-        "The objective falls with every iteration. The models are those of the iteration with the "
-        "lowest held-out loss.",
+        "Learning", curves, "iteration", "objective", note,
         second={"held-out loss": history["held_out_loss"]}, second_label="held-out loss",
         marks={"selected": float(model.n_iter_)},
     )  # fmt: skip
@@ -196,3 +204,80 @@ def compare_with_baselines(
         "Where the model and baselines disagree", y[rows].tolist(),
         {one: classes[codes].tolist() for one, codes in said.items()}, names=rows.tolist(),
     )  # fmt: skip
+
+
+def cluster_page(
+    model: Any, labels: NDArray[np.intp], classes: NDArray[Any] | None,
+    agreement: Mapping[str, float], summary: str,
+) -> Page:  # fmt: skip
+    """Make the page of clusters: centres, progress, and agreement with classes.
+
+    Parameters
+    ----------
+    model : estimator, fitted
+        Of `divlearn.cluster`.
+    labels : ndarray of int, shape (n_matrices,)
+        Clusters of the matrices.
+    classes : ndarray, shape (n_matrices,), or None
+        True classes, if they are known.
+    agreement : mapping of str to float
+        Scores, by name.
+    summary : str
+        Text below the answer.
+
+    Returns
+    -------
+    Page
+
+    Examples
+    --------
+    >>> from divlearn import ABKMeans
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 3, separation=12, random_state=0)
+    >>> model = ABKMeans(3, random_state=0).fit(X)
+    >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, "").sentence
+    'The 60 matrices form 3 clusters of 20 to 20.'
+    """
+    centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
+    sizes = np.bincount(labels, minlength=len(centers))
+    texts = [f"cluster {k}: {size} matrices" for k, size in enumerate(sizes)]
+    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
+    sections = [atoms_section("Centres", centers, sizes, texts, note)]
+    if classes is not None:
+        sections.append(table_section(
+            "Agreement with the classes", ["score", "value"], list(agreement.items()),
+            "1 is perfect agreement. For random clusters F1 and NMI are above 0, ARI is about 0.",
+            formats={"value": ".3f"},
+        ))  # fmt: skip
+        sections.append(_cross_table(labels, classes, len(centers)))
+    if hasattr(model, "alpha_"):
+        points = sorted(set(zip(np.ravel(model.alpha_), np.ravel(model.beta_), strict=True)))
+        sections.append(plane_section(
+            "Divergence", learned=[(float(a), float(b), "of the clusters") for a, b in points],
+            mark="used here", note="The divergence used, among those with a name.",
+        ))  # fmt: skip
+    if hasattr(model, "history_"):
+        name, label = "lower_bound", "log-likelihood per matrix"
+        note = "The log-likelihood after every iteration."
+        if "objective" in model.history_:
+            name, label = "objective", "objective"
+            note = "The objective after every step; it never rises."
+        curves = {label: model.history_[name].astype(float)}
+        sections.append(curves_section("Progress", curves, "step", label, note))
+    sentence = (
+        f"The {len(labels)} matrices form {np.count_nonzero(sizes)} clusters of "
+        f"{sizes[sizes > 0].min()} to {sizes.max()}."
+    )
+    return Page("Clusters", sentence, sections, detail=summary)
+
+
+def _cross_table(labels: NDArray[np.intp], classes: NDArray[Any], n_clusters: int) -> Section:
+    names, codes = np.unique(classes, return_inverse=True)
+    counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
+    np.add.at(counts, (labels, codes), 1)
+    shown = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
+    headings = ["cluster", *(str(name) for name in names[shown])]
+    rows = [[f"cluster {k}", *counts[k, shown].tolist()] for k in range(n_clusters)]
+    more = f" The {_MOST_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
+    note = f"Number of matrices of each class in each cluster.{more}"
+    return table_section("Clusters and classes", headings, rows, note)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import html
 import importlib.metadata
+import json
+import math
 import os
 import shlex
 import sys
@@ -14,16 +16,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from divlearn.atomic import open_atomic
-from divlearn.report.plain import to_json
+from divlearn.checks import import_extra
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Page", "write_report"]
+__all__ = ["Page", "plain", "to_json", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
@@ -33,6 +37,9 @@ _CONTROLS = {
     code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))
     if chr(code) not in "\t\n\r"
 }  # fmt: skip
+_DIGITS = 6  # significant ones; nobody reads more off a figure
+# Inside <script> the parser looks for these, whatever JSON thinks of them.
+_UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 # The frame grows to its content once that is loaded; figures have their height from the start.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
@@ -64,15 +71,10 @@ class Page:
     detail: str = ""
 
     def html(self) -> str:
-        """Return the page as an HTML document.
+        """Return the page as an HTML document; this needs jinja2 and plotly.
 
         Styles, scripts, data and the compressed plotting library are inside. A content security
         policy forbids network access and any other script.
-
-        Raises
-        ------
-        ImportError
-            If jinja2 or plotly is not installed.
         """
         template = _environment().get_template("page.html")
         script = _join("script", "js")
@@ -119,16 +121,40 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
     replace(page, sections=[*page.sections, repeat]).write(path)
 
 
+def plain(value: Any, digits: int | None = _DIGITS) -> Any:
+    """Turn arrays, numbers and containers into what JSON knows; NaN and infinity into None.
+
+    Numbers keep as many significant digits; None keeps all.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, digits) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")
+
+
+def to_json(value: Any) -> str:
+    """JSON that no text in it can end or break out of, wherever in a page it stands."""
+    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
+
+
 @cache
 def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FileSystemLoader
-        from markupsafe import Markup
-    except ImportError as error:
-        raise ImportError('the report needs jinja2: pip install "divlearn[report]"') from error
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+    jinja2 = import_extra("jinja2", "the report needs jinja2", "report")
+    from markupsafe import Markup  # comes with jinja2
+
+    environment: Environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
     # JSON is escaped already, for script elements and not as HTML.
     environment.filters["json"] = lambda value: Markup(to_json(value))
     environment.filters["packed"] = _pack
@@ -145,11 +171,7 @@ def _join(folder: str, ending: str) -> str:
 @cache
 def _library() -> tuple[str, str]:
     """Return the plotting library, packed, and the digest of its source."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError('the report needs plotly: pip install "divlearn[report]"') from error
-    source = get_plotlyjs()
+    source = import_extra("plotly.offline", "the report needs plotly", "report").get_plotlyjs()
     return _pack(source), _digest(source)
 
 

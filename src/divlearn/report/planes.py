@@ -37,7 +37,7 @@ def plane_section(
 
     Parameters
     ----------
-    title : str
+    title, note : str
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,)
         The grid, ascending; empty for points without a map.
     values : array-like, shape (n_alphas, n_betas)
@@ -51,7 +51,6 @@ def plane_section(
         as one.
     mark : str, default="learned"
         Name of the learned points.
-    note : str
     value_format : str, default=".1%"
         Format of values: ".1%" or ".3g".
     floor : float, optional
@@ -65,7 +64,11 @@ def plane_section(
     """
     if named is None:
         named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
-    rows, columns, table = _check_grid(alphas, betas, values)
+    rows: RealArray = np.empty(0)
+    columns, table = rows, rows.reshape(0, 0)
+    if np.size(alphas) or np.size(betas) or np.size(values):
+        rows, columns = check_axis(alphas, "alphas"), check_axis(betas, "betas")
+        table = check_shape(values, "values", (len(rows), len(columns)))
 
     def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:
         row, column = _locate(rows, alpha), _locate(columns, beta)
@@ -116,27 +119,19 @@ def edges(grid: RealArray) -> RealArray:
     return np.concatenate([[2 * grid[0] - middles[0]], middles, [2 * grid[-1] - middles[-1]]])
 
 
-def _check_grid(
-    alphas: ArrayLike, betas: ArrayLike, values: ArrayLike
-) -> tuple[RealArray, RealArray, RealArray]:
-    if np.size(alphas) == np.size(betas) == np.size(values) == 0:
-        return np.empty(0), np.empty(0), np.empty((0, 0))
-    rows, columns = check_axis(alphas, "alphas"), check_axis(betas, "betas")
-    return rows, columns, check_shape(values, "values", (len(rows), len(columns)))
-
-
 def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str]]:
     """Join points at the same place, of which only the last could be pointed at."""
     texts: dict[Point, list[str]] = {}
     for alpha, beta, text in learned:
         place = round(float(alpha), _DECIMALS), round(float(beta), _DECIMALS)
         texts.setdefault(place, []).append(text)
-    return [(place, _enumerate(same)) for place, same in texts.items()]
-
-
-def _enumerate(texts: Sequence[str]) -> str:
-    others = len(texts) - _LISTED
-    return ", ".join(texts[:_LISTED]) + (f" and {others} more" if others > 0 else "")
+    return [
+        (
+            place,
+            ", ".join(same[:_LISTED]) + f" and {len(same) - _LISTED} more" * (len(same) > _LISTED),
+        )
+        for place, same in texts.items()
+    ]
 
 
 def _colour_range(values: RealArray, floor: float | None) -> list[float] | None:

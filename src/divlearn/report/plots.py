@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.checks import import_extra
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import NAMED, PlaneMap, format_point
 from divlearn.judge.which import WhichDivergence
@@ -53,48 +54,30 @@ def plot_plane(
     >>> ax = plot_plane(plane_map(X, [0, 0, 1, 1]), title="four matrices")
     """
     ax = _make_axes(ax, (7.5, 7.0), shown=path is None)
+    about = f"{plane.n_matrices} matrices"
     if isinstance(plane, PlaneMap):
-        _draw_map(ax, plane)
+        n_ties = len(plane.best_points) - 1
+        ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+        noise = 100 * plane.standard_error.max()
+        texts = {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()}
+        star = f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}"
+        about += f"; standard error at most {noise:.1f} percentage points"
+        _draw(ax, plane, 100 * plane.accuracy, "leave-one-out 1-NN accuracy", texts, star, about)
     elif plane.criterion == "accuracy":
-        _draw_accuracy(ax, plane)
+        texts = {name: f"{row.score:.1%}" for name, row in plane.named.items()}
+        star = f"learned point {format_point(plane.best)}  {plane.score:.1%}"
+        _draw(ax, plane, 100 * plane.map, "held-out 1-NN accuracy", texts, star, about)
     else:
-        _draw_likelihood(ax, plane)
+        lost = plane.map - plane.score
+        texts = {name: f"{-row.difference:.3f}" for name, row in plane.named.items()}
+        star = "maximum ({:.3g}, {:.3g})".format(*plane.best)
+        about += "; values are relative to the maximum"
+        floor = max(np.nanmin(lost), -_LEVELS)
+        _draw(ax, plane, lost, "log-likelihood per matrix", texts, star, about, floor)
     ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
     if path is not None:
         ax.figure.canvas.figure.savefig(path)
     return ax
-
-
-def _draw_map(ax: Axes, plane: PlaneMap) -> None:
-    n_ties = len(plane.best_points) - 1
-    ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
-    noise = 100 * plane.standard_error.max()
-    _draw(
-        ax, plane, 100 * plane.accuracy, "leave-one-out 1-NN accuracy",
-        {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
-        f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
-        f"{plane.n_matrices} matrices; standard error at most {noise:.1f} percentage points",
-    )  # fmt: skip
-
-
-def _draw_accuracy(ax: Axes, answer: WhichDivergence) -> None:
-    _draw(
-        ax, answer, 100 * answer.map, "held-out 1-NN accuracy",
-        {name: f"{row.score:.1%}" for name, row in answer.named.items()},
-        f"learned point {format_point(answer.best)}  {answer.score:.1%}",
-        f"{answer.n_matrices} matrices",
-    )  # fmt: skip
-
-
-def _draw_likelihood(ax: Axes, answer: WhichDivergence) -> None:
-    lost = answer.map - answer.score
-    _draw(
-        ax, answer, lost, "log-likelihood per matrix",
-        {name: f"{-row.difference:.3f}" for name, row in answer.named.items()},
-        "maximum ({:.3g}, {:.3g})".format(*answer.best),
-        f"{answer.n_matrices} matrices; values are relative to the maximum",
-        floor=max(np.nanmin(lost), -_LEVELS),
-    )  # fmt: skip
 
 
 def _draw(
@@ -203,12 +186,11 @@ def _make_axes(ax: Axes | None, size: tuple[float, float], *, shown: bool = True
     """Return the given axes, or those of a new figure, which pyplot shows in notebooks."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib import pyplot
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError('the picture needs matplotlib: pip install "divlearn[plot]"') from error
+    import_extra("matplotlib", "the picture needs matplotlib", "plot")
+    from matplotlib import pyplot
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
     make = pyplot.figure if shown else Figure
     return make(figsize=size, dpi=100 if shown else 150, layout=margins).add_subplot()

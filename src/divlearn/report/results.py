@@ -13,8 +13,13 @@ from divlearn.judge.maps import NAMED, PlaneMap
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section
-from divlearn.report.sections import Section, as_sentence, confusion_section
-from divlearn.report.tables import disagreement_section, table_section
+from divlearn.report.sections import (
+    Section,
+    as_sentence,
+    confusion_section,
+    disagreement_section,
+    table_section,
+)
 
 __all__ = ["page_of"]
 
@@ -82,64 +87,57 @@ def _(answer: WhichDivergence) -> Page:
     summary = answer.summary()
     if answer.message.startswith("interrupted"):
         summary += f" {as_sentence(answer.message)}"
-    draw = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
-    return _answer("Which divergence?", summary, draw(answer))
+    return _answer("Which divergence?", summary, _which_sections(answer))
 
 
-def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
-    rows = [["learned", *answer.best, answer.score, None, None, None]]
-    rows += [
-        [TITLES[name], row.alpha, row.beta, row.score, 100 * row.difference,
-         100 * row.standard_error, row.p_value]
-        for name, row in answer.named.items()
-    ]  # fmt: skip
-    formats = {
-        "alpha": "g", "beta": "g", "accuracy": ".1%", "learned ahead by": "+.1f",
-        "standard error": ".1f", "p": ".2g",
-    }  # fmt: skip
-    test = "McNemar's test" if answer.n_groups is None else "sign-flip test over groups"
-    return [
-        plane_section(
-            "Map of the plane", answer.alphas, answer.betas, answer.map, "accuracy",
-            learned=[(*answer.best, "learned")],
-            note=f"{LEGEND} The star is the learned point. Values are cross-validated accuracies "
-            f"of the nearest neighbour on {answer.n_matrices} matrices.",
-        ),
-        table_section(
-            "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
-            note="Differences between the learned point and each named divergence, in percentage "
+def _which_sections(answer: WhichDivergence) -> list[Section]:
+    if answer.criterion == "accuracy":
+        best, scale, values, label, floor = "learned", 100, answer.map, "accuracy", None
+        formats = {
+            "alpha": "g", "beta": "g", "accuracy": ".1%", "learned ahead by": "+.1f",
+            "standard error": ".1f", "p": ".2g",
+        }  # fmt: skip
+        about = (
+            "The star is the learned point. Values are cross-validated accuracies of the nearest "
+            f"neighbour on {answer.n_matrices} matrices."
+        )
+        test = "McNemar's test" if answer.n_groups is None else "sign-flip test over groups"
+        note = (
+            "Differences between the learned point and each named divergence, in percentage "
             f"points on the same matrices, with p-values (exact {test}). The learned point is "
-            "evaluated on held-out folds.",
-        ),
-    ]  # fmt: skip
-
-
-def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
-    rows = [["maximum", *answer.best, answer.score, None, None, None, None]]
+            "evaluated on held-out folds."
+        )
+    else:
+        best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
+        floor = float(np.nanmax(values)) - _LEVELS  # the maximum may lie far outside the map
+        formats = {
+            "alpha": ".3g", "beta": ".3g", "log-likelihood": ".3f", "maximum ahead by": ".3f",
+            "standard error": ".3f", "p": ".2g", "BIC difference": "+.1f",
+        }  # fmt: skip
+        about = (
+            "The star is the maximum. Values are log-likelihoods per matrix relative to the "
+            f"maximum; values more than {_LEVELS} below the best cell share one colour."
+        )
+        note = (
+            "Differences between the maximum and each named divergence, in log-likelihood per "
+            "matrix, with p-values of the likelihood-ratio test. A positive BIC difference prefers "
+            "the maximum, which has two more parameters."
+        )
+    rows = [[best, *answer.best, answer.score, None, None, None, None]]
     rows += [
-        [TITLES[name], row.alpha, row.beta, row.score, row.difference, row.standard_error,
-         row.p_value, row.bic_difference]
+        [TITLES[name], row.alpha, row.beta, row.score, scale * row.difference,
+         scale * row.standard_error, row.p_value, row.bic_difference]
         for name, row in answer.named.items()
     ]  # fmt: skip
-    formats = {
-        "alpha": ".3g", "beta": ".3g", "log-likelihood": ".3f", "maximum ahead by": ".3f",
-        "standard error": ".3f", "p": ".2g", "BIC difference": "+.1f",
-    }  # fmt: skip
-    below = answer.map - answer.score
+    rows = [row[: 1 + len(formats)] for row in rows]  # accuracies have no BIC
     return [
         plane_section(
-            "Map of the plane", answer.alphas, answer.betas, below, "log-likelihood",
-            learned=[(*answer.best, "maximum")], mark="maximum", value_format=".3f",
-            floor=float(np.nanmax(below)) - _LEVELS,  # the maximum may lie far outside the map
-            note=f"{LEGEND} The star is the maximum. Values are log-likelihoods per matrix "
-            f"relative to the maximum; values more than {_LEVELS} below the best cell share one "
-            "colour.",
+            "Map of the plane", answer.alphas, answer.betas, values, label,
+            learned=[(*answer.best, best)], mark=best, note=f"{LEGEND} {about}", floor=floor,
+            value_format=".1%" if scale == 100 else ".3f",
         ),
         table_section(
-            "Named divergences", ["name", *formats], rows, bold=[0], formats=formats,
-            note="Differences between the maximum and each named divergence, in log-likelihood per "
-            "matrix, with p-values of the likelihood-ratio test. A positive BIC difference prefers "
-            "the maximum, which has two more parameters.",
+            "Named divergences", ["name", *formats], rows, note, bold=[0], formats=formats
         ),
     ]  # fmt: skip
 

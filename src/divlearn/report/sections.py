@@ -1,23 +1,27 @@
-"""Sections of a page: text, curves, confusion matrices, and how to reproduce the work."""
+"""Sections of a page: text, curves, tables, confusion matrices, and how to reproduce the work."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
+from divlearn.checks import is_number
 
 __all__ = [
     "Section", "as_sentence", "check_shape", "confusion_section", "curves_section",
-    "repeat_section", "text_section",
+    "disagreement_section", "repeat_section", "table_section", "text_section",
 ]  # fmt: skip
 
 _FIGURES = ("plane", "curves")  # drawn by the script alone
 _MISTAKES = 5  # listed below a confusion matrix
+_ROWS = 50  # of a table shown at once; the others are shown on request
+_MISSING = "\N{EN DASH}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +71,11 @@ def curves_section(
 
     Parameters
     ----------
-    title : str
+    title, x_label, y_label, note, second_label : str
     curves : mapping of str to array-like, shape (n,) or (2, n)
         Heights over 0, 1, 2, ..., or places and heights. NaN leaves a gap.
-    x_label, y_label, note : str
     second : mapping as `curves`, optional
         Curves with an axis of their own, on the right.
-    second_label : str
     marks : mapping of str to float, optional
         Places of vertical lines, by their labels.
 
@@ -87,24 +89,21 @@ def curves_section(
     array([0., 2.])
     """
     both = ((False, curves), (True, second or {}))
+    drawn = []
+    for flag, group in both:
+        for name, values in group.items():
+            places = (2, None) if np.ndim(values) == 2 else (None,)
+            y = check_shape(values, f"curve {name!r}", places)
+            x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
+            drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
-        "curves": [_curve(name, values, flag) for flag, group in both
-                   for name, values in group.items()],
+        "curves": drawn,
         "x_label": x_label,
         "y_label": y_label,
         "second_label": second_label,
         "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
-    }  # fmt: skip
+    }
     return Section("curves", title, content, note)
-
-
-def _curve(name: str, values: ArrayLike, second: bool) -> dict[str, Any]:
-    if np.ndim(values) == 2:
-        x, y = check_shape(values, f"curve {name!r}", (2, None))
-    else:
-        y = check_shape(values, f"curve {name!r}", (None,))
-        x = np.arange(len(y))
-    return {"name": name, "x": x, "y": y, "second": second}
 
 
 def confusion_section(
@@ -114,12 +113,11 @@ def confusion_section(
 
     Parameters
     ----------
-    title : str
+    title, note : str
     classes : sequence, of length n_classes
     matrix : array-like, shape (n_classes, n_classes)
         Counts by true class (rows) and predicted class (columns), as of
         `sklearn.metrics.confusion_matrix`.
-    note : str
 
     Examples
     --------
@@ -154,6 +152,143 @@ def _mistakes(names: Sequence[str], counts: RealArray) -> list[str]:
         for row, column in places
         if wrong[row, column]
     ]
+
+
+class Cell(NamedTuple):
+    """Text, the number to sort by if it differs from the text, and a class of style."""
+
+    text: str
+    value: str
+    style: str
+
+
+def table_section(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
+    bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
+) -> Section:  # fmt: skip
+    """Make a table.
+
+    Parameters
+    ----------
+    title, note : str
+    headings : sequence of str
+    rows : sequence of sequences of str, number or None
+        One cell per heading. None and NaN are shown as missing and sorted last.
+    bold : collection of int
+        Indices of highlighted rows.
+    formats : mapping of str to str, optional
+        Formats of numbers by heading, such as ".1%". By default integers are written as they are
+        and other numbers with four digits.
+
+    Examples
+    --------
+    >>> section = table_section(
+    ...     "Scores", ["name", "accuracy"], [["AIRM", 0.9012], ["Stein", None]],
+    ...     formats={"accuracy": ".1%"},
+    ... )
+    >>> [[cell.text for cell in row] for row in section.content["shown"]]
+    [['AIRM', '90.1%'], ['Stein', '–']]
+    """
+    formats = formats or {}
+    for index, row in enumerate(rows):
+        if len(row) != len(headings):
+            raise ValueError(
+                f"rows[{index}] has {len(row)} cells, but there are {len(headings)} headings"
+            )
+    if unknown := set(formats) - set(headings):
+        raise ValueError(f"formats name {sorted(unknown)}, which are not among the headings")
+    numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
+    specs, marked = [formats.get(heading, "") for heading in headings], set(bold)
+    cells = [
+        [
+            _cell(value, spec, "n" * is_numeric + " b" * (index in marked))
+            for value, spec, is_numeric in zip(row, specs, numeric, strict=True)
+        ]
+        for index, row in enumerate(rows)
+    ]
+    return _table(title, headings, numeric, cells, note)
+
+
+def disagreement_section(
+    title: str, truth: Sequence[Any], predictions: Mapping[str, Sequence[Any]],
+    names: Sequence[Any] | None = None, note: str = "",
+) -> Section:  # fmt: skip
+    """Make a table of the matrices on which predictors disagree, with right and wrong marked.
+
+    Parameters
+    ----------
+    title : str
+    truth : sequence, of length n_matrices
+        True classes.
+    predictions : mapping of str to sequence, of length n_matrices
+        Predicted classes by predictor.
+    names : sequence, of length n_matrices, optional
+        Names of the matrices; 0, 1, ... by default.
+    note : str
+        By default, how many there are and who is right on them.
+
+    Examples
+    --------
+    >>> section = disagreement_section(
+    ...     "Disagreement", ["a", "b", "b"], {"IDDL": ["a", "b", "a"], "1-NN": ["b", "b", "b"]},
+    ... )
+    >>> [[cell.text for cell in row] for row in section.content["shown"]]
+    [['0', 'a', 'a', 'b'], ['2', 'b', 'a', 'b']]
+    """
+    if not predictions:
+        raise ValueError("predictions is empty, must hold >= 1 predictor; pass some by name")
+    names = range(len(truth)) if names is None else names
+    for name, said in {**predictions, "names": names}.items():
+        if len(said) != len(truth):
+            raise ValueError(f"{name} has length {len(said)}, truth {len(truth)}: must agree")
+    table = zip(names, truth, *predictions.values(), strict=True)
+    rows = [row for row in table if len({str(said) for said in row[2:]}) > 1]
+    numeric = [_is_numeric([row[0] for row in rows])] + [False] * (1 + len(predictions))
+    cells = [
+        [_cell(row[0], "", "n" * numeric[0]), _cell(row[1], "", "")]
+        + [_cell(said, "", "right" if str(said) == str(row[1]) else "wrong") for said in row[2:]]
+        for row in rows
+    ]
+    if not note:
+        right = [
+            f"{name} {sum(row[column].style == 'right' for row in cells):,}"
+            for column, name in enumerate(predictions, start=2)
+        ]
+        note = (
+            f"They disagree on {len(rows):,} of {len(truth):,} matrices. Right predictions for "
+            f"these: {', '.join(right)}."
+        )
+    return _table(title, ["matrix", "truth", *predictions], numeric, cells, note)
+
+
+def _table(
+    title: str, headings: Sequence[str], numeric: Sequence[bool], cells: list[list[Cell]], note: str
+) -> Section:
+    content = {
+        "headings": list(zip(headings, numeric, strict=True)),
+        "shown": cells[:_ROWS],
+        "rest": cells[_ROWS:],
+        "n_rows": len(cells),
+    }
+    return Section("table", title, content, note)
+
+
+def _is_numeric(column: Sequence[Any]) -> bool:
+    """Whether a column holds numbers only, apart from missing ones."""
+    known = [value for value in column if value is not None]
+    return bool(known) and all(map(is_number, known))
+
+
+def _cell(value: Any, spec: str, style: str) -> Cell:
+    style = style.strip()
+    if value is None or (is_number(value) and math.isnan(value)):
+        return Cell(_MISSING, "NaN" if style.startswith("n") else "", style)
+    if not is_number(value):
+        return Cell(str(value), "", style)
+    number = value.item() if isinstance(value, np.generic) else value
+    text = format(number, spec or ("d" if isinstance(number, int) else ".4g"))
+    exact = repr(number).replace("inf", "Infinity")  # as the script reads it
+    return Cell(text.replace("inf", "∞"), "" if text == exact else exact, style)
 
 
 def repeat_section(
@@ -204,13 +339,7 @@ def _time(seconds: float) -> str:
 
 
 def as_sentence(message: str) -> str:
-    """Turn the message of a result into a sentence.
-
-    Examples
-    --------
-    >>> as_sentence("all 3 folds completed")
-    'All 3 folds completed.'
-    """
+    """Turn the message of a result into a sentence."""
     return f"{message[0].upper()}{message[1:]}."
 
 
@@ -218,16 +347,9 @@ def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> 
     """Check an array of real numbers of a given shape; None stands for any length.
 
     Numbers that are not finite are accepted: a report shows them as missing.
-
-    Examples
-    --------
-    >>> check_shape([[1, 2]], "matrix", (2, 2))
-    Traceback (most recent call last):
-    ValueError: matrix has shape (1, 2), but must have shape (2, 2)
     """
     array = np.asarray(values)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers")
+    check_real(array, name)
     fits = array.ndim == len(shape) and all(
         wanted in (None, got) for got, wanted in zip(array.shape, shape, strict=True)
     )
