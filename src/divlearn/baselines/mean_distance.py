@@ -17,14 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.blocks import checked_blocks
-from divlearn.baselines.neighbors import is_log_euclidean
+from divlearn.baselines.neighbors import checked_blocks, is_log_euclidean
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
 from divlearn.geometry import geodesic
-from divlearn.kernels.checks import check_size
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
@@ -161,11 +159,8 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
 
     def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
         check_is_fitted(self)
-        tables = []
-        for _, matrices in checked_blocks(X, len(self.means_)):
-            check_size(self, matrices)
-            tables.append(self._table(matrices, squared))
-        return np.concatenate(tables)
+        blocks = checked_blocks(self, X, len(self.means_))
+        return np.concatenate([self._table(matrices, squared) for matrices in blocks])
 
     def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
         if self._divergence is None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
@@ -16,7 +17,14 @@ from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import check_spd
 from divlearn.weights import check_total_weight, check_weights
 
-__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled"]
+__all__ = [
+    "Labelled",
+    "MatricesMixin",
+    "all_or_nothing",
+    "check_labelled",
+    "check_new",
+    "check_size",
+]
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -153,3 +161,21 @@ def check_labelled(
         matrices[seen], codes, classes[kept], weights, seen, labels,
         check_groups(groups, len(matrices)),
     )  # fmt: skip
+
+
+def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
+    """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
+    check_is_fitted(estimator)
+    matrices = check_spd(X, ndim=3, dtype=dtype)
+    check_size(estimator, matrices)
+    return matrices
+
+
+def check_size(estimator: Any, matrices: RealArray) -> None:
+    """Raise unless matrices are of the size that an estimator was fitted on."""
+    d, expected = matrices.shape[-1], estimator.n_features_in_
+    if d != expected:
+        raise ValueError(
+            f"X has matrices of size {d}, but {type(estimator).__name__} is expecting {expected}; "
+            "pass matrices of the same size as in fit"
+        )
