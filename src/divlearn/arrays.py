@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray", "as_real", "beside", "to_host"]
+__all__ = ["IntArray", "RealArray", "as_axis", "as_real", "beside", "to_host"]
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
@@ -63,3 +63,11 @@ def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArr
         limit = "" if np.isinf(largest) else f", at most {largest:g} in magnitude"
         raise ValueError(f"{where} = {real[tuple(index)]} must be finite{limit}")
     return real
+
+
+def as_axis(values: ArrayLike, name: str) -> RealArray:
+    """Convert to float64 of shape (n,), n >= 1, as the values of one parameter of a grid have."""
+    axis = as_real(values, name)
+    if axis.ndim != 1 or axis.size == 0:
+        raise ValueError(f"{name} has shape {axis.shape}, but must have shape (n,) with n >= 1")
+    return axis

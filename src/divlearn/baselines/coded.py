@@ -7,22 +7,22 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
-from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.log_svm import FOLDS, fit_svm, is_interrupted
+from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, is_interrupted
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
+from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled, check_new
+from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import choose
 from divlearn.threads import limit_blas
@@ -38,7 +38,7 @@ _ROUNDING = 1e-9
 _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take most of the time
 
 
-class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     """Codes of matrices by a dictionary, classified by a linear support vector machine.
 
     The dictionary starts at centroids of log-Euclidean k-means. With it, the parameters of the
@@ -52,13 +52,11 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
     random_state: Any
     verbose: int
 
-    classes_: NDArray[Any]
     best_score_: float
     dictionary_: RealArray
     history_: dict[str, NDArray[np.generic]]
     machine_: SVC
     message_: str
-    n_features_in_: int
     n_iter_: int
     parameters_: Parameters
     unit_: float
@@ -81,42 +79,26 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
     ) -> Iterator[Stage]:
         """Yield the start, then atoms and codes in turn, without end where there is learning."""
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn a dictionary, and a machine for codes by it.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
-        """
+    def _check_parameters(self) -> None:
         check_count(self.max_iter, "max_iter", least=0)
         check_number(self.tol, "tol")
-        data = check_labelled(X, y, None, None, groups)
-        matrices, labels = data.matrices, data.classes[data.codes]
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _fit(self, data: Labelled) -> None:
+        matrices = data.matrices
+        seed = draw_seed(self.random_state)
         folds = data.folds(FOLDS, seed)
         n_atoms = self._count_atoms(len(matrices), len(data.classes))
         with limit_blas(1):
             start = self._start(matrices, n_atoms, seed)
-            chosen = self._choose(matrices, start, labels, folds)
+            chosen = self._choose(matrices, start, data.codes, folds)
             self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
                 self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
                 tell=partial(say, self, level=2),
             )  # fmt: skip
-            self.unit_, self.machine_, history = _fit_machine(codes, labels, folds)
-        self.classes_, self.n_features_in_ = data.classes, matrices.shape[-1]
+            self.unit_, self.machine_, history = _fit_machine(codes, data.codes, folds)
         self.best_score_ = float(np.fmax.reduce(history["accuracy"]))
         self.parameters_ = chosen | {"C": self.machine_.C}
         say(self, f"{self.n_iter_} iterations; {self.message_}")
-        return self
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         """Atoms to begin with."""
@@ -128,7 +110,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         return means.cluster_centers_[np.unique(means.labels_)]
 
     def _choose(
-        self, matrices: RealArray, atoms: RealArray, labels: NDArray[Any], folds: Folds
+        self, matrices: RealArray, atoms: RealArray, labels: NDArray[np.intp], folds: Folds
     ) -> Parameters:
         view = self._view(matrices, atoms)
         candidates = self._candidates(view, matrices.shape[-1])
@@ -150,16 +132,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         return candidates[best]
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Code matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_atoms)
-        """
+        """Codes of matrices, shape (n_matrices, n_atoms)."""
         matrices = check_new(self, X)
         with limit_blas(1):
             return self._codes(self._view(matrices, self.dictionary_), self.parameters_)
@@ -170,11 +143,10 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         scores: RealArray = self.machine_.decision_function(codes / self.unit_)
         return scores
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Classes, shape (n_matrices,)."""
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
         codes = self.transform(X)
-        labels: NDArray[Any] = self.machine_.predict(codes / self.unit_)
-        return labels
+        found: NDArray[np.intp] = self.machine_.predict(codes / self.unit_)
+        return found
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
@@ -249,7 +221,7 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
 
 
 def _fit_machine(
-    codes: RealArray, labels: NDArray[Any], folds: Folds
+    codes: RealArray, labels: NDArray[np.intp], folds: Folds
 ) -> tuple[float, SVC, dict[str, RealArray]]:
     if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
         codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit

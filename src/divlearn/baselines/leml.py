@@ -5,28 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
-from sklearn.utils import check_random_state
+from sklearn.base import TransformerMixin
 
 from divlearn.arrays import RealArray, as_real
-from divlearn.baselines.leml_metric import (
-    Codes,
-    distance_percentiles,
-    find_prior,
-    label_nearest,
-    move,
-    near_pairs,
-    solve_logdet,
-)
-from divlearn.baselines.log_svm import FOLDS
+from divlearn.baselines import leml_metric as metric
+from divlearn.baselines.leml_metric import Codes
+from divlearn.baselines.log_svm import FOLDS, TunedClassifier
 from divlearn.checks import check_count, check_number
+from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled, check_new
+from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say
 from divlearn.geometry import logm, sqrtm
 
@@ -36,13 +29,11 @@ _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
 
-# Learns from some rows with a number of constraints and an eta: F with Q = F F^T, multipliers,
-# bounds, the number of passes, why they ended, and whether the user interrupted.
-_Learn = Callable[[Codes, int, float], tuple[RealArray, RealArray, RealArray, int, str, bool]]
+_Learn = Callable[[Codes, int, float], metric.Solution]  # from rows, a number of pairs and an eta
 _Run = dict[str, Any]  # columns of the history, and "frame", "n_iter", "message", "interrupted"
 
 
-class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     r"""Log-Euclidean metric learning, then the label of the nearest training matrix.
 
     Squared distances are :math:`\operatorname{tr}(Q (\log X - \log Y)^2)`, with the matrix Q that
@@ -120,8 +111,6 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     n_iter_: int
     message_: str
     history_: dict[str, RealArray]
-    classes_: NDArray[Any]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -142,37 +131,17 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn the metric.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        data = check_labelled(X, y, None, None, groups)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _fit(self, data: Labelled) -> None:
+        seed = draw_seed(self.random_state)
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
         logarithms = logm(data.matrices)
         runs, chosen = self._search(logarithms, data.codes, splits, seed)
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         self.Q_ = chosen["frame"] @ chosen["frame"].T
         self.n_constraints_, self.eta_ = chosen["n_constraints"], chosen["eta"]
         self.n_iter_, self.message_ = chosen["n_iter"], _describe(runs, chosen)
         self.history_ = {name: np.array([run[name] for run in runs]) for name in _HISTORY}
         self._root = sqrtm(self.Q_)
-        self._vectors, self._codes = move(logarithms, self._root), data.codes
-        return self
+        self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
 
     def transform(self, X: ArrayLike) -> RealArray:
         r"""Vectors whose Euclidean distances are the learned ones.
@@ -187,22 +156,12 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
             Entries of :math:`\log X \, Q^{1/2}`, row by row.
         """
         matrices = check_new(self, X)
-        return move(logm(matrices), self._root)
+        return metric.move(logm(matrices), self._root)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the labels of the nearest training matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+    def _predict_codes(self, X: ArrayLike) -> Codes:
+        """Take those of the nearest training matrices."""
         vectors = self.transform(X)
-        labels: NDArray[Any] = self.classes_[label_nearest(self._vectors, self._codes, vectors)]
-        return labels
+        return metric.label_nearest(self._vectors, self._codes, vectors)
 
     def _check_parameters(self) -> None:
         if isinstance(self.n_constraints, str):
@@ -268,14 +227,14 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
 
     def _learn(
         self, logarithms: RealArray, codes: Codes, seed: int, rows: Codes, count: int, eta: float
-    ) -> tuple[RealArray, RealArray, RealArray, int, str, bool]:
+    ) -> metric.Solution:
         rng = np.random.default_rng(seed)
         logarithms, codes = logarithms[rows], codes[rows]
-        start = find_prior(logarithms, codes)
-        vectors = move(logarithms, start)
-        pairs, similar = near_pairs(vectors, codes, count, rng)
-        low, high = distance_percentiles(vectors, self.percentiles, rng)
-        return solve_logdet(
+        start = metric.find_prior(logarithms, codes)
+        vectors = metric.move(logarithms, start)
+        pairs, similar = metric.near_pairs(vectors, codes, count, rng)
+        low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
+        return metric.solve_logdet(
             logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar,
             np.where(similar, low, high), start, eta, max_iter=self.max_iter, tol=self.tol,
             watch=lambda number, share: say(
@@ -302,8 +261,10 @@ def _hold_out(
     for train, held in splits:
         run = _run(learn, train, count, eta)
         seconds += run["seconds"]
-        vectors = move(logarithms, run["frame"])
-        right.append(label_nearest(vectors[train], codes[train], vectors[held]) == codes[held])
+        vectors = metric.move(logarithms, run["frame"])
+        right.append(
+            metric.label_nearest(vectors[train], codes[train], vectors[held]) == codes[held]
+        )
         if run["interrupted"]:
             break
     accuracy = float(np.concatenate(right).mean())

@@ -28,11 +28,14 @@ from divlearn.arrays import RealArray
 from divlearn.geometry import invsqrtm
 
 __all__ = [
-    "Codes", "distance_percentiles", "find_prior", "label_nearest", "move", "near_pairs",
-    "project", "solve_logdet",
+    "Codes", "Solution", "distance_percentiles", "find_prior", "label_nearest", "move",
+    "near_pairs", "project", "solve_logdet",
 ]  # fmt: skip
 
 Codes = NDArray[np.intp]
+# F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they ended, and
+# whether the user interrupted.
+Solution = tuple[RealArray, RealArray, RealArray, int, str, bool]
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
@@ -151,15 +154,12 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
 def solve_logdet(
     differences: RealArray, similar: NDArray[np.bool_], given: RealArray, start: RealArray,
     eta: float, *, max_iter: int, tol: float, watch: Callable[[int, float], None] | None = None,
-) -> tuple[RealArray, RealArray, RealArray, int, str, bool]:  # fmt: skip
+) -> Solution:  # fmt: skip
     """Project on one constraint after the other, in passes over all of them.
 
     Constraints have the differences M, (n_constraints, d, d), none of them zero, whether the bound
     is an upper one, and the bound; ``start`` is F with Q_0 = F F^T. Stop after a pass that changes
     multipliers by at most the share ``tol`` of all of them; ``watch`` hears of every pass.
-
-    Returns F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they
-    ended, and whether the user interrupted.
     """
     frame, n = start, len(given)
     multipliers, bounds = np.zeros(n), given.astype(np.float64)

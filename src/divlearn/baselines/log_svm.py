@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import ParameterGrid
@@ -18,11 +19,20 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled, check_new
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_new,
+)
 from divlearn.fitting.selection import choose, held_out_accuracy
 from divlearn.log_vectors import log_vectors
 
-__all__ = ["FOLDS", "GAMMAS", "PENALTIES", "LogEuclideanSVM", "fit_svm", "is_interrupted"]
+__all__ = [
+    "FOLDS", "GAMMAS", "PENALTIES", "LogEuclideanSVM", "TunedClassifier", "fit_svm",
+    "is_interrupted",
+]  # fmt: skip
 
 FOLDS = 5  # to choose by
 
@@ -38,7 +48,42 @@ _ROUNDING = 1e-12
 _STEPS = 100_000
 
 
-class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class TunedClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifiers that choose parameters on held-out data."""
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+        y : array-like, shape (n_matrices,)
+            Labels of two classes at least.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        data = check_labelled(X, y, None, None, groups)
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        self._fit(data)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise where a parameter is wrong."""
+
+    @abstractmethod
+    def _fit(self, data: Labelled) -> None:
+        """Learn from checked data."""
+
+
+class LogEuclideanSVM(TunedClassifier):
     r"""Support vector machine on the vectors of :math:`\log X`.
 
     The vectors, whose Euclidean distances are the log-Euclidean ones, are divided by one number,
@@ -83,12 +128,10 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
     1.0
     """
 
-    classes_: NDArray[Any]
     C_: float
     gamma_: float
     history_: dict[str, RealArray]
     message_: str
-    n_features_in_: int
 
     def __init__(
         self,
@@ -102,23 +145,7 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.gamma = gamma
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Choose C and gamma, and fit the machine.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
-        """
+    def _check_parameters(self) -> None:
         if self.kernel not in PENALTIES:
             raise ValueError(f"kernel={self.kernel!r} must be one of {', '.join(PENALTIES)}")
         if self.gamma is not None and self.kernel == "linear":
@@ -128,47 +155,26 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         for value, name in ((self.C, "C"), (self.gamma, "gamma")):
             if value is not None:
                 check_number(value, name, positive=True)
-        data = check_labelled(X, y, None, None, groups)
+
+    def _fit(self, data: Labelled) -> None:
         self._unit, self._machine, self.history_ = fit_svm(
             log_vectors(data.matrices), data.codes, data.folds(FOLDS, self.random_state),
             kernel=self.kernel,
             penalties=None if self.C is None else [float(self.C)],
             gammas=None if self.gamma is None else [float(self.gamma)],
         )  # fmt: skip
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         self._describe()
-        return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Score classes.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes), or (n_matrices,) with two classes
-            As that of `sklearn.svm.SVC`.
-        """
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         vectors = log_vectors(check_new(self, X))
         scores: RealArray = self._machine.decision_function(vectors / self._unit)
         return scores
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
         vectors = log_vectors(check_new(self, X))
-        labels: NDArray[Any] = self.classes_[self._machine.predict(vectors / self._unit)]
-        return labels
+        codes: NDArray[np.intp] = self._machine.predict(vectors / self._unit)
+        return codes
 
     def _describe(self) -> None:
         accuracy = self.history_["accuracy"]

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,7 +15,12 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled, check_size
+from divlearn.fitting.labelled import (
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_size,
+)
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
@@ -30,7 +35,7 @@ _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 
 
-class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
     Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
@@ -73,8 +78,6 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     (np.int64(0), np.float64(0.0))
     """
 
-    classes_: NDArray[Any]
-    n_features_in_: int
     _divergence: Divergence | None
 
     def __init__(
@@ -142,35 +145,15 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         distances, neighbors = self._search(X, n_neighbors)
         return (distances, neighbors) if return_distance else neighbors
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         distances, neighbors = self._search(X)
         votes, nearest = self._vote(distances, neighbors)
         # The last key counts most; what ties in all of them stays in the order of classes.
-        first = np.lexsort((nearest, -votes), axis=1)[:, 0]
-        labels: NDArray[Any] = self.classes_[first]
-        return labels
+        first: Indices = np.lexsort((nearest, -votes), axis=1)[:, 0]
+        return first
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Share of each class in the votes of the neighbours.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
-        """
+        """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
         votes, _ = self._vote(*self._search(X))
         shares: RealArray = votes / votes.sum(axis=1, keepdims=True)
         return shares

@@ -25,8 +25,8 @@ def doctor(
 
     from divlearn.cli.data import KEEP, offer_groups, with_options
     from divlearn.cli.output import Output
-    from divlearn.doctor import examine
     from divlearn.files.stacks import read_stacks
+    from divlearn.judge import examine
 
     out = Output(as_json)
     found = read_stacks(data, matrices, labels)

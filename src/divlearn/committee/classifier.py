@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
@@ -22,7 +22,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, see_through
 from divlearn.fitting.labelled import (
     Labelled,
-    MatricesMixin,
+    MatrixClassifierMixin,
     all_or_nothing,
     check_labelled,
     check_new,
@@ -45,7 +45,7 @@ _IDDL = {
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
-class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of quite different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
@@ -255,11 +255,9 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             mixture += self.weights_[name] * floored(member.predict_proba(matrices))
         return mixture
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable classes, shape (n_matrices,)."""
-        probabilities = self.predict_proba(X)
-        chosen: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return chosen
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        codes: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
+        return codes
 
 
 def _fit_tangent(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
@@ -18,13 +20,9 @@ from divlearn.spd import check_spd
 from divlearn.weights import check_total_weight, check_weights
 
 __all__ = [
-    "Labelled",
-    "MatricesMixin",
-    "all_or_nothing",
-    "check_labelled",
-    "check_new",
-    "check_size",
-]
+    "Labelled", "MatricesMixin", "MatrixClassifierMixin", "all_or_nothing", "check_labelled",
+    "check_new", "check_size",
+]  # fmt: skip
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -71,6 +69,33 @@ class MatricesMixin:
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
+    """Classifiers of matrices, which say by `_predict_codes` what `predict` needs."""
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        codes = self._predict_codes(X)
+        labels: NDArray[Any] = self.classes_[codes]
+        return labels
+
+    @abstractmethod
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Return indices of classes, shape (n_matrices,)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,29 +11,23 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import (
     Labelled,
-    MatricesMixin,
+    MatrixClassifierMixin,
     all_or_nothing,
     check_labelled,
     check_new,
 )
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose, predict_held_out
-from divlearn.kernels.coupling import (
-    Coupling,
-    couple,
-    fit_coupling,
-    log_probabilities,
-    predict_codes,
-)
+from divlearn.kernels import coupling
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.tables import (
     Point,
@@ -53,7 +47,7 @@ POINTS: tuple[Point, ...] = (
 _LARGEST_TABLE = 2**31  # bytes
 
 
-class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -136,7 +130,6 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
     array([[0.9, 0.1]])
     """
 
-    classes_: NDArray[Any]
     best_params_: dict[str, float]
     best_score_: float
     cv_results_: dict[str, Any]
@@ -144,9 +137,8 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
     oof_proba_: RealArray
     kernel_: DivergenceKernel
     svc_: SVC
-    coupling_: Coupling
+    coupling_: tuple[float, float]
     message_: str
-    n_features_in_: int
 
     def __init__(
         self,
@@ -198,8 +190,8 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         """
         engine = get_engine(self.engine)
         points = _check_points(self.alphas, self.betas)
-        multiples = _check_axis(self.scales, "scales", positive=True)
-        Cs = _check_axis(self.Cs, "Cs", positive=True)
+        multiples = _check_positive(self.scales, "scales")
+        Cs = _check_positive(self.Cs, "Cs")
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
         folds = data.folds(self.cv, self.random_state)
         if not folds:
@@ -233,38 +225,19 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         ndarray, shape (n_matrices, n_classes), or (n_matrices,) with two classes
             The class of the highest score is predicted; with two, the second if the score is > 0.
         """
-        kernel = self.kernel_.transform(check_new(self, X))
-        return couple(self.svc_.decision_function(kernel), len(self.classes_), self.coupling_[0])
+        matrices = check_new(self, X)
+        decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
+        return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
-        labels: NDArray[Any] = self.classes_[predict_codes(self.decision_function(X))]
-        return labels
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        return coupling.predict_codes(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
-        return log_probabilities(self.decision_function(X), self.coupling_[1])
+        return coupling.log_probabilities(self.decision_function(X), self.coupling_[1])
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Predict probabilities of classes, calibrated on out-of-fold decisions.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
-        """
+        """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
         return np.exp(self.predict_log_proba(X))
 
     def _choose(
@@ -313,12 +286,14 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
             partial(_decide, table, self.best_params_, data), folds, len(data.codes)
         )
         n_classes = len(data.classes)
-        self.coupling_ = sharpness, temperature = fit_coupling(
+        self.coupling_ = sharpness, temperature = coupling.fit_coupling(
             decisions, data.codes[tested], n_classes, data.weights[tested]
         )
-        scores = couple(decisions, n_classes, sharpness)
+        scores = coupling.couple(decisions, n_classes, sharpness)
         self.oof_decision_ = data.spread(tested, scores)
-        self.oof_proba_ = data.spread(tested, np.exp(log_probabilities(scores, temperature)))
+        self.oof_proba_ = data.spread(
+            tested, np.exp(coupling.log_probabilities(scores, temperature))
+        )
 
 
 def _fit_svc(kernel: RealArray, C: float, codes: NDArray[np.intp], weights: RealArray) -> SVC:
@@ -369,14 +344,11 @@ def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict
     }
 
 
-def _check_axis(values: ArrayLike, name: str, *, positive: bool = False) -> list[float]:
-    """Return the values of one parameter of the grid."""
-    axis = as_real(values, name)
-    if axis.ndim != 1 or axis.size == 0:
-        raise ValueError(f"{name} has shape {axis.shape}, but must have shape (n,) with n >= 1")
-    if positive and axis.min() <= 0:
-        raise ValueError(f"{name}={axis.tolist()} must be > 0")
-    return [float(value) for value in axis]
+def _check_positive(values: ArrayLike, name: str) -> list[float]:
+    axis: list[float] = as_axis(values, name).tolist()
+    if min(axis) <= 0:
+        raise ValueError(f"{name}={axis} must be > 0")
+    return axis
 
 
 def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Point]:
@@ -386,7 +358,7 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
     if alphas is None or betas is None:
         given, missing = ("alphas", "betas") if betas is None else ("betas", "alphas")
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
-    pairs = product(_check_axis(alphas, "alphas"), _check_axis(betas, "betas"))
+    pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
     return list(dict.fromkeys(symmetric_point(*pair) for pair in pairs))
 
 

@@ -18,9 +18,7 @@ from scipy.special import log_expit, log_softmax
 
 from divlearn.arrays import RealArray
 
-__all__ = ["Coupling", "couple", "fit_coupling", "log_probabilities", "predict_codes"]
-
-Coupling = tuple[float, float]  # sharpness A and temperature T
+__all__ = ["couple", "fit_coupling", "log_probabilities", "predict_codes"]
 
 _SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _TEMPERATURES = (1e-3, 1e3)
@@ -61,8 +59,8 @@ def predict_codes(scores: RealArray) -> NDArray[np.intp]:
 
 def fit_coupling(
     decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
-) -> Coupling:
-    """Choose sharpness and temperature on held-out decisions.
+) -> tuple[float, float]:
+    """Choose sharpness A and temperature T on held-out decisions.
 
     For every A in {3, 10, 30} the temperature minimises the log-loss. The A of the highest accuracy
     is taken, of those that tie the one of the lowest log-loss: a small A gives the better

@@ -142,9 +142,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         ndarray, shape (n_matrices, n_training_matrices)
         """
         matrices = check_new(self, X, dtype=None)
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        divergences = cross_table(get_engine(self.engine), matrices, self.matrices_, point)
-        return decay(divergences, self.divergence_.scale * self.scale_)
+        return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
     @all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
@@ -162,7 +160,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         """
         divergences = self._fit(X)
         if divergences is None:
-            divergences = self._square(self.matrices_)
+            return self._kernel(self.divergence_, self.scale_, self.matrices_)
         return decay(divergences, self.divergence_.scale * self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
@@ -178,16 +176,13 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         -------
         ndarray, shape (n_matrices_X, n_matrices_Y)
         """
-        divergence, point = self._resolve()
+        divergence = self._resolve()
         if isinstance(self.scale, str):
             check_is_fitted(self, msg='scale="median" is learned by fit: call it, or pass a number')
         scale = self.scale_ if isinstance(self.scale, str) else float(self.scale)
-        engine = get_engine(self.engine)
         if Y is None:
-            divergences = square_tables(engine, check_spd(X, ndim=3), [point])[0]
-        else:
-            divergences = cross_table(engine, *check_pair(X, Y, ndim=3), point)
-        return decay(divergences, divergence.scale * scale)
+            return self._kernel(divergence, scale, check_spd(X, ndim=3))
+        return self._kernel(divergence, scale, *check_pair(X, Y, ndim=3))
 
     @property
     def is_psd(self) -> bool:
@@ -213,7 +208,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
         Examples
         --------
-            >>> X = np.array([np.eye(2), 2 * np.eye(2)])
+        >>> X = np.array([np.eye(2), 2 * np.eye(2)])
         >>> print(DivergenceKernel("stein", 0.25).fit(X).definiteness())
         Not positive definite on every data set: exp(-s S), S the Stein divergence, is for d=2
         exactly for s >= 1/2 (Sra 2012), but here s = 0.25; the next larger that is: 0.5. On these
@@ -221,39 +216,44 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         """
         known = self._theory()
         matrices = self.matrices_ if X is None else check_new(self, X, dtype=None)
-        scale = self.divergence_.scale * self.scale_
-        return measure(known, decay(self._square(matrices), scale))
+        return measure(known, self._kernel(self.divergence_, self.scale_, matrices))
 
     def _theory(self) -> tuple[bool | None, str]:
         check_is_fitted(self)
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        return theory(point, self.divergence_.scale * self.scale_, self.n_features_in_)
+        scale = self.divergence_.scale * self.scale_
+        return theory(_point(self.divergence_), scale, self.n_features_in_)
 
-    def _resolve(self) -> tuple[Divergence, Point]:
+    def _resolve(self) -> Divergence:
+        """Check the parameters."""
         divergence = get_divergence(self.divergence)
+        _point(divergence)
         if not (isinstance(self.scale, str) and self.scale == "median"):
             check_number(self.scale, "scale", positive=True, word="median")
-        return divergence, symmetric_point(divergence.alpha, divergence.beta)
+        return divergence
 
     def _fit(self, X: ArrayLike) -> RealArray | None:
         """Fit, and return the divergences of the training matrices if they had to be computed."""
-        self.divergence_, _ = self._resolve()
+        self.divergence_ = self._resolve()
         self.matrices_ = check_spd(X, ndim=3)
         self.n_features_in_ = self.matrices_.shape[-1]
         if not isinstance(self.scale, str):
             self.scale_ = float(self.scale)
             return None
-        divergences = self._square(self.matrices_)
+        engine, point = get_engine(self.engine), _point(self.divergence_)
+        divergences: RealArray = square_tables(engine, self.matrices_, [point])[0]
         learned = median_scale(
             divergences, find_copies(self.matrices_), fix="pass a number for scale"
         )
         self.scale_ = learned / self.divergence_.scale
         return divergences
 
-    def _square(self, matrices: RealArray) -> RealArray:
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        square: RealArray = square_tables(get_engine(self.engine), matrices, [point])[0]
-        return square
+    def _kernel(
+        self, divergence: Divergence, scale: float, X: RealArray, Y: RealArray | None = None
+    ) -> RealArray:
+        engine, point = get_engine(self.engine), _point(divergence)
+        if Y is None:
+            return decay(square_tables(engine, X, [point])[0], divergence.scale * scale)
+        return decay(cross_table(engine, X, Y, point), divergence.scale * scale)
 
     @property
     def _n_features_out(self) -> int:
@@ -354,6 +354,10 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     def __repr__(self) -> str:
         """Name the divergence and the scale."""
         return f"{type(self).__name__}({self.divergence!r}, scale={self.scale:.3g})"
+
+
+def _point(divergence: Divergence) -> Point:
+    return symmetric_point(divergence.alpha, divergence.beta)
 
 
 def _matrices(rows: ArrayLike) -> RealArray:
