@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, is_interrupted
+from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, was_interrupted
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.fitting.checkpoint import draw_seed
@@ -119,7 +119,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
 
         def score(parameters: Parameters) -> float:
             _, _, history = _fit_machine(self._codes(view, parameters), labels, folds)
-            if is_interrupted(history):
+            if was_interrupted(history):
                 raise KeyboardInterrupt
             accuracy = float(history["accuracy"].max())
             named = ", ".join(f"{name}={value:g}" for name, value in parameters.items())

@@ -117,6 +117,7 @@ class Cone:
         return scaled
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
 def conic_codes(
     cone: Cone, penalty: float, *, start: RealArray | None = None, tol: float = 1e-2,
     max_iter: int = _MAX_ITER,
@@ -133,11 +134,6 @@ def conic_codes(
     No code gets worse than the start.
     """
     first = cone.start() if start is None else start
-    with np.errstate(over="ignore", invalid="ignore"):  # what goes too far is not taken
-        return _codes(cone, penalty, first, tol, max_iter)
-
-
-def _codes(cone: Cone, penalty: float, first: RealArray, tol: float, max_iter: int) -> RealArray:
     codes = first.copy()
     values, gradients = cone.evaluate(codes, penalty)
     at_start = values.copy()

@@ -70,7 +70,7 @@ class KernelSparseCoding(_KernelCoded):
         :math:`\gamma > 0`. The Stein kernel of matrices of size d is positive definite only for
         1/2, 1, ..., (d - 2)/2 and all from (d - 1)/2 on; others are refused. "auto" chooses among
         1/4, 1 and 4 over the median of D between matrices and atoms, or the nearest that are
-        allowed, by accuracy on data held out.
+        allowed, by held-out accuracy.
     penalty : float or "auto", default="auto"
         :math:`\lambda > 0`; "auto" chooses among 0.1, 0.03 and 0.01.
     max_iter : int, default=10
@@ -170,7 +170,7 @@ class KernelLLC(_KernelCoded):
         "auto" is 5 per class, at most one per matrix.
     kernel, bandwidth : as in `KernelSparseCoding`
     n_neighbors : int or "auto", default="auto"
-        Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by accuracy on data held out.
+        Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by held-out accuracy.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
         Who computes Stein divergences.

@@ -50,10 +50,9 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     ----------
     n_constraints : int or "plateau", default="plateau"
         Number of pairs; "plateau" doubles it, from 10 for each pair of classes but no more than two
-        for each matrix, for as long as the accuracy on data held out rises.
+        for each matrix, for as long as the held-out accuracy rises.
     eta : float, optional
-        How strictly u and l are kept, > 0; by default 0.1, 0.3 or 1, whichever does best on data
-        held out.
+        How strictly u and l are kept, > 0; by default 0.1, 0.3 or 1, by held-out accuracy.
     percentiles : (float, float), default=(5, 95)
         u and l, as percentiles of the squared distances of all pairs of training matrices by Q_0.
     max_iter : int, default=10
@@ -61,7 +60,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     tol : float, default=1e-2
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
-        Draws pairs, and the parts held out.
+        Draws pairs and folds.
     verbose : int, default=0
         1 tells of every number of constraints and eta, 2 of every pass.
 
@@ -75,7 +74,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     message_ : str
         Why that stopped, and what was chosen before.
     history_ : dict of arrays
-        "n_constraints", "eta", "accuracy" on data held out and "seconds" of all that was tried; the
+        "n_constraints", "eta", held-out "accuracy" and "seconds" of all that was tried; the
         last entry is the final run, on everything, whose accuracy is NaN.
     classes_ : ndarray, shape (n_classes,)
     n_features_in_ : int

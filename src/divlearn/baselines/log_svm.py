@@ -31,7 +31,7 @@ from divlearn.log_vectors import log_vectors
 
 __all__ = [
     "FOLDS", "GAMMAS", "PENALTIES", "LogEuclideanSVM", "TunedClassifier", "fit_svm",
-    "is_interrupted",
+    "was_interrupted",
 ]  # fmt: skip
 
 FOLDS = 5  # to choose by
@@ -188,7 +188,7 @@ class LogEuclideanSVM(TunedClassifier):
         else:
             given = len(accuracy) == 1
             how = "as given" if given else "no class has two matrices or groups, one to hold out"
-        if is_interrupted(self.history_):
+        if was_interrupted(self.history_):
             how += "; interrupted by the user"
         if self._machine.fit_status_:
             how += "; the solver was stopped, for classes overlap"
@@ -235,7 +235,7 @@ def fit_svm(
     return unit, machine, history | {"accuracy": np.array(scores)}
 
 
-def is_interrupted(history: dict[str, RealArray]) -> bool:
+def was_interrupted(history: dict[str, RealArray]) -> bool:
     """Whether the user interrupted a choice: some candidates have a score, others have none."""
     known = np.isfinite(history["accuracy"])
     return bool(known.any() and not known.all())

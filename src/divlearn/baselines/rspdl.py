@@ -116,7 +116,7 @@ class RSPDL(CodedClassifier):
     n_atoms : int or "auto", default="auto"
         "auto" is 5 per class, at most one per matrix.
     penalty : float or "auto", default="auto"
-        :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by accuracy on data held out.
+        :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by held-out accuracy.
     max_iter : int, default=10
         Updates of the dictionary; 0 leaves it at the centroids.
     tol : float, default=1e-3

@@ -75,8 +75,8 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : ndarray
     weights_ : dict, of the members.
-    oof_accuracy_ : dict, of the members and of "average", on data held out.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), the average for data held out.
+    oof_accuracy_ : dict, of the members and of "average", held-out accuracy.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average.
     members_ : dict of fitted classifiers
     message_ : str, how many members there are: fewer where the user interrupted.
     n_features_in_ : int, size of the matrices.
@@ -127,11 +127,14 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        self._check_members()
+        if isinstance(self.members, str) or not len(self.members):
+            raise ValueError(f"members={self.members!r} must be a sequence of names")
+        for name in self.members:
+            if name not in MEMBERS:
+                raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
-        self.classes_ = data.classes
-        self.n_features_in_ = data.matrices.shape[-1]
-        # Members see the matrices of weight > 0 alone, and so do their out-of-fold probabilities.
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
         kept = replace(
             data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
         )
@@ -139,7 +142,8 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
         }  # fmt: skip
         with checkpointed(self, **given):
-            folds = self._folds(data)
+            data.require_two("drop it or use IDDLClassifier")
+            folds = data.folds(self.cv, draw_seed(self.random_state))
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
             see_through(partial(self._weigh, data))
@@ -147,7 +151,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        kinds = self._kinds(data, folds)
+        kernel = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
         found: dict[str, Any] = {}
         stopped = ""
 
@@ -157,11 +161,12 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         with Interrupts() as interrupts:
             try:
-                for kind in track(kinds, "kinds of classifiers"):
+                for kind in track(self._kinds(data, folds), "kinds of classifiers"):
                     if kind == "iddl":
                         found |= stage(kind, partial(self._fit_iddl, data, folds, seed))
                     elif kind == "kernel":
-                        found[kind] = stage(kind, partial(self._fit_kernel, data, folds))
+                        fit = partial(kernel.fit, data.matrices, data.codes, data.weights)
+                        found[kind] = stage(kind, fit)
                     else:
                         fit = partial(_fit_tangent, kind, features, data, folds)
                         found[kind] = stage(kind, fit)
@@ -189,17 +194,6 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return kinds
 
-    def _check_members(self) -> None:
-        if isinstance(self.members, str) or not len(self.members):
-            raise ValueError(f"members={self.members!r} must be a sequence of names")
-        for name in self.members:
-            if name not in MEMBERS:
-                raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
-
-    def _folds(self, data: Labelled) -> Folds:
-        data.require_two("drop it or use IDDLClassifier")
-        return data.folds(self.cv, draw_seed(self.random_state))
-
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
         wanted = [name for name in self.members if name in _IDDL]
@@ -214,10 +208,6 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         members = family.fit_members(data)
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
-
-    def _fit_kernel(self, data: Labelled, folds: Folds) -> DivergenceKernelClassifier:
-        member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
-        return member.fit(data.matrices, data.codes, sample_weight=data.weights)
 
     def _weigh(self, data: Labelled) -> None:
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
@@ -237,10 +227,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """Say what weighs how much, and why."""
         check_is_fitted(self)
-        ranked = sorted(self.weights_, key=lambda name: -self.weights_[name])
         parts = [
-            f"{name} {self.weights_[name]:.2f} (right on {self.oof_accuracy_[name]:.1%})"
-            for name in ranked
+            f"{name} {weight:.2f} (right on {self.oof_accuracy_[name]:.1%})"
+            for name, weight in sorted(self.weights_.items(), key=lambda item: -item[1])
         ]
         return (
             f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average is "

@@ -74,22 +74,9 @@ def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tangent vectors, its parameters chosen by held-out log-loss.
 
-    Parameters
-    ----------
-    model : {"logistic", "rbf", "lda"}
-        Logistic regression, a support vector machine with a Gaussian kernel, or linear
-        discriminant analysis with the shrinkage of Ledoit and Wolf.
-
-    Attributes
-    ----------
-    best_params_ : dict
-    classes_ : ndarray of int
-    coupling_ : (float, float) or None
-        Sharpness and temperature of the probabilities of a support vector machine.
-    model_ : estimator of scikit-learn, of tangent vectors.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes)
-        Probabilities of every matrix by a model that has not seen it.
-    space_ : (ndarray, float), whitener and deviation of the tangent vectors.
+    "logistic" is logistic regression, "rbf" a support vector machine with a Gaussian kernel, "lda"
+    linear discriminant analysis with the shrinkage of Ledoit and Wolf. ``oof_proba_`` holds the
+    probabilities of every matrix by a model that has not seen it.
     """
 
     def __init__(self, model: str) -> None:

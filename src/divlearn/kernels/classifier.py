@@ -282,9 +282,14 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
 
     def _calibrate(self, data: Labelled, folds: Folds, table: RealArray) -> None:
         """Decide on held-out matrices, and learn to make probabilities of decisions."""
-        tested, decisions = predict_held_out(
-            partial(_decide, table, self.best_params_, data), folds, len(data.codes)
-        )
+        scale, C = self.best_params_["scale"], self.best_params_["C"]
+
+        def decide(train: NDArray[np.intp], held: NDArray[np.intp]) -> RealArray:
+            [machine], outer = _fit_fold(table, scale, [C], data, (train, held))
+            decisions: RealArray = machine.decision_function(outer)
+            return decisions
+
+        tested, decisions = predict_held_out(decide, folds, len(data.codes))
         n_classes = len(data.classes)
         self.coupling_ = sharpness, temperature = coupling.fit_coupling(
             decisions, data.codes[tested], n_classes, data.weights[tested]
@@ -301,33 +306,22 @@ def _fit_svc(kernel: RealArray, C: float, codes: NDArray[np.intp], weights: Real
     return machine.fit(kernel, codes, sample_weight=weights)
 
 
-def _fold_kernels(table: RealArray, scale: float, fold: Fold) -> tuple[RealArray, RealArray]:
-    """Kernels of a fold: between its training matrices, and of those held out to them."""
+def _fit_fold(
+    table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
+) -> tuple[list[SVC], RealArray]:
+    """Machines of a training part, one for every C, and the kernel of what is held out to it."""
     train, held = fold
-    return decay(table[np.ix_(train, train)], scale), decay(table[np.ix_(held, train)], scale)
+    inner = decay(table[np.ix_(train, train)], scale)
+    machines = [_fit_svc(inner, C, data.codes[train], data.weights[train]) for C in Cs]
+    return machines, decay(table[np.ix_(held, train)], scale)
 
 
 def _fold_accuracies(
     table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
 ) -> list[float]:
-    """Held-out accuracy on one fold for every C."""
-    train, held = fold
-    inner, outer = _fold_kernels(table, scale, fold)
-    machines = (_fit_svc(inner, C, data.codes[train], data.weights[train]) for C in Cs)
-    return [
-        float(np.average(one.predict(outer) == data.codes[held], weights=data.weights[held]))
-        for one in machines
-    ]
-
-
-def _decide(
-    table: RealArray, best: dict[str, float], data: Labelled, train: NDArray[np.intp],
-    held: NDArray[np.intp],
-) -> RealArray:  # fmt: skip
-    inner, outer = _fold_kernels(table, best["scale"], (train, held))
-    machine = _fit_svc(inner, best["C"], data.codes[train], data.weights[train])
-    decisions: RealArray = machine.decision_function(outer)
-    return decisions
+    machines, outer = _fit_fold(table, scale, Cs, data, fold)
+    codes, weights = data.codes[fold[1]], data.weights[fold[1]]
+    return [float(np.average(one.predict(outer) == codes, weights=weights)) for one in machines]
 
 
 def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict[str, Any]:
