@@ -11,7 +11,7 @@ from typing import Any
 
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Choosing": ("judge", "doctor"),
+    "Choosing": ("judge",),
     "Learning": ("committee", "iddl", "kernels", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spectral", "spd"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import divlearn
-from divlearn import cluster, datasets, doctor, likelihood, plane_map, spd, spectral
+from divlearn import cluster, datasets, judge, likelihood, plane_map, spd, spectral
 from divlearn.sharded import encode, open_shards
 
 pairs = st.sampled_from([(0, 0), (1, 0), (0, 1), (0.5, 0.5), (1, 1), (1e-9, 2), (3, 0.1)])
@@ -102,7 +102,7 @@ def test_the_doctor_finds_healthy_what_is_taken():
     for how, change in {**STRANGE, **WRONG}.items():
         X = change(definite(2, 6, 3))
         taken = not isinstance(attempt(lambda X=X: spd.check_spd(X, ndim=3)), Refused)
-        result = attempt(lambda X=X: doctor.examine(X))
+        result = attempt(lambda X=X: judge.examine(X))
         assert taken == (not isinstance(result, Refused) and result.healthy), how
 
 

@@ -25,7 +25,7 @@ LAYERS = [
     {"engines"}, {"pairs"}, {"divergence"}, {"optim"}, {"means"},
     {"files"}, {"models"}, {"fitting"}, {"descriptors"}, {"datasets"}, {"likelihood"},
     {"iddl", "sharded"}, {"cluster"}, {"kernels"}, {"baselines"}, {"committee"}, {"torch"},
-    {"doctor"}, {"judge"}, {"report"}, {"cli"}, {"__main__"},
+    {"judge"}, {"report"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 ABOVE_THE_CORE = set().union(*LAYERS[16:])
 

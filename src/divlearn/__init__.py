@@ -20,7 +20,7 @@ __version__ = "0.2.0.dev0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "doctor", "fitting", "iddl",
+    "baselines", "cluster", "committee", "datasets", "descriptors", "fitting", "iddl",
     "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch",
 )  # fmt: skip
 _LATE = {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray", "as_real", "beside", "check_real", "to_host"]
+__all__ = ["IntArray", "RealArray", "as_axis", "as_real", "beside", "check_real", "to_host"]
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
@@ -68,3 +68,11 @@ def check_real(array: NDArray[Any], name: str, fix: str = "") -> None:
     """Raise where an array holds anything but real numbers, finite or not."""
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers{fix}")
+
+
+def as_axis(values: ArrayLike, name: str) -> RealArray:
+    """Convert to float64 of shape (n,), n >= 1, as the values of one parameter of a grid have."""
+    axis = as_real(values, name)
+    if axis.ndim != 1 or axis.size == 0:
+        raise ValueError(f"{name} has shape {axis.shape}, but must have shape (n,) with n >= 1")
+    return axis

@@ -54,17 +54,22 @@ def check_sortable(labels: NDArray[Any], name: str) -> None:
         raise ValueError(f"{name} is text for some samples only; convert all entries to str")
 
 
-def check_number(value: Any, name: str) -> None:
-    """Raise unless a value is a finite number >= 0.
+def check_number(value: Any, name: str, *, positive: bool = False, word: str = "") -> None:
+    """Raise unless a value is a finite number >= 0, or > 0; messages name a word that is allowed.
 
     Examples
     --------
     >>> check_number(-1.0, "mu")
     Traceback (most recent call last):
     ValueError: mu=-1.0 must be a finite number >= 0
+    >>> check_number("wide", "bandwidth", positive=True, word="auto")
+    Traceback (most recent call last):
+    ValueError: bandwidth='wide' must be "auto" or a finite number > 0
     """
-    if not is_number(value) or not 0 <= value < np.inf:
-        raise ValueError(f"{name}={value!r} must be a finite number >= 0")
+    if not is_number(value) or not 0 <= value < np.inf or (positive and value == 0):
+        allowed = f'"{word}" or ' if word else ""
+        relation = ">" if positive else ">="
+        raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
 
 
 def is_number(value: Any) -> bool:

@@ -23,9 +23,11 @@ from divlearn.tolerances import condition_limit
 __all__ = ["Pairs", "check_pair"]
 
 
-def check_pair(X: ArrayLike, Y: ArrayLike) -> tuple[RealArray, RealArray]:
+def check_pair(
+    X: ArrayLike, Y: ArrayLike, *, ndim: int | None = None
+) -> tuple[RealArray, RealArray]:
     """Validate two batches of SPD matrices of one dimension."""
-    first, second = check_spd(X, name="X"), check_spd(Y, name="Y")
+    first, second = check_spd(X, ndim=ndim), check_spd(Y, ndim=ndim, name="Y")
     if first.shape[-1] != second.shape[-1]:
         raise ValueError(
             f"X is {first.shape[-1]} by {first.shape[-1]}, but Y is {second.shape[-1]} by "

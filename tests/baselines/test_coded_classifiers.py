@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding
-from divlearn.baselines.coding import Stage, learn_dictionary
-from divlearn.baselines.cone import Cone
-from divlearn.baselines.kernel_coders import Divergences, SparseCoder
+from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding, kernel_coding
+from divlearn.baselines.coded import learn_dictionary
+from divlearn.baselines.cone import Cone, conic_codes
+from divlearn.baselines.kernel_codes import kernels, local_codes, measure, sparse_codes
 from divlearn.baselines.spd_kernels import get_kernel
 from divlearn.datasets import make_wishart_clusters
 
@@ -104,34 +104,36 @@ def test_why_it_stopped(data):
 
 
 def test_it_can_be_interrupted_and_keeps_what_it_has(data):
-    class Impatient:
-        def learn(self, matrices, atoms):
-            yield Stage("start", atoms, np.zeros((len(matrices), len(atoms))), 3.0)
-            yield Stage("atoms", 2 * atoms, np.ones((len(matrices), len(atoms))), 2.0)
-            raise KeyboardInterrupt
+    def impatient(atoms):
+        yield "start", atoms, np.zeros((5, len(atoms))), 3.0
+        yield "atoms", 2 * atoms, np.ones((5, len(atoms))), 2.0
+        raise KeyboardInterrupt
 
     X, *_ = data
-    found = learn_dictionary(Impatient(), X, X[:3], max_iter=5, tol=0.0, tell=lambda *_: None)
-    np.testing.assert_array_equal(found.stage.atoms, 2 * X[:3])
-    assert (found.n_iter, found.message) == (0, "interrupted by the user in iteration 1")
-    np.testing.assert_array_equal(found.history["objective"], [3.0, 2.0])
+    atoms, codes, n_iter, message, history = learn_dictionary(
+        impatient(X[:3]), max_iter=5, tol=0.0, tell=lambda _: None
+    )
+    np.testing.assert_array_equal(atoms, 2 * X[:3])
+    np.testing.assert_array_equal(codes, 1)
+    assert (n_iter, message) == (0, "interrupted by the user in iteration 1")
+    np.testing.assert_array_equal(history["objective"], [3.0, 2.0])
+    np.testing.assert_array_equal(history["iteration"], [0, 1])
 
 
 def test_an_interrupted_choice_takes_the_best_so_far(data, monkeypatch):
     X, y, *_ = data
     calls = []
-    codes = SparseCoder.codes
 
-    def patient(self, view, start=None):
-        calls.append(self)
+    def patient(*arguments):
+        calls.append(arguments)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return codes(self, view, start)
+        return sparse_codes(*arguments)
 
-    monkeypatch.setattr(SparseCoder, "codes", patient)
+    monkeypatch.setattr(kernel_coding, "sparse_codes", patient)
     model = KernelSparseCoding(6, max_iter=1, random_state=0).fit(X, y)
+    assert len(calls) == 3
     assert model.parameters_["penalty"] == 0.1
-    assert model.coder_ in calls[:2]
 
 
 def test_progress_is_shown_on_request(data, capsys):
@@ -140,7 +142,7 @@ def test_progress_is_shown_on_request(data, capsys):
     assert capsys.readouterr().out == ""
     KernelSparseCoding(6, bandwidth=0.5, max_iter=2, random_state=0, verbose=2).fit(X, y)
     out = capsys.readouterr().out
-    assert "penalty=0.1: accuracy" in out
+    assert "penalty=0.1: held-out accuracy" in out
     assert "iteration 2: objective" in out
 
 
@@ -158,17 +160,18 @@ def test_codes_of_training_data_are_those_of_transform(data):
     X, y, *_ = data
     sparse, local, conic = (clone(model).fit(X, y) for model in FAST)
     kernel = get_kernel("log-euclidean")
-    for model in (sparse, local):
-        view = Divergences.measure(kernel, kernel.prepare(X), model.dictionary_)
-        np.testing.assert_array_equal(model.coder_.codes(view), model.transform(X))
-    cone = Cone.of(X, conic.dictionary_, conic.whitener_)
-    np.testing.assert_array_equal(conic.coder_.codes(cone), conic.transform(X))
+    view = measure(kernel, kernel.prepare(X), sparse.dictionary_)
+    np.testing.assert_array_equal(sparse_codes(*kernels(view, 0.5), 0.05), sparse.transform(X))
+    view = measure(kernel, kernel.prepare(X), local.dictionary_)
+    np.testing.assert_array_equal(local_codes(view, 0.5, 3), local.transform(X))
+    cone = Cone(X, conic.dictionary_, conic.whitener_)
+    np.testing.assert_array_equal(conic_codes(cone, 1.0), conic.transform(X))
 
 
 BAD = [
-    (KernelSparseCoding(61), ValueError, "n_atoms=61 must be >= 1 and <= n_matrices=60"),
+    (KernelSparseCoding(61), ValueError, "n_atoms=61 must be >= 1 and <= 60, the number of mat"),
     (RSPDL(0), ValueError, "n_atoms=0 must be >= 1"),
-    (RSPDL(2.5), TypeError, 'n_atoms=2.5 must be "auto" or an integer'),
+    (RSPDL(2.5), TypeError, "n_atoms=2.5 must be an integer >= 1 and <= 60"),
     (KernelSparseCoding(kernel="airm"), ValueError, "kernel='airm' must be one of log-euclidean"),
     (KernelSparseCoding(bandwidth=-1), ValueError, 'bandwidth=-1 must be "auto" or a finite'),
     (KernelLLC(kernel="stein", bandwidth=0.7), ValueError, "bandwidth=0.7 must make the Stein"),
@@ -177,7 +180,11 @@ BAD = [
     (RSPDL(max_iter=-1), ValueError, "max_iter=-1 must be >= 0"),
     (RSPDL(max_iter=1.5), TypeError, "max_iter=1.5 must be an integer"),
     (RSPDL(tol=-1), ValueError, "tol=-1 must be a finite number >= 0"),
-    (KernelLLC(4, n_neighbors=5), ValueError, "n_neighbors=5 must be <= n_atoms=4"),
+    (
+        KernelLLC(4, n_neighbors=5),
+        ValueError,
+        "n_neighbors=5 must be >= 1 and <= 4, the number of at",
+    ),
     (KernelLLC(n_neighbors=0), ValueError, "n_neighbors=0 must be >= 1"),
 ]
 

@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh
 from scipy.optimize import minimize
 
 from divlearn.baselines.cone import Cone, conic_codes
-from divlearn.baselines.rspdl import ConicAtomsProblem, ConicCoder, to_unit_trace
+from divlearn.baselines.rspdl import ConicAtomsProblem, learn_conic, to_unit_trace
 
 
 def make(seed=0, n_matrices=12, n_atoms=6, d=4):
@@ -28,7 +28,7 @@ def objective(code, X, atoms, penalty):
 def test_values_and_gradients_of_codes():
     X, atoms, amid = make()
     codes = np.random.default_rng(1).uniform(0.05, 1, (12, 6))
-    values, gradients = Cone.of(X, atoms, amid).evaluate(codes, 0.3)
+    values, gradients = Cone(X, atoms, amid).evaluate(codes, 0.3)
     for x, code, value, gradient in zip(X, codes, values, gradients, strict=True):
         assert value == pytest.approx(objective(code, x, atoms, 0.3))
         h = 1e-6
@@ -41,13 +41,13 @@ def test_values_and_gradients_of_codes():
 
 def test_combinations_that_are_not_definite_are_infinite():
     X, atoms, amid = make()
-    assert np.isinf(Cone.of(X, atoms, amid).look(np.zeros((12, 6)))[0]).all()
+    assert np.isinf(Cone(X, atoms, amid).look(np.zeros((12, 6)))[0]).all()
 
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
 def test_codes_are_those_of_a_generic_solver(penalty):
     X, atoms, amid = make()
-    cone = Cone.of(X, atoms, amid)
+    cone = Cone(X, atoms, amid)
     codes = conic_codes(cone, penalty, tol=1e-7, max_iter=200)
     assert (codes >= 0).all()
     for x, code in zip(X, codes, strict=True):
@@ -61,7 +61,7 @@ def test_codes_are_those_of_a_generic_solver(penalty):
 
 def test_optimality_conditions():
     X, atoms, amid = make(3, n_matrices=40, n_atoms=15)
-    cone = Cone.of(X, atoms, amid)
+    cone = Cone(X, atoms, amid)
     codes = conic_codes(cone, 0.1, tol=1e-6, max_iter=300)
     _, gradients = cone.evaluate(codes, 0.1)
     assert (gradients > -1e-3).all()
@@ -72,8 +72,8 @@ def test_optimality_conditions():
 def test_codes_do_not_depend_on_coordinates():
     X, atoms, amid = make()
     A = np.random.default_rng(5).standard_normal((4, 4)) + 2 * np.eye(4)
-    codes = conic_codes(Cone.of(X, atoms, amid), 0.1, tol=1e-6, max_iter=100)
-    moved = Cone.of(A @ X @ A.T, A @ atoms @ A.T, amid @ np.linalg.inv(A))
+    codes = conic_codes(Cone(X, atoms, amid), 0.1, tol=1e-6, max_iter=100)
+    moved = Cone(A @ X @ A.T, A @ atoms @ A.T, amid @ np.linalg.inv(A))
     np.testing.assert_allclose(conic_codes(moved, 0.1, tol=1e-6, max_iter=100), codes, atol=1e-4)
 
 
@@ -83,13 +83,13 @@ def test_few_atoms_are_recovered():
     truth[range(4), [0, 2, 4, 6]] = 1.0
     truth[range(4), [1, 3, 5, 7]] = 0.4
     X = np.tensordot(truth, atoms, 1)
-    codes = conic_codes(Cone.of(X, atoms, amid), 0.0, tol=1e-10, max_iter=2_000)
+    codes = conic_codes(Cone(X, atoms, amid), 0.0, tol=1e-10, max_iter=2_000)
     np.testing.assert_allclose(codes, truth, atol=1e-3)
 
 
 def test_no_code_gets_worse_than_its_start():
     X, atoms, amid = make()
-    cone = Cone.of(X, atoms, amid)
+    cone = Cone(X, atoms, amid)
     start = np.random.default_rng(0).uniform(0, 1, (12, 6))
     before = cone.evaluate(start, 0.1)[0]
     for max_iter in (1, 2, 3, 5):
@@ -99,9 +99,9 @@ def test_no_code_gets_worse_than_its_start():
 
 def test_gradients_of_atoms_are_those_of_differences():
     X, atoms, amid = make()
-    cone = Cone.of(X, atoms, amid)
+    cone = Cone(X, atoms, amid)
     codes = np.random.default_rng(1).uniform(0.05, 1, (12, 6))
-    problem = ConicAtomsProblem(ConicCoder(amid, 0.3), cone, codes)
+    problem = ConicAtomsProblem(cone, codes, 0.3)
     trial = problem.trial(np.linalg.cholesky(atoms))
     expected = np.mean([objective(c, x, atoms, 0.3) for c, x in zip(codes, X, strict=True)])
     assert trial.value == pytest.approx(expected)
@@ -117,14 +117,12 @@ def test_gradients_of_atoms_are_those_of_differences():
 
 def test_the_objective_never_rises_and_traces_stay():
     X, atoms, amid = make(n_matrices=40)
-    stages = ConicCoder(amid, 0.3).learn(X, atoms)
+    stages = learn_conic(Cone(X, atoms, amid), 0.3)
     found = [next(stages) for _ in range(11)]
-    values = [stage.objective for stage in found]
+    values = [value for *_, value in found]
     assert (np.diff(values) <= 1e-12).all()
     assert values[-1] < 0.8 * values[0]
-    last = found[-1]
-    np.testing.assert_allclose(np.trace(amid @ last.atoms @ amid.T, axis1=1, axis2=2), 4)
-    recomputed = [
-        objective(code, x, last.atoms, 0.3) for code, x in zip(last.codes, X, strict=True)
-    ]
-    assert np.mean(recomputed) == pytest.approx(last.objective)
+    _, atoms, codes, value = found[-1]
+    np.testing.assert_allclose(np.trace(amid @ atoms @ amid.T, axis1=1, axis2=2), 4)
+    recomputed = [objective(code, x, atoms, 0.3) for code, x in zip(codes, X, strict=True)]
+    assert np.mean(recomputed) == pytest.approx(value)

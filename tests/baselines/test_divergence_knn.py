@@ -69,8 +69,8 @@ def test_the_query_comes_first():
 def test_queries_in_blocks(monkeypatch):
     X, y = classes(2)
     whole = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
-    monkeypatch.setattr("divlearn.baselines.blocks._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.baselines.blocks._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.baselines.neighbors._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.baselines.neighbors._LEAST_ROWS", 7)
     parts = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
     np.testing.assert_allclose(parts[0], whole[0], atol=1e-12)
     np.testing.assert_array_equal(parts[1], whole[1])
@@ -178,7 +178,7 @@ def test_single_precision():
 @pytest.mark.parametrize(
     ("parameters", "kind", "message"),
     [
-        ({"n_neighbors": 61}, ValueError, r"n_neighbors=61 must be <= n_matrices=60; lower n_n"),
+        ({"n_neighbors": 61}, ValueError, r"n_neighbors=61 must be >= 1 and <= 60, the number"),
         ({"n_neighbors": 0}, ValueError, r"n_neighbors=0 must be >= 1"),
         ({"n_neighbors": 1.5}, TypeError, r"n_neighbors=1.5 must be an integer"),
         ({"divergence": "near"}, ValueError, r"divergence='near' must be one of airm"),
@@ -202,7 +202,7 @@ def test_wrong_input():
     with pytest.raises(ValueError, match=r"^X\[3\]"):
         model.fit(np.where(np.arange(60)[:, None, None] == 3, -X, X), y)
     model.fit(X, y)
-    with pytest.raises(ValueError, match=r"X is 2 by 2, but DivergenceKNN was fitted on matrices"):
+    with pytest.raises(ValueError, match="of size 2, but DivergenceKNN is expecting"):
         model.predict(X[:, :2, :2])
-    with pytest.raises(ValueError, match=r"n_neighbors=99 must be <= n_matrices=60"):
+    with pytest.raises(ValueError, match=r"n_neighbors=99 must be >= 1 and <= 60, the number"):
         model.kneighbors(X, 99)

@@ -106,8 +106,8 @@ def test_blocks(monkeypatch):
     X, y = classes(5)
     model = DivergenceMDM().fit(X, y)
     whole = model.transform(X)
-    monkeypatch.setattr("divlearn.baselines.blocks._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.baselines.blocks._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.baselines.neighbors._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.baselines.neighbors._LEAST_ROWS", 7)
     np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
 
 
@@ -175,5 +175,5 @@ def test_wrong_input():
         DivergenceMDM().fit(X, 0 * y)
     with pytest.raises(ValueError, match=r"sample_weight\[\d+\] = -\S+ must be >= 0"):
         DivergenceMDM().fit(X, y, -np.ones(90))
-    with pytest.raises(ValueError, match=r"X is 2 by 2, but DivergenceMDM was fitted on matrices"):
+    with pytest.raises(ValueError, match="of size 2, but DivergenceMDM is expecting"):
         DivergenceMDM().fit(X, y).predict(X[:, :2, :2])

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 from divlearn.baselines import LogEuclideanSVM
-from divlearn.baselines.tuning import GAMMAS, PENALTIES
+from divlearn.baselines.log_svm import GAMMAS, PENALTIES
 from divlearn.datasets import make_wishart_clusters
 
 
@@ -105,8 +105,8 @@ def test_pipeline_search_clone_and_pickle():
     ("parameters", "message"),
     [
         ({"kernel": "poly"}, r"kernel='poly' must be one of linear, rbf"),
-        ({"C": 0.0}, r"C=\[0.0\] must be > 0"),
-        ({"kernel": "rbf", "gamma": -1.0}, r"gamma=\[-1.0\] must be > 0"),
+        ({"C": 0.0}, r"C=0.0 must be a finite number > 0"),
+        ({"kernel": "rbf", "gamma": -1.0}, r"gamma=-1.0 must be a finite number > 0"),
         ({"gamma": 1.0}, r"gamma=1.0 has no meaning for kernel='linear'; pass kernel='rbf'"),
     ],
 )
@@ -123,5 +123,5 @@ def test_wrong_input():
         model.predict(X)
     with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
         model.fit(X, 0 * y)
-    with pytest.raises(ValueError, match=r"X is 2 by 2, but LogEuclideanSVM was fitted on"):
+    with pytest.raises(ValueError, match="of size 2, but LogEuclideanSVM is expecting 3"):
         model.fit(X, y).predict(X[:, :2, :2])

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso
 
-from divlearn.baselines.kernel_coders import (
-    AtomsProblem,
-    Divergences,
-    LocalCoder,
-    SparseCoder,
+from divlearn.baselines.kernel_codes import (
+    KernelAtomsProblem,
     bandwidths,
+    kernels,
+    lasso_values,
+    learn_sparse,
+    local_codes,
+    measure,
+    sparse_codes,
 )
-from divlearn.baselines.lasso import lasso_values, sparse_codes
 from divlearn.baselines.spd_kernels import get_kernel
 
 NAMES = ["log-euclidean", "stein"]
@@ -38,13 +40,13 @@ def view_of(name, seed=0, n_matrices=25, n_atoms=6, d=3):
     rng = np.random.default_rng(seed)
     kernel = get_kernel(name)
     X, atoms = wishart(rng, n_matrices, d), wishart(rng, n_atoms, d)
-    return kernel, X, atoms, Divergences.measure(kernel, kernel.prepare(X), atoms)
+    return kernel, X, atoms, measure(kernel, kernel.prepare(X), atoms)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 0.03, 0.3])
 def test_the_same_as_scikit_learn(penalty):
     gram, similarities = problem(0)
-    codes = sparse_codes(gram, similarities, penalty, tol=1e-12)
+    codes = sparse_codes(similarities, gram, penalty, tol=1e-12)
     root = np.linalg.cholesky(gram)
     n = len(gram)
     targets = np.linalg.solve(root, similarities.T).T  # ||target - root^T a||^2 up to a constant
@@ -57,9 +59,9 @@ def test_the_same_as_scikit_learn(penalty):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_as_a_generic_solver_of_the_split_problem(name):
     _, _, _, view = view_of(name)
-    similarities, gram = view.kernels(0.5)
+    similarities, gram = kernels(view, 0.5)
     penalty, n = 0.05, len(gram)
-    codes = sparse_codes(gram, similarities, penalty, tol=1e-12)
+    codes = sparse_codes(similarities, gram, penalty, tol=1e-12)
     for k, code in zip(similarities[:5], codes[:5], strict=True):
         found = minimize(
             lambda z, k=k: (
@@ -69,7 +71,7 @@ def test_the_same_as_a_generic_solver_of_the_split_problem(name):
             np.zeros(2 * n), bounds=[(0, None)] * (2 * n), method="L-BFGS-B",
             options={"ftol": 1e-15, "gtol": 1e-10},
         )  # fmt: skip
-        value = lasso_values(gram, k[None], penalty, code[None])[0]
+        value = lasso_values(k[None], gram, penalty, code[None])[0]
         assert value <= 1 + found.fun + 1e-10
         assert value == pytest.approx(1 + found.fun, abs=1e-7)
 
@@ -78,7 +80,7 @@ def test_the_same_as_a_generic_solver_of_the_split_problem(name):
 @settings(max_examples=25, deadline=None)
 def test_optimality_conditions(seed, penalty):
     gram, similarities = problem(seed)
-    codes = sparse_codes(gram, similarities, penalty, tol=1e-11)
+    codes = sparse_codes(similarities, gram, penalty, tol=1e-11)
     slopes = 2 * (codes @ gram - similarities)
     active = codes != 0
     assert (np.abs(slopes) <= penalty + 1e-4).all()
@@ -89,18 +91,18 @@ def test_equal_atoms_and_large_penalties():
     gram, similarities = problem(1)
     gram = np.block([[gram, gram], [gram, gram]])  # singular
     twice = np.concatenate([similarities, similarities], axis=1)
-    codes = sparse_codes(gram, twice, 0.1, tol=1e-10)
-    plain = sparse_codes(gram[:8, :8], similarities, 0.1, tol=1e-10)
-    values = lasso_values(gram, twice, 0.1, codes)
-    np.testing.assert_allclose(values, lasso_values(gram[:8, :8], similarities, 0.1, plain))
-    assert not sparse_codes(gram, twice, 2.0).any()
+    codes = sparse_codes(twice, gram, 0.1, tol=1e-10)
+    plain = sparse_codes(similarities, gram[:8, :8], 0.1, tol=1e-10)
+    values = lasso_values(twice, gram, 0.1, codes)
+    np.testing.assert_allclose(values, lasso_values(similarities, gram[:8, :8], 0.1, plain))
+    assert not sparse_codes(twice, gram, 2.0).any()
 
 
 def test_no_code_gets_worse_than_its_start():
     gram, similarities = problem(2)
-    best = sparse_codes(gram, similarities, 0.05, tol=1e-13)
-    again = sparse_codes(gram, similarities, 0.05, start=best, tol=1e-2)
-    before, after = (lasso_values(gram, similarities, 0.05, one) for one in (best, again))
+    best = sparse_codes(similarities, gram, 0.05, tol=1e-13)
+    again = sparse_codes(similarities, gram, 0.05, start=best, tol=1e-2)
+    before, after = (lasso_values(similarities, gram, 0.05, one) for one in (best, again))
     assert (after <= before).all()
 
 
@@ -110,7 +112,7 @@ def test_few_atoms_are_recovered():
     truth[range(4), [0, 2, 4, 6]] = 1.0
     truth[range(4), [1, 3, 5, 7]] = -0.5
     lengths = np.sqrt(((truth @ gram) * truth).sum(axis=1, keepdims=True))
-    codes = sparse_codes(gram, (truth / lengths) @ gram, 1e-3, tol=1e-10)
+    codes = sparse_codes((truth / lengths) @ gram, gram, 1e-3, tol=1e-10)
     np.testing.assert_allclose(codes, truth / lengths, atol=0.02)
     np.testing.assert_array_equal(np.abs(codes) > 0.02, truth != 0)
 
@@ -118,8 +120,8 @@ def test_few_atoms_are_recovered():
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_of_atoms_are_those_of_differences(name):
     kernel, X, atoms, view = view_of(name)
-    coder = SparseCoder(kernel, 0.5, 0.02)
-    problem = AtomsProblem(coder, kernel.prepare(X), coder.codes(view))
+    codes = sparse_codes(*kernels(view, 0.5), 0.02)
+    problem = KernelAtomsProblem(kernel, 0.5, 0.02, kernel.prepare(X), codes)
     trial = problem.trial(kernel.point(atoms))
     gradient = problem.gradient(trial)
     rng = np.random.default_rng(0)
@@ -134,10 +136,10 @@ def test_gradients_of_atoms_are_those_of_differences(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_objective_never_rises(name):
     kernel, X, atoms, _ = view_of(name, n_matrices=40)
-    stages = SparseCoder(kernel, 0.5, 0.02).learn(X, atoms)
+    stages = learn_sparse(kernel, 0.5, 0.02, X, atoms)
     found = [next(stages) for _ in range(13)]
-    assert [stage.block for stage in found[:4]] == ["start", "atoms", "codes", "atoms"]
-    values = [stage.objective for stage in found]
+    assert [block for block, *_ in found[:4]] == ["start", "atoms", "codes", "atoms"]
+    values = [objective for *_, objective in found]
     assert (np.diff(values) <= 0).all()
     assert values[-1] < 0.9 * values[0]
 
@@ -145,19 +147,20 @@ def test_the_objective_never_rises(name):
 def test_codes_in_the_stein_kernel_do_not_depend_on_coordinates():
     kernel, X, atoms, view = view_of("stein")
     A = np.random.default_rng(5).standard_normal((3, 3)) + 2 * np.eye(3)
-    moved = Divergences.measure(kernel, kernel.prepare(A @ X @ A.T), A @ atoms @ A.T)
-    for coder in (SparseCoder(kernel, 0.5, 0.05), LocalCoder(kernel, 0.5, 3)):
-        np.testing.assert_allclose(coder.codes(moved), coder.codes(view), atol=1e-7)
+    moved = measure(kernel, kernel.prepare(A @ X @ A.T), A @ atoms @ A.T)
+    sparse = [sparse_codes(*kernels(one, 0.5), 0.05) for one in (view, moved)]
+    np.testing.assert_allclose(*sparse, atol=1e-7)
+    np.testing.assert_allclose(local_codes(moved, 0.5, 3), local_codes(view, 0.5, 3), atol=1e-7)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_local_codes_are_those_of_a_constrained_solver(name, k):
-    kernel, _, _, view = view_of(name)
-    similarities, gram = view.kernels(0.5)
-    codes = LocalCoder(kernel, 0.5, k).codes(view)
+    _, _, _, view = view_of(name)
+    similarities, gram = kernels(view, 0.5)
+    codes = local_codes(view, 0.5, k)
     np.testing.assert_allclose(codes.sum(axis=1), 1)
-    for code, near, row in zip(codes, similarities, view.to_atoms, strict=True):
+    for code, near, row in zip(codes, similarities, view[0], strict=True):
         chosen = np.sort(np.argsort(row)[:k])
         np.testing.assert_array_equal(np.flatnonzero(code), chosen)
         inner, k_near = gram[np.ix_(chosen, chosen)], near[chosen]
@@ -170,14 +173,14 @@ def test_local_codes_are_those_of_a_constrained_solver(name, k):
 
 def test_local_codes_of_an_atom():
     kernel, _, atoms, _ = view_of("log-euclidean")
-    view = Divergences.measure(kernel, kernel.prepare(atoms), atoms)
-    np.testing.assert_allclose(LocalCoder(kernel, 0.5, 1).codes(view), np.eye(6), atol=1e-9)
-    np.testing.assert_allclose(LocalCoder(kernel, 0.5, 4).codes(view), np.eye(6), atol=1e-2)
+    view = measure(kernel, kernel.prepare(atoms), atoms)
+    np.testing.assert_allclose(local_codes(view, 0.5, 1), np.eye(6), atol=1e-9)
+    np.testing.assert_allclose(local_codes(view, 0.5, 4), np.eye(6), atol=1e-2)
 
 
 def test_bandwidths_to_choose_from():
     kernel, _, _, view = view_of("log-euclidean")
-    median = np.median(view.to_atoms)
+    median = np.median(view[0])
     found = bandwidths(kernel, view, 3, "auto")
     np.testing.assert_allclose(found, np.array([0.25, 1, 4]) / median)
     kernel, _, _, view = view_of("stein", d=9)

@@ -13,8 +13,14 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
-from divlearn.committee.tangent import TangentClassifier, TangentVectors
-from divlearn.committee.weights import fit_weights, floored
+from divlearn.committee import tangent as tangent_module
+from divlearn.committee.classifier import fit_weights, floored
+from divlearn.committee.tangent import (
+    TangentClassifier,
+    fit_space,
+    tangent_features,
+    tangent_vectors,
+)
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.folds import make_folds
 
@@ -180,7 +186,7 @@ def test_tangent_vectors_are_those_of_pyriemann(data):
     from pyriemann.tangentspace import TangentSpace
 
     X = data[0]
-    ours = TangentVectors().fit_transform(X)
+    ours = tangent_vectors(X, fit_space(X, "mean"))
     theirs = TangentSpace(metric="riemann").fit(X).transform(X)
     assert ours.var(axis=0).sum() == pytest.approx(1)
     theirs /= np.sqrt(theirs.var(axis=0).sum())
@@ -192,8 +198,8 @@ def test_tangent_vectors_are_those_of_pyriemann(data):
 
 def test_vectors_at_the_identity_are_log_euclidean(data):
     X = data[0]
-    space = TangentVectors("identity").fit(X)
-    distances = pdist(space.transform(X)) * space.deviation_
+    space = fit_space(X, "identity")
+    distances = pdist(tangent_vectors(X, space)) * space[1]
     expected = pairwise_distance(X, metric="logeuclid")
     np.testing.assert_allclose(squareform(distances), expected, atol=1e-9)
 
@@ -202,11 +208,25 @@ def test_vectors_at_the_identity_are_log_euclidean(data):
 def test_tangent_classifiers(data, model):
     X, y, X_test, y_test = data
     folds = make_folds(3, len(X), y, random_state=0)
-    classifier = TangentClassifier(model, folds).fit(X, y, np.ones(len(X)))
+    features = tangent_features(X, folds, "mean")
+    classifier = TangentClassifier(model).fit(features, y, np.ones(len(X)), folds)
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert (probabilities.argmax(axis=1) == y_test).mean() > 0.75
     assert (classifier.oof_proba_.argmax(axis=1) == y).mean() > 0.7
+
+
+def test_members_share_the_means_of_folds(data, monkeypatch):
+    calls = []
+    mean = tangent_module.mean_abld
+    monkeypatch.setattr(
+        tangent_module,
+        "mean_abld",
+        lambda *given, **named: calls.append(1) or mean(*given, **named),
+    )
+    members = ("tangent logistic", "tangent rbf", "tangent lda", "log rbf")
+    SPDClassifier(members, cv=4, random_state=0).fit(*data[:2])
+    assert len(calls) == 5
 
 
 def test_two_matrices_of_each_class_are_enough():

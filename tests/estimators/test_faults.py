@@ -20,7 +20,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.engines.pencil import decompose
 from divlearn.fitting.interrupts import Interrupts, is_interrupted
-from divlearn.kernels.selection import Machine
+from divlearn.kernels import classifier
 from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
@@ -178,10 +178,10 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     assert kept[-1]
 
 
-@pytest.mark.parametrize("verb", ["decide", "fit"])
+@pytest.mark.parametrize("verb", ["predict_held_out", "_fit_svc"])
 def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
-    """Folds are judged by `decide` and `fit` too: it is the last of all calls that is meant."""
-    plain, calls, last = getattr(Machine, verb), 0, 0
+    """Machines of folds are fitted too: it is the last of all calls that is meant."""
+    plain, calls, last = getattr(classifier, verb), 0, 0
 
     def pressed(*given):
         nonlocal calls
@@ -190,7 +190,7 @@ def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
             press_ctrl_c()
         return plain(*given)
 
-    monkeypatch.setattr(Machine, verb, pressed)
+    monkeypatch.setattr(classifier, verb, pressed)
     model = divlearn.DivergenceKernelClassifier([0, 0.5], [0.5], [0.5, 2], cv=2, random_state=0)
     whole = clone(model).fit(*data)
     calls, last = 0, calls

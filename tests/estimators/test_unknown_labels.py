@@ -8,8 +8,7 @@ import pytest
 from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier, which_divergence
 from divlearn.baselines import LEML, DivergenceKNN, DivergenceMDM, LogEuclideanSVM
 from divlearn.datasets import Dataset, make_wishart_clusters
-from divlearn.doctor import examine
-from divlearn.judge import evaluate, plane_map
+from divlearn.judge import evaluate, examine, plane_map
 from divlearn.sharded import open_shards
 
 X, CODES = make_wishart_clusters(2, 4, 2, random_state=0)

@@ -10,7 +10,7 @@ import pytest
 
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
-from divlearn.judge import NAMED, PlaneMap, neighbors, plane_map
+from divlearn.judge import NAMED, PlaneMap, maps, plane_map
 from divlearn.report import plot_plane
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])
@@ -55,7 +55,7 @@ def test_accuracy_of_a_plain_loop(engine, plain_loop):
 @pytest.mark.parametrize("entries", [1, 50, 6 * 18 + 1, 1000])
 def test_blocks_do_not_show(monkeypatch, entries):
     expected = plane_map(*random_data(), ALPHAS, BETAS)
-    monkeypatch.setattr(neighbors, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(maps, "_BLOCK_ENTRIES", entries)
     blocked = plane_map(*random_data(), ALPHAS, BETAS)
     np.testing.assert_array_equal(blocked.correct, expected.correct)
 
@@ -179,7 +179,7 @@ X, Y = random_data(n=6)
         ((X, Y, [0], [[1]]), r"betas has shape \(1, 1\)"),
         ((X, Y, [1, 0]), r"alphas=\[1.0, 0.0\] must be finite and ascending"),
         ((X, Y, [0], [0, 0]), r"betas=\[0.0, 0.0\] must be finite and ascending"),
-        ((X, Y, [0], [np.nan]), "betas=.* must be finite"),
+        ((X, Y, [0], [np.nan]), "betas.* must be finite"),
         ((X, Y, [-1, 0], [0, 1]), "alphas from -1 to 0 and betas from 0 to 1 .* opposite signs"),
         ((X, Y, [1], [-1]), "opposite signs"),
     ],

@@ -19,7 +19,7 @@ from divlearn import (
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
-from divlearn.doctor import examine
+from divlearn.judge import examine
 from divlearn.likelihood import fit_likelihood
 from divlearn.report import page_of, plot_evaluation, plot_matrix, plot_plane
 

@@ -19,7 +19,7 @@ from divlearn.judge import (
     NamedScore,
     PlaneMap,
     WhichDivergence,
-    neighbors,
+    maps,
     plane_map,
     which_divergence,
 )
@@ -104,7 +104,7 @@ def test_blocks_do_not_show(monkeypatch, entries):
     X, y = overlapping(18)
     options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
-    monkeypatch.setattr(neighbors, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(maps, "_BLOCK_ENTRIES", entries)
     blocked = which_divergence(X, y, **options)
     np.testing.assert_array_equal(blocked.map, expected.map)
     assert blocked.table() == expected.table()

@@ -24,8 +24,8 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels import selection as selection_module
-from divlearn.kernels.coupling import Coupling, fit_coupling
+from divlearn.kernels import classifier as classifier_module
+from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "Cs": [1, 10]}
 
@@ -123,23 +123,24 @@ def test_progress_and_interruption(capsys, monkeypatch):
     DivergenceKernelClassifier(verbose=1, **grid).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == [
-        "(alpha, beta) = (0, 0)",
-        "(alpha, beta) = (0, 1)",
+        "[DivergenceKernelClassifier] (alpha, beta) = (0, 0)",
+        "[DivergenceKernelClassifier] (alpha, beta) = (0, 1)",
     ]
 
-    add = selection_module.Search.add
+    learn, calls = classifier_module.median_scale, []
 
-    def interrupted(self, point, *arguments):
-        if point == (0.0, 1.0):
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
             raise KeyboardInterrupt
-        return add(self, point, *arguments)
+        return learn(*arguments)
 
-    monkeypatch.setattr(selection_module.Search, "add", interrupted)
+    monkeypatch.setattr(classifier_module, "median_scale", interrupted)
     model = DivergenceKernelClassifier(**grid).fit(X, y)
     assert model.message_.endswith("; interrupted by the user after 1 of 2 divergences")
     assert len(model.cv_results_["params"]) == 2
     assert model.score(X, y) > 0.9
-    grid["alphas"] = [1]
+    calls[:] = [None]
     with pytest.raises(KeyboardInterrupt):
         DivergenceKernelClassifier(**grid).fit(X, y)
 
@@ -190,9 +191,9 @@ def test_out_of_fold_decisions(n_classes):
         machine = SVC(kernel="precomputed", C=best["C"], decision_function_shape="ovo")
         machine.fit(kernel.fit_transform(X[train]), y[train])
         decisions = machine.decision_function(kernel.transform(X[test]))
-        expected = model.coupling_.score(decisions)
+        expected = couple(decisions, n_classes, model.coupling_[0])
         np.testing.assert_allclose(model.oof_decision_[test], expected, rtol=1e-6, atol=1e-9)
-    expected = np.exp(model.coupling_.log_probabilities(model.oof_decision_))
+    expected = np.exp(log_probabilities(model.oof_decision_, model.coupling_[1]))
     np.testing.assert_array_equal(model.oof_proba_, expected)
     accuracy = (model.classes_[model.oof_proba_.argmax(axis=1)] == y).mean()
     assert accuracy == pytest.approx(model.best_score_, abs=0.1)
@@ -451,13 +452,13 @@ def test_wrong_matrices():
     with pytest.raises(ValueError, match=r"n_samples=60, all equal; pass other matrices"):
         model.fit(np.broadcast_to(X[0], X.shape), y)
     model.fit(X, y)
-    with pytest.raises(ValueError, match=r"X is 2 by 2, but DivergenceKernelClassifier was fitted"):
+    with pytest.raises(ValueError, match="of size 2, but DivergenceKernelClassifier is expecting"):
         model.predict(X[:, :2, :2])
 
 
 def test_too_many_matrices(monkeypatch):
     X, y = classes(27)
-    monkeypatch.setattr("divlearn.kernels.checks._LARGEST_TABLE", 2**17)
+    monkeypatch.setattr("divlearn.kernels.classifier._LARGEST_TABLE", 2**17)
     with pytest.raises(ValueError, match=r"n_matrices=60 with 6 divergences .* fit on a random"):
         DivergenceKernelClassifier().fit(X, y)
     DivergenceKernelClassifier(random_state=0, **SMALL).fit(X, y)
@@ -478,8 +479,8 @@ def test_a_sharp_coupling_counts_votes():
     for pair in range(10):
         naive[:, first[pair]] -= np.log1p(np.exp(-3 * decisions[:, pair]))
         naive[:, second[pair]] -= np.log1p(np.exp(3 * decisions[:, pair]))
-    np.testing.assert_allclose(Coupling(5, 3.0).score(decisions), naive, rtol=1e-10)
-    sharp = Coupling(5, 30.0).score(np.sign(decisions))
+    np.testing.assert_allclose(couple(decisions, 5, 3.0), naive, rtol=1e-10)
+    sharp = couple(np.sign(decisions), 5, 30.0)
     np.testing.assert_allclose(sharp, -30 * (4 - votes), atol=1e-6)
 
 
@@ -487,14 +488,14 @@ def test_the_temperature_of_known_probabilities():
     rng = np.random.default_rng(29)
     decisions = rng.normal(0, 2, 20_000)
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.4))).astype(np.intp)
-    coupling = fit_coupling(decisions, codes, 2, np.ones(20_000))
-    assert coupling.temperature == pytest.approx(0.4, rel=0.05)
+    _, temperature = fit_coupling(decisions, codes, 2, np.ones(20_000))
+    assert temperature == pytest.approx(0.4, rel=0.05)
 
 
 def test_decisions_that_are_all_right_leave_a_doubt():
     codes = np.arange(30) % 3
     first, second = np.triu_indices(3, 1)
     decisions = (codes[:, None] == first).astype(float) - (codes[:, None] == second)
-    coupling = fit_coupling(decisions, codes, 3, np.ones(30))
-    probabilities = np.exp(coupling.log_probabilities(coupling.score(decisions)))
+    sharpness, temperature = fit_coupling(decisions, codes, 3, np.ones(30))
+    probabilities = np.exp(log_probabilities(couple(decisions, 3, sharpness), temperature))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.coding import Coder, learn_dictionary
-from divlearn.baselines.tuning import FOLDS, VectorMachine, fit_svm
+from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, was_interrupted
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
+from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
-from divlearn.spd import check_spd
+from divlearn.fitting.labelled import Labelled, check_new
+from divlearn.fitting.progress import say
+from divlearn.fitting.selection import choose
 from divlearn.threads import limit_blas
 
-__all__ = ["CodedClassifier", "check_penalties"]
+__all__ = ["CodedClassifier", "Parameters", "Stage", "check_penalties", "learn_dictionary"]
+
+Parameters = dict[str, float]
+# What was updated last ("start", "atoms" or "codes"), atoms, codes and the objective.
+Stage = tuple[str, RealArray, RealArray, float]
 
 _ATOMS_PER_CLASS = 5
 _ROUNDING = 1e-9
 _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take most of the time
 
 
-class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     """Codes of matrices by a dictionary, classified by a linear support vector machine.
 
     The dictionary starts at centroids of log-Euclidean k-means. With it, the parameters of the
-    coding are chosen by the accuracy of the machine on data held out; then the dictionary is
-    learned, without labels, and the machine is fitted to the final codes.
+    coding are chosen by the held-out accuracy of the machine; then the dictionary is learned,
+    without labels, and the machine is fitted to the final codes.
     """
 
     n_atoms: int | str
@@ -46,59 +52,53 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
     random_state: Any
     verbose: int
 
-    classes_: NDArray[Any]
-    coder_: Coder
+    best_score_: float
     dictionary_: RealArray
     history_: dict[str, NDArray[np.generic]]
-    machine_: VectorMachine
+    machine_: SVC
     message_: str
-    n_features_in_: int
     n_iter_: int
-    parameters_: dict[str, Any]
+    parameters_: Parameters
+    unit_: float
 
     @abstractmethod
     def _view(self, matrices: RealArray, atoms: RealArray) -> Any:
-        """Say what all coders need to know of matrices and atoms."""
+        """Compute what codes by any parameters need to know of matrices and atoms."""
 
     @abstractmethod
-    def _coders(self, view: Any, d: int) -> Sequence[Coder]:
-        """Coders to choose from, those of the strongest regularisation first."""
+    def _candidates(self, view: Any, d: int) -> Sequence[Parameters]:
+        """Parameters to choose from, those of the strongest regularisation first."""
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn a dictionary, and a machine for codes by it.
+    @abstractmethod
+    def _codes(self, view: Any, parameters: Parameters) -> RealArray:
+        """Code matrices, given what `_view` says of them."""
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
+    @abstractmethod
+    def _learn(
+        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
+    ) -> Iterator[Stage]:
+        """Yield the start, then atoms and codes in turn, without end where there is learning."""
 
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        data = check_labelled(X, y, None, None, groups)
-        matrices, labels = data.matrices, data.classes[data.codes]
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+    def _check_parameters(self) -> None:
+        check_count(self.max_iter, "max_iter", least=0)
+        check_number(self.tol, "tol")
+
+    def _fit(self, data: Labelled) -> None:
+        matrices = data.matrices
+        seed = draw_seed(self.random_state)
         folds = data.folds(FOLDS, seed)
         n_atoms = self._count_atoms(len(matrices), len(data.classes))
         with limit_blas(1):
             start = self._start(matrices, n_atoms, seed)
-            self.coder_ = self._choose(matrices, start, labels, folds)
-            learned = learn_dictionary(
-                self.coder_, matrices, start, max_iter=self.max_iter, tol=self.tol, tell=self._tell
-            )
-            self.machine_ = _fit_machine(learned.stage.codes, labels, folds)
-        self.classes_, self.n_features_in_ = data.classes, matrices.shape[-1]
-        self.dictionary_, self.history_ = learned.stage.atoms, learned.history
-        self.n_iter_, self.message_ = learned.n_iter, learned.message
-        self.parameters_ = self.coder_.parameters | self.machine_.choice.parameters
-        self._tell(1, f"{self.n_iter_} iterations; {self.message_}")
-        return self
+            chosen = self._choose(matrices, start, data.codes, folds)
+            self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
+                self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
+                tell=partial(say, self, level=2),
+            )  # fmt: skip
+            self.unit_, self.machine_, history = _fit_machine(codes, data.codes, folds)
+        self.best_score_ = float(np.fmax.reduce(history["accuracy"]))
+        self.parameters_ = chosen | {"C": self.machine_.C}
+        say(self, f"{self.n_iter_} iterations; {self.message_}")
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         """Atoms to begin with."""
@@ -110,100 +110,119 @@ class CodedClassifier(NamesMixin, TransformerMixin, ClassifierMixin, MatricesMix
         return means.cluster_centers_[np.unique(means.labels_)]
 
     def _choose(
-        self, matrices: RealArray, atoms: RealArray, labels: NDArray[Any], folds: Folds
-    ) -> Coder:
+        self, matrices: RealArray, atoms: RealArray, labels: NDArray[np.intp], folds: Folds
+    ) -> Parameters:
         view = self._view(matrices, atoms)
-        coders = self._coders(view, matrices.shape[-1])
-        if len(coders) == 1:
-            return coders[0]
-        scores = []
-        try:
-            for coder in coders:
-                score = _fit_machine(coder.codes(view), labels, folds).choice.score
-                scores.append(score)
-                self._tell(1, f"{_join(coder.parameters)}: accuracy {score:.3f} on data held out")
-        except KeyboardInterrupt:
-            self._tell(1, "interrupted by the user: the best so far is taken")
-        return coders[int(np.argmax(scores)) if scores else 0]  # the first of several
+        candidates = self._candidates(view, matrices.shape[-1])
+        if len(candidates) == 1:
+            return candidates[0]
+
+        def score(parameters: Parameters) -> float:
+            _, _, history = _fit_machine(self._codes(view, parameters), labels, folds)
+            if was_interrupted(history):
+                raise KeyboardInterrupt
+            accuracy = float(history["accuracy"].max())
+            named = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+            say(self, f"{named}: held-out accuracy {accuracy:.3f}")
+            return accuracy
+
+        best, scores = choose(candidates, score)
+        if len(scores) < len(candidates):
+            say(self, "interrupted by the user: the best so far is taken")
+        return candidates[best]
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Code matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_atoms)
-        """
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        if matrices.shape[-1] != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {matrices.shape[-1]}, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_}"
-            )
+        """Codes of matrices, shape (n_matrices, n_atoms)."""
+        matrices = check_new(self, X)
         with limit_blas(1):
-            return self.coder_.codes(self._view(matrices, self.dictionary_))
+            return self._codes(self._view(matrices, self.dictionary_), self.parameters_)
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return self.machine_.decide(self.transform(X))
+        codes = self.transform(X)
+        scores: RealArray = self.machine_.decision_function(codes / self.unit_)
+        return scores
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Classes, shape (n_matrices,)."""
-        return self.machine_.predict(self.transform(X))
-
-    def _check_parameters(self) -> None:
-        check_count(self.max_iter, "max_iter", least=0)
-        check_number(self.tol, "tol")
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        codes = self.transform(X)
+        found: NDArray[np.intp] = self.machine_.predict(codes / self.unit_)
+        return found
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
             return min(_ATOMS_PER_CLASS * n_classes, n_matrices)
-        if isinstance(self.n_atoms, bool) or not isinstance(self.n_atoms, int | np.integer):
-            raise TypeError(f'n_atoms={self.n_atoms!r} must be "auto" or an integer')
-        if not 1 <= self.n_atoms <= n_matrices:
-            raise ValueError(
-                f"n_atoms={self.n_atoms} must be >= 1 and <= n_matrices={n_matrices}; change "
-                "n_atoms or pass more data"
-            )
-        return int(self.n_atoms)
-
-    def _tell(self, level: int, text: str) -> None:
-        if self.verbose >= level:
-            print(f"[{type(self).__name__}] {text}")
+        fix = ', the number of matrices, or "auto"'
+        return check_count(self.n_atoms, "n_atoms", most=n_matrices, fix=fix)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.dictionary_)
 
 
-def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float]:
-    """Penalties to choose from: those given as candidates, or the one number that is wanted.
+class AtomsProblem:
+    """Lower an objective by moving the atoms, codes held: the common part of an `optim.Problem`."""
 
-    Examples
-    --------
-    >>> check_penalties(0.5, [1.0])
-    [0.5]
-    >>> check_penalties("small", [1.0])
-    Traceback (most recent call last):
-    ValueError: penalty='small' must be "auto" or a finite number > 0
+    codes: RealArray
+
+    def size(self, step: RealArray) -> float:
+        """Longest way an atom goes."""
+        return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
+
+    def limits(self, point: RealArray) -> float:
+        """There are none."""
+        return -np.inf
+
+
+def learn_dictionary(
+    stages: Iterator[Stage], *, max_iter: int, tol: float, tell: Callable[[str], None]
+) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
+    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective.
+
+    Returns atoms, codes, the number of iterations, why they ended, and the history. Where the user
+    interrupts, these are what was reached last.
     """
+    started = time.perf_counter()
+    rows: list[tuple[int, str, float, float]] = []
+
+    def advance() -> Stage:
+        block, _, _, objective = reached = next(stages)
+        rows.append((n_iter + (block != "start"), block, objective, time.perf_counter() - started))
+        return reached
+
+    n_iter = 0
+    stage = advance()
+    message = f"max_iter={max_iter} reached" if max_iter else "the dictionary stays as it starts"
+    try:
+        while n_iter < max_iter:
+            before = stage[-1]
+            for _ in range(2):  # atoms, codes
+                stage = advance()
+            n_iter += 1
+            after = stage[-1]
+            tell(f"iteration {n_iter}: objective {after:.6g}")
+            if before - after <= tol * abs(before):
+                share = (before - after) / abs(before) if before else 0.0
+                message = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+                break
+    except KeyboardInterrupt:
+        message = f"interrupted by the user in iteration {n_iter + 1}"
+    names = "iteration", "block", "objective", "seconds"
+    columns = zip(*rows, strict=True)
+    history = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
+    return stage[1], stage[2], n_iter, message, history
+
+
+def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float]:
+    """Penalties to choose from: those given as candidates, or the one number that is wanted."""
     if isinstance(penalty, str) and penalty == "auto":
         return candidates
-    number = isinstance(penalty, float | int | np.floating | np.integer)
-    if isinstance(penalty, bool) or not number or not 0 < penalty < np.inf:
-        raise ValueError(f'penalty={penalty!r} must be "auto" or a finite number > 0')
+    check_number(penalty, "penalty", positive=True, word="auto")
     return [float(penalty)]
 
 
-def _fit_machine(codes: RealArray, labels: NDArray[Any], folds: Folds) -> VectorMachine:
+def _fit_machine(
+    codes: RealArray, labels: NDArray[np.intp], folds: Folds
+) -> tuple[float, SVC, dict[str, RealArray]]:
     if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
         codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit
     return fit_svm(codes, labels, folds, penalties=_PENALTIES)
-
-
-def _join(parameters: dict[str, float]) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in parameters.items())

@@ -19,7 +19,8 @@ References
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
+from typing import Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -41,57 +42,35 @@ _MEMORY = 5  # iterations, the worst of which a step must improve on
 _SHORTEST, _LONGEST = 1e-2, 1e2
 
 
-@dataclass(frozen=True, eq=False)
 class Cone:
     """Matrices to code, and the atoms that span the cone.
 
-    Attributes
-    ----------
-    whiteners : ndarray, shape (n_matrices, d, d)
-        Inverses of Cholesky factors of the matrices.
-    atoms : ndarray, shape (n_atoms, d, d)
-    gram : ndarray, shape (n_atoms, n_atoms)
-        Inner products of the atoms at a point amid the matrices: about the Hessian of every f, if
-        its combination is close to X.
+    ``amid`` is the inverse of the Cholesky factor of a matrix amid the others, such as their mean.
+    ``gram`` holds the inner products of atoms there: about the Hessian of every f, if its
+    combination is close to X.
     """
 
-    whiteners: RealArray
-    atoms: RealArray
-    gram: RealArray
+    def __init__(self, matrices: RealArray, atoms: RealArray, amid: RealArray) -> None:
+        self.amid = amid
+        self._whiteners = whiteners(np.linalg.cholesky(matrices))
+        self._set_atoms(atoms)
 
-    @classmethod
-    def of(cls, matrices: RealArray, atoms: RealArray, amid: RealArray) -> Cone:
-        """Factor the matrices.
-
-        Parameters
-        ----------
-        matrices : ndarray, shape (n_matrices, d, d)
-        atoms : ndarray, shape (n_atoms, d, d)
-        amid : ndarray, shape (d, d)
-            Inverse of the Cholesky factor of a matrix amid the others, such as their mean.
-        """
-        return cls(whiteners(np.linalg.cholesky(matrices)), *_atoms_and_gram(atoms, amid))
-
-    def span(self, atoms: RealArray, amid: RealArray) -> Cone:
+    def span(self, atoms: RealArray) -> Self:
         """Make the cone of other atoms, for the same matrices."""
-        return Cone(self.whiteners, *_atoms_and_gram(atoms, amid))
+        other = copy(self)
+        other._set_atoms(atoms)
+        return other
+
+    def _set_atoms(self, atoms: RealArray) -> None:
+        whitened = (self.amid @ atoms @ self.amid.T).reshape(len(atoms), -1)
+        self.atoms, self.gram = atoms, whitened @ whitened.T
 
     def look(
         self, codes: RealArray, rows: NDArray[np.intp] | None = None
     ) -> tuple[RealArray, RealArray]:
-        """Half the squared distances, and G.
+        """Half the squared distances, infinite where a combination is not definite, and all G.
 
-        Parameters
-        ----------
-        codes : ndarray, shape (n_rows, n_atoms)
-        rows : ndarray of int, shape (n_rows,), optional
-            The matrices they belong to; all by default.
-
-        Returns
-        -------
-        values : ndarray, shape (n_rows,)
-            Infinite where the combination is not positive definite.
-        slopes : ndarray, shape (n_rows, d, d)
+        Codes have the shape (n_rows, n_atoms); rows are their matrices, all by default.
         """
         d = self.atoms.shape[-1]
         values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
@@ -99,7 +78,7 @@ class Cone:
         which = np.arange(len(codes)) if rows is None else rows
 
         def fill(part: slice) -> None:
-            roots = self.whiteners[which[part]]
+            roots = self._whiteners[which[part]]
             with np.errstate(over="ignore", invalid="ignore"):  # a step may go anywhere
                 sums = (codes[part] @ flat).reshape(-1, d, d)
                 seen = roots @ sums @ roots.mT
@@ -131,18 +110,14 @@ class Cone:
     def start(self) -> RealArray:
         """Equal codes, of the size that is best for their sum."""
         n = len(self.atoms)
-        equal = np.full((len(self.whiteners), n), 1 / n)
-        mean = self.whiteners @ self.atoms.mean(axis=0) @ self.whiteners.mT
+        equal = np.full((len(self._whiteners), n), 1 / n)
+        mean = self._whiteners @ self.atoms.mean(axis=0) @ self._whiteners.mT
         heights = np.linalg.slogdet(mean)[1] / mean.shape[-1]
         scaled: RealArray = equal * np.exp(-heights)[:, None]
         return scaled
 
 
-def _atoms_and_gram(atoms: RealArray, amid: RealArray) -> tuple[RealArray, RealArray]:
-    whitened = (amid @ atoms @ amid.T).reshape(len(atoms), -1)
-    return atoms, whitened @ whitened.T
-
-
+@np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
 def conic_codes(
     cone: Cone, penalty: float, *, start: RealArray | None = None, tol: float = 1e-2,
     max_iter: int = _MAX_ITER,
@@ -156,27 +131,9 @@ def conic_codes(
 
     A code is done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+`,
     which bounds what is left to gain where f is convex, is at most ``tol`` times its objective.
-
-    Parameters
-    ----------
-    cone : Cone
-    penalty : float
-        :math:`\lambda \ge 0`.
-    start : ndarray, shape (n_matrices, n_atoms), optional
-        Codes to begin with. No code gets worse than these.
-    tol : float, default=1e-2
-    max_iter : int, default=50
-
-    Returns
-    -------
-    ndarray, shape (n_matrices, n_atoms)
+    No code gets worse than the start.
     """
     first = cone.start() if start is None else start
-    with np.errstate(over="ignore", invalid="ignore"):  # what goes too far is not taken
-        return _codes(cone, penalty, first, tol, max_iter)
-
-
-def _codes(cone: Cone, penalty: float, first: RealArray, tol: float, max_iter: int) -> RealArray:
     codes = first.copy()
     values, gradients = cone.evaluate(codes, penalty)
     at_start = values.copy()

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import TransformerMixin
 
-from divlearn.arrays import RealArray
-from divlearn.baselines.leml_pairs import (
-    Codes,
-    distance_percentiles,
-    find_prior,
-    label_nearest,
-    move,
-    near_pairs,
-)
-from divlearn.baselines.leml_projections import Constraints, Solution, solve_logdet
-from divlearn.baselines.tuning import FOLDS
+from divlearn.arrays import RealArray, as_real
+from divlearn.baselines import leml_metric as metric
+from divlearn.baselines.leml_metric import Codes
+from divlearn.baselines.log_svm import FOLDS, TunedClassifier
 from divlearn.checks import check_count, check_number
+from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
+from divlearn.fitting.labelled import Labelled, check_new
+from divlearn.fitting.progress import say
 from divlearn.geometry import logm, sqrtm
-from divlearn.kernels.checks import check_axis, check_size
-from divlearn.spd import check_spd
 
 __all__ = ["LEML"]
 
-
 _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
+_HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
+
+_Learn = Callable[[Codes, int, float], metric.Solution]  # from rows, a number of pairs and an eta
+_Run = dict[str, Any]  # columns of the history, and "frame", "n_iter", "message", "interrupted"
 
 
-class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     r"""Log-Euclidean metric learning, then the label of the nearest training matrix.
 
     Squared distances are :math:`\operatorname{tr}(Q (\log X - \log Y)^2)`, with the matrix Q that
@@ -55,10 +50,9 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     ----------
     n_constraints : int or "plateau", default="plateau"
         Number of pairs; "plateau" doubles it, from 10 for each pair of classes but no more than two
-        for each matrix, for as long as the accuracy on data held out rises.
+        for each matrix, for as long as the held-out accuracy rises.
     eta : float, optional
-        How strictly u and l are kept, > 0; by default 0.1, 0.3 or 1, whichever does best on data
-        held out.
+        How strictly u and l are kept, > 0; by default 0.1, 0.3 or 1, by held-out accuracy.
     percentiles : (float, float), default=(5, 95)
         u and l, as percentiles of the squared distances of all pairs of training matrices by Q_0.
     max_iter : int, default=10
@@ -66,7 +60,7 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     tol : float, default=1e-2
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
-        Draws pairs, and the parts held out.
+        Draws pairs and folds.
     verbose : int, default=0
         1 tells of every number of constraints and eta, 2 of every pass.
 
@@ -80,7 +74,7 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     message_ : str
         Why that stopped, and what was chosen before.
     history_ : dict of arrays
-        "n_constraints", "eta", "accuracy" on data held out and "seconds" of all that was tried; the
+        "n_constraints", "eta", held-out "accuracy" and "seconds" of all that was tried; the
         last entry is the final run, on everything, whose accuracy is NaN.
     classes_ : ndarray, shape (n_classes,)
     n_features_in_ : int
@@ -116,8 +110,6 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     n_iter_: int
     message_: str
     history_: dict[str, RealArray]
-    classes_: NDArray[Any]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -138,37 +130,17 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn the metric.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        data = check_labelled(X, y, None, None, groups)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _fit(self, data: Labelled) -> None:
+        seed = draw_seed(self.random_state)
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
-        search = _Search(self, logm(data.matrices), data.codes, splits, seed)
-        chosen = search.run()
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        self.Q_ = chosen.solution.frame @ chosen.solution.frame.T
-        self.n_constraints_, self.eta_ = chosen.n_constraints, chosen.eta
-        self.n_iter_, self.message_ = chosen.solution.n_iter, search.message(chosen)
-        self.history_ = search.history()
+        logarithms = logm(data.matrices)
+        runs, chosen = self._search(logarithms, data.codes, splits, seed)
+        self.Q_ = chosen["frame"] @ chosen["frame"].T
+        self.n_constraints_, self.eta_ = chosen["n_constraints"], chosen["eta"]
+        self.n_iter_, self.message_ = chosen["n_iter"], _describe(runs, chosen)
+        self.history_ = {name: np.array([run[name] for run in runs]) for name in _HISTORY}
         self._root = sqrtm(self.Q_)
-        self._vectors, self._codes = move(logm(data.matrices), self._root), data.codes
-        return self
+        self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
 
     def transform(self, X: ArrayLike) -> RealArray:
         r"""Vectors whose Euclidean distances are the learned ones.
@@ -182,25 +154,13 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         ndarray, shape (n_matrices, d * d)
             Entries of :math:`\log X \, Q^{1/2}`, row by row.
         """
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        check_size(self, matrices)
-        return move(logm(matrices), self._root)
+        matrices = check_new(self, X)
+        return metric.move(logm(matrices), self._root)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the labels of the nearest training matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+    def _predict_codes(self, X: ArrayLike) -> Codes:
+        """Take those of the nearest training matrices."""
         vectors = self.transform(X)
-        labels: NDArray[Any] = self.classes_[label_nearest(self._vectors, self._codes, vectors)]
-        return labels
+        return metric.label_nearest(self._vectors, self._codes, vectors)
 
     def _check_parameters(self) -> None:
         if isinstance(self.n_constraints, str):
@@ -211,9 +171,9 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
         else:
             check_count(self.n_constraints, "n_constraints")
         if self.eta is not None:
-            check_axis([self.eta], "eta", positive=True)
-        ends = check_axis(self.percentiles, "percentiles")
-        if len(ends) != 2 or not 0 < ends[0] <= ends[1] <= 100:
+            check_number(self.eta, "eta", positive=True)
+        ends = as_real(self.percentiles, "percentiles")
+        if ends.shape != (2,) or not 0 < ends[0] <= ends[1] <= 100:
             raise ValueError(
                 f"percentiles={self.percentiles} must be two numbers, 0 < u <= l <= 100"
             )
@@ -224,116 +184,99 @@ class LEML(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEst
     def _n_features_out(self) -> int:
         return int(self.n_features_in_) ** 2
 
+    def _search(
+        self, logarithms: RealArray, codes: Codes, splits: Folds, seed: int
+    ) -> tuple[list[_Run], _Run]:
+        """Choose eta and the number of constraints on held-out parts, then learn from everything.
 
-@dataclass(frozen=True, eq=False)
-class _Tried:
-    """A number of constraints and an eta, and what came of them."""
+        Returns all runs, and the one to keep: the last, or the best if the user interrupts.
+        """
+        learn = partial(self._learn, logarithms, codes, seed)
+        runs: list[_Run] = []
 
-    n_constraints: int
-    eta: float
-    solution: Solution
-    accuracy: float = np.nan
-    seconds: float = 0.0
+        def attempt(count: int, eta: float) -> _Run:
+            runs.append(_hold_out(learn, logarithms, codes, splits, count, eta))
+            accuracy = runs[-1]["accuracy"]
+            say(self, f"{count} constraints, eta={eta:g}: held-out accuracy {accuracy:.3f}")
+            return runs[-1]
 
+        plateau = isinstance(self.n_constraints, str)
+        n_classes = int(codes.max()) + 1
+        fewest = min(10 * n_classes**2, 2 * len(codes))
+        count = fewest if plateau else int(self.n_constraints)
+        etas = _ETAS if self.eta is None else (float(self.eta),)
+        eta = etas[0]
+        if splits and (plateau or len(etas) > 1):
+            for one in etas:
+                if attempt(count, one)["interrupted"]:
+                    break
+            best = max(runs, key=lambda run: run["accuracy"])  # the smallest eta of those that tie
+            while plateau and not runs[-1]["interrupted"]:
+                more = attempt(2 * best["n_constraints"], best["eta"])
+                if not more["accuracy"] > best["accuracy"]:
+                    break
+                best = more
+            if runs[-1]["interrupted"]:
+                return runs, best
+            count, eta = best["n_constraints"], best["eta"]
+        runs.append(_run(learn, np.arange(len(codes)), count, eta))
+        count, message = runs[-1]["n_constraints"], runs[-1]["message"]
+        say(self, f"{count} constraints, eta={eta:g}: {message}")
+        return runs, runs[-1]
 
-class _Search:
-    """Choose eta and the number of constraints on parts held out, then learn from everything."""
-
-    def __init__(
-        self, model: LEML, logarithms: RealArray, codes: Codes, splits: Folds, seed: int
-    ) -> None:
-        self.model = model
-        self.logarithms = logarithms
-        self.codes = codes
-        self.seed = seed
-        self.splits = splits
-        self.tried: list[_Tried] = []
-
-    def run(self) -> _Tried:
-        """Return the final run; one the user has interrupted ends the search."""
-        model, n_classes = self.model, int(self.codes.max()) + 1
-        plateau = isinstance(model.n_constraints, str)
-        fewest = min(10 * n_classes**2, 2 * len(self.codes))
-        count = fewest if plateau else int(model.n_constraints)
-        etas = _ETAS if model.eta is None else (float(model.eta),)
-        if not self.splits or (len(etas) == 1 and not plateau):
-            return self._finish(count, etas[0])
-        found = [self._try(count, eta) for eta in etas]
-        best = max(found, key=lambda one: one.accuracy)  # the smallest eta of those that tie
-        while plateau and not self._interrupted:
-            more = self._try(2 * best.n_constraints, best.eta)
-            if not more.accuracy > best.accuracy:
-                break
-            best = more
-        return best if self._interrupted else self._finish(best.n_constraints, best.eta)
-
-    @property
-    def _interrupted(self) -> bool:
-        return any(one.solution.interrupted for one in self.tried)
-
-    def _try(self, count: int, eta: float) -> _Tried:
-        """Learn without each part held out, and recognise it."""
-        if self._interrupted:
-            return replace(self.tried[-1], accuracy=-np.inf)
-        started, right = time.perf_counter(), []
-        for train, held in self.splits:
-            solution = self._learn(train, count, eta)
-            vectors = move(self.logarithms, solution.frame)
-            found = label_nearest(vectors[train], self.codes[train], vectors[held])
-            right.append(found == self.codes[held])
-            if solution.interrupted:
-                break
-        accuracy = float(np.concatenate(right).mean())
-        one = _Tried(count, eta, solution, accuracy, time.perf_counter() - started)
-        self.tried.append(one)
-        self._say(1, f"{count} constraints, eta={eta:g}: accuracy {accuracy:.3f} on data held out")
-        return one
-
-    def _finish(self, count: int, eta: float) -> _Tried:
-        started = time.perf_counter()
-        solution = self._learn(np.arange(len(self.codes)), count, eta)
-        made = len(solution.multipliers)
-        one = _Tried(made, eta, solution, seconds=time.perf_counter() - started)
-        self.tried.append(one)
-        self._say(1, f"{made} constraints, eta={eta:g}: {solution.message}")
-        return one
-
-    def _learn(self, rows: NDArray[np.intp], count: int, eta: float) -> Solution:
-        model, rng = self.model, np.random.default_rng(self.seed)
-        logarithms, codes = self.logarithms[rows], self.codes[rows]
-        start = find_prior(logarithms, codes)
-        vectors = move(logarithms, start)
-        (pairs, similar), (low, high) = (
-            near_pairs(vectors, codes, count, rng),
-            distance_percentiles(vectors, model.percentiles, rng),
-        )
-        constraints = Constraints(
-            logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar, np.where(similar, low, high)
-        )
-        return solve_logdet(
-            constraints, start, eta, max_iter=model.max_iter, tol=model.tol,
-            watch=lambda number, share: self._say(
-                2, f"pass {number} changed the multipliers by {share:.2g} of them"
+    def _learn(
+        self, logarithms: RealArray, codes: Codes, seed: int, rows: Codes, count: int, eta: float
+    ) -> metric.Solution:
+        rng = np.random.default_rng(seed)
+        logarithms, codes = logarithms[rows], codes[rows]
+        start = metric.find_prior(logarithms, codes)
+        vectors = metric.move(logarithms, start)
+        pairs, similar = metric.near_pairs(vectors, codes, count, rng)
+        low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
+        return metric.solve_logdet(
+            logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar,
+            np.where(similar, low, high), start, eta, max_iter=self.max_iter, tol=self.tol,
+            watch=lambda number, share: say(
+                self, f"pass {number} changed the multipliers by {share:.2g} of them", level=2
             ),
         )  # fmt: skip
 
-    def message(self, chosen: _Tried) -> str:
-        """Say why the last run stopped, and what was chosen before."""
-        stopped = next((one for one in self.tried if one.solution.interrupted), chosen)
-        scored = [one for one in self.tried if np.isfinite(one.accuracy)]
-        if not scored:
-            return stopped.solution.message
-        best = max(one.accuracy for one in scored)
-        return (
-            f"{stopped.solution.message}; {chosen.n_constraints} constraints and eta = "
-            f"{chosen.eta:g}, accuracy {best:.3f} on data held out, the highest of {len(scored)}"
+
+def _run(learn: _Learn, rows: Codes, count: int, eta: float) -> _Run:
+    started = time.perf_counter()
+    frame, multipliers, _, n_iter, message, interrupted = learn(rows, count, eta)
+    return {
+        "n_constraints": len(multipliers), "eta": eta, "accuracy": np.nan,
+        "seconds": time.perf_counter() - started, "frame": frame, "n_iter": n_iter,
+        "message": message, "interrupted": interrupted,
+    }  # fmt: skip
+
+
+def _hold_out(
+    learn: _Learn, logarithms: RealArray, codes: Codes, splits: Folds, count: int, eta: float
+) -> _Run:
+    """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
+    seconds, right = 0.0, []
+    for train, held in splits:
+        run = _run(learn, train, count, eta)
+        seconds += run["seconds"]
+        vectors = metric.move(logarithms, run["frame"])
+        right.append(
+            metric.label_nearest(vectors[train], codes[train], vectors[held]) == codes[held]
         )
+        if run["interrupted"]:
+            break
+    accuracy = float(np.concatenate(right).mean())
+    return run | {"n_constraints": count, "accuracy": accuracy, "seconds": seconds}
 
-    def history(self) -> dict[str, RealArray]:
-        """Columns by name."""
-        names = ("n_constraints", "eta", "accuracy", "seconds")
-        return {name: np.array([getattr(one, name) for one in self.tried]) for name in names}
 
-    def _say(self, level: int, text: str) -> None:
-        if self.model.verbose >= level:
-            print(f"[LEML] {text}")
+def _describe(runs: list[_Run], chosen: _Run) -> str:
+    """Say why the last run stopped, and what was chosen before."""
+    message = str(runs[-1]["message"])
+    scores = [run["accuracy"] for run in runs if np.isfinite(run["accuracy"])]
+    if not scores:
+        return message
+    return (
+        f"{message}; {chosen['n_constraints']} constraints and eta = {chosen['eta']:g}, "
+        f"held-out accuracy {max(scores):.3f}, the highest of {len(scores)}"
+    )

@@ -1,25 +1,89 @@
-"""Support vector machines on logarithms of SPD matrices."""
+"""Support vector machines on logarithms of SPD matrices, and on vectors in general."""
 
 from __future__ import annotations
 
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+from sklearn.model_selection import ParameterGrid
+from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.tuning import FOLDS, PENALTIES, VectorMachine, fit_svm
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
-from divlearn.kernels.checks import check_axis, check_size
+from divlearn.checks import check_number
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_new,
+)
+from divlearn.fitting.selection import choose, held_out_accuracy
 from divlearn.log_vectors import log_vectors
-from divlearn.spd import check_spd
 
-__all__ = ["LogEuclideanSVM"]
+__all__ = [
+    "FOLDS", "GAMMAS", "PENALTIES", "LogEuclideanSVM", "TunedClassifier", "fit_svm",
+    "was_interrupted",
+]  # fmt: skip
+
+FOLDS = 5  # to choose by
+
+# Of vectors with a total variance of one, so that the same grids suit all data.
+PENALTIES = {
+    "linear": (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0),
+    "rbf": (1.0, 10.0, 100.0, 1_000.0),
+}
+GAMMAS = (0.03, 0.1, 0.3, 1.0, 3.0)
+_ROUNDING = 1e-12
+# Steps of the solver of a machine, which takes hours where C is far too large for classes that
+# overlap. Others need a few for every vector.
+_STEPS = 100_000
 
 
-class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class TunedClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifiers that choose parameters on held-out data."""
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+        y : array-like, shape (n_matrices,)
+            Labels of two classes at least.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        data = check_labelled(X, y, None, None, groups)
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        self._fit(data)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise where a parameter is wrong."""
+
+    @abstractmethod
+    def _fit(self, data: Labelled) -> None:
+        """Learn from checked data."""
+
+
+class LogEuclideanSVM(TunedClassifier):
     r"""Support vector machine on the vectors of :math:`\log X`.
 
     The vectors, whose Euclidean distances are the log-Euclidean ones, are divided by one number,
@@ -48,8 +112,8 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
     gamma_ : float
         Only for the Gaussian kernel.
     history_ : dict of arrays
-        "C", "gamma" where there is one, and the "accuracy" of all that was tried on the parts held
-        out; NaN where nothing had to be chosen.
+        Candidates "C" and, where there is one, "gamma", and their held-out "accuracy"; NaN where
+        nothing had to be chosen, or an interrupt came before.
     message_ : str
         What was chosen, in a sentence.
     n_features_in_ : int
@@ -64,12 +128,10 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
     1.0
     """
 
-    classes_: NDArray[Any]
     C_: float
     gamma_: float
     history_: dict[str, RealArray]
     message_: str
-    n_features_in_: int
 
     def __init__(
         self,
@@ -83,90 +145,110 @@ class LogEuclideanSVM(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.gamma = gamma
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Choose C and gamma, and fit the machine.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
-        """
+    def _check_parameters(self) -> None:
         if self.kernel not in PENALTIES:
             raise ValueError(f"kernel={self.kernel!r} must be one of {', '.join(PENALTIES)}")
         if self.gamma is not None and self.kernel == "linear":
             raise ValueError(
                 f"gamma={self.gamma} has no meaning for kernel='linear'; pass kernel='rbf' or None"
             )
-        penalties, gammas = (
-            None if value is None else check_axis([value], name, positive=True)
-            for value, name in ((self.C, "C"), (self.gamma, "gamma"))
-        )
-        data = check_labelled(X, y, None, None, groups)
-        self._machine: VectorMachine = fit_svm(
+        for value, name in ((self.C, "C"), (self.gamma, "gamma")):
+            if value is not None:
+                check_number(value, name, positive=True)
+
+    def _fit(self, data: Labelled) -> None:
+        self._unit, self._machine, self.history_ = fit_svm(
             log_vectors(data.matrices), data.codes, data.folds(FOLDS, self.random_state),
-            kernel=self.kernel, penalties=penalties, gammas=gammas,
+            kernel=self.kernel,
+            penalties=None if self.C is None else [float(self.C)],
+            gammas=None if self.gamma is None else [float(self.gamma)],
         )  # fmt: skip
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        self._tell()
-        return self
+        self._describe()
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Score classes.
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        vectors = log_vectors(check_new(self, X))
+        scores: RealArray = self._machine.decision_function(vectors / self._unit)
+        return scores
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        vectors = log_vectors(check_new(self, X))
+        codes: NDArray[np.intp] = self._machine.predict(vectors / self._unit)
+        return codes
 
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes), or (n_matrices,) with two classes
-            As that of `sklearn.svm.SVC`.
-        """
-        vectors = self._vectors(X)
-        return self._machine.decide(vectors)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
-        vectors = self._vectors(X)
-        labels: NDArray[Any] = self.classes_[self._machine.predict(vectors)]
-        return labels
-
-    def _vectors(self, X: ArrayLike) -> RealArray:
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        check_size(self, matrices)
-        return log_vectors(matrices)
-
-    def _tell(self) -> None:
-        choice = self._machine.choice
-        for name, value in choice.parameters.items():
-            setattr(self, f"{name}_", value)
-        self.history_ = {
-            name: np.array([one[name] for one in choice.tried]) for name in choice.parameters
-        }
-        self.history_["accuracy"] = np.array(choice.scores)
-        chosen = ", ".join(f"{name} = {value:g}" for name, value in choice.parameters.items())
-        how = f"held-out accuracy {choice.score:.3f}, the highest of {len(choice.tried)}"
-        if np.isnan(choice.score):
-            given = len(choice.tried) == 1
+    def _describe(self) -> None:
+        accuracy = self.history_["accuracy"]
+        names = [name for name in self.history_ if name != "accuracy"]
+        for name in names:
+            setattr(self, f"{name}_", getattr(self._machine, name))
+        chosen = ", ".join(f"{name} = {getattr(self._machine, name):g}" for name in names)
+        n_scored = int(np.isfinite(accuracy).sum())
+        if n_scored:
+            how = f"held-out accuracy {np.nanmax(accuracy):.3f}, the highest of {n_scored}"
+        else:
+            given = len(accuracy) == 1
             how = "as given" if given else "no class has two matrices or groups, one to hold out"
-        end = "" if self._machine.exact else "; the solver was stopped, for classes overlap"
-        self.message_ = f"{chosen}: {how}{end}"
+        if was_interrupted(self.history_):
+            how += "; interrupted by the user"
+        if self._machine.fit_status_:
+            how += "; the solver was stopped, for classes overlap"
+        self.message_ = f"{chosen}: {how}"
+
+
+def fit_svm(
+    vectors: RealArray, y: NDArray[Any], folds: Folds, *, kernel: str = "linear",
+    penalties: Sequence[float] | None = None, gammas: Sequence[float] | None = None,
+) -> tuple[float, SVC, dict[str, RealArray]]:  # fmt: skip
+    """Fit a support vector machine; C, and gamma of a Gaussian kernel, by held-out accuracy.
+
+    Vectors are divided by the root of their total variance, which is returned first, then the
+    machine and a history: candidates "C" and "gamma", ascending, and their "accuracy". A single
+    candidate is taken as it is, and the first where nothing can be held out.
+    """
+    unit = float(np.sqrt(vectors.var(axis=0).sum()))
+    if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)):
+        unit = 1.0  # the vectors are all the same
+    scaled = vectors / unit
+    # With fewer samples than features a table of kernels is smaller than the data, and BLAS makes
+    # it many times faster than the solver would.
+    whole = scaled.shape[1] > len(scaled)
+    axes = {"C": PENALTIES[kernel] if penalties is None else penalties}
+    if kernel == "rbf":
+        axes["gamma"] = GAMMAS if gammas is None else gammas
+    grid = list(ParameterGrid(axes))
+
+    def score(parameters: dict[str, float]) -> float:
+        def predict(train: NDArray[np.intp], held: NDArray[np.intp]) -> NDArray[Any]:
+            machine = _fit(kernel, whole, scaled[train], y[train], **parameters)
+            labels: NDArray[Any] = machine.predict(scaled[held])
+            return labels
+
+        return held_out_accuracy(predict, y, folds)
+
+    best, scores = 0, [np.nan] * len(grid)
+    if len(grid) > 1 and folds:
+        best, scores = choose(grid, score)
+    scores += [np.nan] * (len(grid) - len(scores))  # not reached before an interrupt
+    history = {name: np.array([one[name] for one in grid]) for name in axes}
+    # Without a function for a kernel, so that the machine can be kept in a file.
+    machine = _fit(kernel, False, scaled, y, **grid[best])
+    return unit, machine, history | {"accuracy": np.array(scores)}
+
+
+def was_interrupted(history: dict[str, RealArray]) -> bool:
+    """Whether the user interrupted a choice: some candidates have a score, others have none."""
+    known = np.isfinite(history["accuracy"])
+    return bool(known.any() and not known.all())
+
+
+def _fit(
+    kernel: str, whole: bool, X: RealArray, y: NDArray[Any], C: float, gamma: float = 1.0
+) -> SVC:
+    function: Any = kernel
+    if whole:
+        function = linear_kernel if kernel == "linear" else partial(rbf_kernel, gamma=gamma)
+    # Without break_ties votes that tie go to the first class, whatever the scores are.
+    machine = SVC(kernel=function, C=C, gamma=gamma, break_ties=True, max_iter=_STEPS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped on purpose
+        return machine.fit(X, y)

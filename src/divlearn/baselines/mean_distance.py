@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.blocks import checked_blocks
-from divlearn.baselines.neighbors import is_log_euclidean
+from divlearn.baselines.neighbors import checked_blocks, is_log_euclidean
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+)
 from divlearn.geometry import geodesic
-from divlearn.kernels.checks import check_size
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
@@ -33,10 +35,8 @@ __all__ = ["DivergenceMDM"]
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
-Means = Callable[[Labelled], RealArray]
 
-
-class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest of the means of the classes.
 
     The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
@@ -74,8 +74,6 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
     """
 
     means_: RealArray
-    classes_: NDArray[Any]
-    n_features_in_: int
     _divergence: Divergence | None
 
     def __init__(
@@ -105,9 +103,8 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
         """
         logarithms = is_log_euclidean(self.divergence)
         self._divergence = None if logarithms else get_divergence(self.divergence)
-        find = _choose_means(self._divergence, get_engine(self.engine))
         data = check_labelled(X, y, sample_weight, None)
-        self.means_ = find(data)
+        self.means_ = _find_means(data, self._divergence, get_engine(self.engine))
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
         return self
@@ -127,45 +124,24 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
         """
         return self._distances(X, squared=False)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels, the first class where several means are nearest.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
-        nearest = self._distances(X, squared=None).argmin(axis=1)
-        labels: NDArray[Any] = self.classes_[nearest]
-        return labels
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Take the first class where several means are nearest."""
+        codes: NDArray[np.intp] = self._distances(X, squared=None).argmin(axis=1)
+        return codes
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`e^{-D(X \| C_k)} / \sum_j e^{-D(X \| C_j)}`.
 
-        D is the divergence in its usual form, so that for "airm", "stein" and "log-euclidean" it is
-        the squared distance.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
+        D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
+        distance. The shape is (n_matrices, n_classes).
         """
         probabilities: RealArray = softmax(-self._distances(X, squared=None), axis=1)
         return probabilities
 
     def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
         check_is_fitted(self)
-        tables = []
-        for _, matrices in checked_blocks(X, len(self.means_)):
-            check_size(self, matrices)
-            tables.append(self._table(matrices, squared))
-        return np.concatenate(tables)
+        blocks = checked_blocks(self, X, len(self.means_))
+        return np.concatenate([self._table(matrices, squared) for matrices in blocks])
 
     def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
         if self._divergence is None:
@@ -181,21 +157,26 @@ class DivergenceMDM(NamesMixin, ClassifierMixin, TransformerMixin, MatricesMixin
         return len(self.means_)
 
 
-def _choose_means(divergence: Divergence | None, engine: Engine) -> Means:
-    """Return what computes the means of classes; None is the log-Euclidean metric."""
+def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
+    """Means of the classes, in closed form where there is one; None is the log-Euclidean metric."""
     if divergence is None:
-        return lambda data: from_log_vectors(_average(data, log_vectors(data.matrices)))
-    if divergence.symmetrized:
-        if {divergence.alpha, divergence.beta} in ({0.0, 1.0}, {0.0, -1.0}):
-            return _middle_means
+        return from_log_vectors(_average(data, log_vectors(data.matrices)))
+    point = None if divergence.symmetrized else given_point(divergence)
+    if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
         raise ValueError(
             f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
             "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
             "single direction (alpha, beta)"
         )
-    point = given_point(divergence)
-    closed = {(0.0, 1.0): _arithmetic_means, (1.0, 0.0): _harmonic_means}.get(point)
-    return closed or partial(_iterated_means, point=point, engine=engine)
+    arithmetic = _average(data, data.matrices)
+    if point == (0.0, 1.0):
+        return arithmetic
+    harmonic = np.linalg.inv(_average(data, np.linalg.inv(data.matrices)))
+    harmonic = 0.5 * (harmonic + harmonic.mT)
+    if point == (1.0, 0.0):
+        return harmonic
+    middle = geodesic(arithmetic, harmonic, 0.5)
+    return middle if point is None else _iterate(data, point, middle, engine)
 
 
 def _average(data: Labelled, values: RealArray) -> RealArray:
@@ -210,23 +191,11 @@ def _average(data: Labelled, values: RealArray) -> RealArray:
     return means.reshape(n_classes, *values.shape[1:])
 
 
-def _arithmetic_means(data: Labelled) -> RealArray:
-    return _average(data, data.matrices)
-
-
-def _harmonic_means(data: Labelled) -> RealArray:
-    inverses = np.linalg.inv(_average(data, np.linalg.inv(data.matrices)))
-    return 0.5 * (inverses + inverses.mT)
-
-
-def _middle_means(data: Labelled) -> RealArray:
-    """Geometric means of arithmetic and harmonic means."""
-    return geodesic(_arithmetic_means(data), _harmonic_means(data), 0.5)
-
-
-def _iterated_means(data: Labelled, point: tuple[float, float], engine: Engine) -> RealArray:
+def _iterate(
+    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine
+) -> RealArray:
     means = []
-    for code, start in enumerate(_middle_means(data)):
+    for code, start in enumerate(starts):
         rows = np.flatnonzero(data.codes == code)
         matrices = engine.keep(Prepared.checked(data.matrices[rows]))
         found = mean_abld(

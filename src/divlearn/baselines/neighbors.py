@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.baselines.blocks import checked_blocks
 from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_labelled
-from divlearn.kernels.checks import check_size
+from divlearn.fitting.labelled import (
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_size,
+)
 from divlearn.log_vectors import log_vectors
+from divlearn.spd import check_spd
 
-__all__ = ["DivergenceKNN", "is_log_euclidean"]
+__all__ = ["DivergenceKNN", "checked_blocks", "is_log_euclidean"]
 
 Indices = NDArray[np.intp]
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")
 _LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
+_TABLE_ENTRIES = 1 << 22  # of a table held at a time
+_LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 
 
-class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
     Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
@@ -72,8 +78,6 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     (np.int64(0), np.float64(0.0))
     """
 
-    classes_: NDArray[Any]
-    n_features_in_: int
     _divergence: Divergence | None
 
     def __init__(
@@ -109,7 +113,7 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         self._divergence = None if logarithms else get_divergence(self.divergence)
         get_engine(self.engine)
         data = check_labelled(X, y, None, None)
-        check_neighbors(self.n_neighbors, len(data.matrices))
+        _check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
         self._matrices = data.matrices
@@ -141,35 +145,15 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         distances, neighbors = self._search(X, n_neighbors)
         return (distances, neighbors) if return_distance else neighbors
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         distances, neighbors = self._search(X)
         votes, nearest = self._vote(distances, neighbors)
         # The last key counts most; what ties in all of them stays in the order of classes.
-        first = np.lexsort((nearest, -votes), axis=1)[:, 0]
-        labels: NDArray[Any] = self.classes_[first]
-        return labels
+        first: Indices = np.lexsort((nearest, -votes), axis=1)[:, 0]
+        return first
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Share of each class in the votes of the neighbours.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
-        """
+        """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
         votes, _ = self._vote(*self._search(X))
         shares: RealArray = votes / votes.sum(axis=1, keepdims=True)
         return shares
@@ -177,11 +161,8 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        check_neighbors(k, len(self._codes))
-        found = []
-        for _, queries in checked_blocks(X, _COLUMNS):
-            check_size(self, queries)
-            found.append(self._search_block(queries, k))
+        _check_neighbors(k, len(self._codes))
+        found = [self._search_block(queries, k) for queries in checked_blocks(self, X, _COLUMNS)]
         distances, neighbors = map(np.concatenate, zip(*found, strict=True))
         return distances, neighbors
 
@@ -214,31 +195,24 @@ class DivergenceKNN(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
 
 
 def is_log_euclidean(divergence: Any) -> bool:
-    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives.
-
-    Examples
-    --------
-    >>> is_log_euclidean("log-euclidean"), is_log_euclidean("logeuclid"), is_log_euclidean("airm")
-    (True, True, False)
-    """
+    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives."""
     return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
 
 
-def check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
-    """Raise unless there are as many training matrices as neighbours, and one at least.
+def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
+    """Check matrices to predict block by block, for tables of so many columns; X may be mapped."""
+    array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
+    step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
+    for start in range(0, max(len(array), 1), step):
+        name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
+        block = check_spd(array[start : start + step], ndim=3, dtype=np.float64, name=name)
+        check_size(estimator, block)
+        yield block
 
-    Examples
-    --------
-    >>> check_neighbors(5, 3)
-    Traceback (most recent call last):
-    ValueError: n_neighbors=5 must be <= n_matrices=3; lower n_neighbors or pass more data
-    """
-    check_count(n_neighbors, "n_neighbors")
-    if n_neighbors > n_matrices:
-        raise ValueError(
-            f"n_neighbors={n_neighbors} must be <= n_matrices={n_matrices}; lower n_neighbors or "
-            "pass more data"
-        )
+
+def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
+    fix = ", the number of matrices; lower n_neighbors or pass more data"
+    check_count(n_neighbors, "n_neighbors", most=n_matrices, fix=fix)
 
 
 def _find_nearest(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.coded import CodedClassifier, check_penalties
-from divlearn.baselines.coding import Stage
+from divlearn.baselines.coded import (
+    AtomsProblem,
+    CodedClassifier,
+    Parameters,
+    Stage,
+    check_penalties,
+)
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -18,110 +21,77 @@ from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import move_frames, usable
 from divlearn.optim.problem import Trial
 
-__all__ = ["RSPDL", "ConicAtomsProblem", "ConicCoder", "to_unit_trace"]
+__all__ = ["RSPDL", "ConicAtomsProblem", "learn_conic", "to_unit_trace"]
 
 _PENALTIES = (3.0, 1.0, 0.1)
 _STEPS = 5  # of conjugate gradients, for each update of the atoms
 
 
 def to_unit_trace(atoms: RealArray, amid: RealArray) -> RealArray:
-    r"""Scale atoms such that :math:`\operatorname{tr}(P^{-1} B) = d`, with W = amid, P^-1 = W^T W.
-
-    Examples
-    --------
-    >>> to_unit_trace(np.array([4 * np.eye(2)]), np.eye(2))
-    array([[[1., 0.],
-            [0., 1.]]])
-    """
+    """Scale atoms such that tr(P^-1 B) = d, with P^-1 = W^T W and W = amid."""
     traces = np.einsum("ij,kjl,il->k", amid, atoms, amid)
     scaled: RealArray = atoms * (atoms.shape[-1] / traces)[:, None, None]
     return scaled
 
 
-@dataclass(frozen=True, eq=False)
-class ConicCoder:
-    """Codes by conic combinations. See `conic_codes`."""
-
-    amid: RealArray
-    penalty: float
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """See `Coder.parameters`."""
-        return {"penalty": self.penalty}
-
-    def codes(self, view: Cone) -> RealArray:
-        """See `Coder.codes`."""
-        return conic_codes(view, self.penalty)
-
-    def learn(self, matrices: RealArray, atoms: RealArray) -> Iterator[Stage]:
-        """See `Coder.learn`."""
-        cone = Cone.of(matrices, atoms, self.amid)
-        codes = conic_codes(cone, self.penalty)
-        block = "start"
-        while True:
-            problem = ConicAtomsProblem(self, cone, codes)
-            start = problem.trial(np.linalg.cholesky(cone.atoms))
-            if not np.isfinite(start.value):
-                raise ValueError(
-                    "the objective is infinite at the first atoms: matrices in X are too close to "
-                    "singular for conic codes; regularize them by check_spd"
-                )
-            yield Stage(block, cone.atoms, codes, start.value)
-            found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
-            cone = cone.span(found.point @ found.point.mT, self.amid)
-            yield Stage("atoms", cone.atoms, codes, found.value)
-            codes = conic_codes(cone, self.penalty, start=codes)
-            block = "codes"
+def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
+    """Yield the start, then atoms and codes in turn; the objective never rises."""
+    codes = conic_codes(cone, penalty)
+    block = "start"
+    while True:
+        problem = ConicAtomsProblem(cone, codes, penalty)
+        start = problem.trial(np.linalg.cholesky(cone.atoms))
+        if not np.isfinite(start.value):
+            raise ValueError(
+                "the objective is infinite at the first atoms: matrices in X are too close to "
+                "singular for conic codes; regularize them by check_spd"
+            )
+        yield block, cone.atoms, codes, start.value
+        found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
+        cone = cone.span(found.point @ found.point.mT)
+        yield "atoms", cone.atoms, codes, found.value
+        codes = conic_codes(cone, penalty, start=codes)
+        block = "codes"
 
 
-class ConicAtomsProblem:
-    """Lower the objective by moving the atoms along fixed traces, codes held: an `optim.Problem`.
+class ConicAtomsProblem(AtomsProblem):
+    """Lower the mean objective of conic codes, traces of atoms held: an `optim.Problem`.
 
     Points are frames of the atoms, shape (n_atoms, d, d).
     """
 
-    def __init__(self, coder: ConicCoder, cone: Cone, codes: RealArray) -> None:
-        self.coder = coder
+    def __init__(self, cone: Cone, codes: RealArray, penalty: float) -> None:
         self.cone = cone
         self.codes = codes
-        self._fixed = coder.penalty * float(codes.sum(axis=1).mean())
+        self._fixed = penalty * float(codes.sum(axis=1).mean())
 
     def trial(self, point: RealArray) -> Trial:
-        """Compute the objective. See `Problem.trial`."""
+        """Compute the objective."""
         atoms = point @ point.mT
         if not usable(atoms):
             return Trial(point, np.inf)
-        values, slopes = self.cone.span(atoms, self.coder.amid).look(self.codes)
+        values, slopes = self.cone.span(atoms).look(self.codes)
         return Trial(point, float(values.mean()) + self._fixed, slopes)
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient. See `Problem.gradient`."""
+        """Compute the gradient."""
         frames, slopes = trial.point, trial.memo
         n, d = frames.shape[:2]
         flat = self.codes.T @ slopes.reshape(len(slopes), -1) / len(slopes)
         gradients = frames.mT @ flat.reshape(n, d, d) @ frames
         # Steps are followed by scaling back to the trace: what changes it alone counts for nothing.
-        whitened = self.coder.amid @ frames
+        whitened = self.cone.amid @ frames
         shares = np.trace(gradients, axis1=1, axis2=2) / d
         gradients -= shares[:, None, None] * (whitened.mT @ whitened)
         symmetric: RealArray = 0.5 * (gradients + gradients.mT)
         return symmetric.ravel()
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
-        """Take a step. See `Problem.move`."""
+        """Take a step."""
         moved = move_frames(point, step.reshape(point.shape))
-        traces = ((self.coder.amid @ moved) ** 2).sum(axis=(1, 2))
+        traces = ((self.cone.amid @ moved) ** 2).sum(axis=(1, 2))
         scaled: RealArray = moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
         return scaled
-
-    def size(self, step: RealArray) -> float:
-        """Longest way an atom goes. See `Problem.size`."""
-        return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
-
-    def limits(self, point: RealArray) -> float:
-        """There are none. See `Problem.limits`."""
-        return -np.inf
 
 
 class RSPDL(CodedClassifier):
@@ -146,7 +116,7 @@ class RSPDL(CodedClassifier):
     n_atoms : int or "auto", default="auto"
         "auto" is 5 per class, at most one per matrix.
     penalty : float or "auto", default="auto"
-        :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by accuracy on data held out.
+        :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by held-out accuracy.
     max_iter : int, default=10
         Updates of the dictionary; 0 leaves it at the centroids.
     tol : float, default=1e-3
@@ -160,7 +130,9 @@ class RSPDL(CodedClassifier):
     dictionary_ : ndarray, shape (n_atoms, d, d)
     whitener_ : ndarray, shape (d, d), inverse of the Cholesky factor of P.
     parameters_ : dict, "penalty", and "C" of the machine.
-    machine_ : VectorMachine
+    machine_ : SVC, of codes divided by ``unit_``.
+    unit_ : float, root of the total variance of the training codes.
+    best_score_ : float, held-out accuracy of the machine; NaN where nothing can be held out.
     history_ : dict of arrays
         "objective" after every update of a "block", its "iteration" and the "seconds" until then.
     n_iter_ : int
@@ -206,10 +178,15 @@ class RSPDL(CodedClassifier):
         return to_unit_trace(super()._start(matrices, n_atoms, seed), self.whitener_)
 
     def _view(self, matrices: RealArray, atoms: RealArray) -> Cone:
-        return Cone.of(matrices, atoms, self.whitener_)
+        return Cone(matrices, atoms, self.whitener_)
 
-    def _coders(self, view: Any, d: int) -> Sequence[ConicCoder]:
-        return [
-            ConicCoder(self.whitener_, penalty)
-            for penalty in check_penalties(self.penalty, _PENALTIES)
-        ]
+    def _candidates(self, view: Cone, d: int) -> Sequence[Parameters]:
+        return [{"penalty": penalty} for penalty in check_penalties(self.penalty, _PENALTIES)]
+
+    def _codes(self, view: Cone, parameters: Parameters) -> RealArray:
+        return conic_codes(view, parameters["penalty"])
+
+    def _learn(
+        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
+    ) -> Iterator[Stage]:
+        return learn_conic(self._view(matrices, atoms), parameters["penalty"])

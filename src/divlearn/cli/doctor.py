@@ -25,8 +25,8 @@ def doctor(
     import numpy as np
 
     from divlearn.cli.data import KEEP, offer_groups, with_options
-    from divlearn.doctor import examine
     from divlearn.files import read_spd
+    from divlearn.judge import examine
 
     out = Output(as_json)
     found = read_spd(data, matrices=matrices, labels=labels, regularize=None)

@@ -1,4 +1,4 @@
-"""A committee of classifiers for SPD matrices, weighed by data held out."""
+"""A committee of classifiers for SPD matrices, weighted by the likelihood of held-out labels."""
 
 from divlearn.committee.classifier import MEMBERS, SPDClassifier
 

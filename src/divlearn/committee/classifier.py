@@ -1,32 +1,41 @@
-"""The classifier to reach for: several kinds, weighed by what they said of data held out."""
+"""The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.optimize import minimize
+from scipy.special import softmax
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.committee.tangent import TangentClassifier
-from divlearn.committee.weights import fit_weights, floored
+from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, see_through
-from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
-from divlearn.fitting.progress import track
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_new,
+)
+from divlearn.fitting.progress import say, track
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 
-__all__ = ["MEMBERS", "SPDClassifier"]
+__all__ = ["MEMBERS", "SPDClassifier", "fit_weights", "floored"]
+
+_PULL = 5.0  # of weights towards equal ones, in units of samples
+_FLOOR = 1e-3  # of probabilities: nobody is that sure
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
 _IDDL = {
@@ -36,15 +45,15 @@ _IDDL = {
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
-class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of quite different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
-    All members are judged on the same folds by what they say of matrices they have not seen, and
-    the weights make that mixture likely (`divlearn.committee.weights.fit_weights`). No kind wins on
-    all data; the average is about as good as the best of them, and often better. Where the user
-    interrupts, the members fitted by then make the committee.
+    All members predict held-out matrices of the same folds, and the weights maximise the likelihood
+    of the labels of these, with a pull towards equal weights. No kind wins on all data; the average
+    is about as good as the best of them, and often better. Where the user interrupts, the members
+    fitted by then make the committee.
 
     Parameters
     ----------
@@ -66,8 +75,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
     ----------
     classes_ : ndarray
     weights_ : dict, of the members.
-    oof_accuracy_ : dict, of the members and of "average", on data held out.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), the average for data held out.
+    oof_accuracy_ : dict, of the members and of "average", held-out accuracy.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average.
     members_ : dict of fitted classifiers
     message_ : str, how many members there are: fewer where the user interrupted.
     n_features_in_ : int, size of the matrices.
@@ -118,11 +127,14 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         -------
         self
         """
-        self._check_members()
+        if isinstance(self.members, str) or not len(self.members):
+            raise ValueError(f"members={self.members!r} must be a sequence of names")
+        for name in self.members:
+            if name not in MEMBERS:
+                raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
-        self.classes_ = data.classes
-        self.n_features_in_ = data.matrices.shape[-1]
-        # Members see the matrices of weight > 0 alone, and so do their out-of-fold probabilities.
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
         kept = replace(
             data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
         )
@@ -130,7 +142,8 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
         }  # fmt: skip
         with checkpointed(self, **given):
-            folds = self._folds(data)
+            data.require_two("drop it or use IDDLClassifier")
+            folds = data.folds(self.cv, draw_seed(self.random_state))
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
             see_through(partial(self._weigh, data))
@@ -138,16 +151,25 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        kinds = self._kinds(data, folds)
+        kernel = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
         found: dict[str, Any] = {}
         stopped = ""
+
+        @lru_cache(1)  # members that share a tangent space follow each other
+        def features(at: str) -> Features:
+            return tangent_features(data.matrices, folds, at)
+
         with Interrupts() as interrupts:
             try:
-                for kind in track(kinds, "kinds of classifiers"):
+                for kind in track(self._kinds(data, folds), "kinds of classifiers"):
                     if kind == "iddl":
                         found |= stage(kind, partial(self._fit_iddl, data, folds, seed))
+                    elif kind == "kernel":
+                        fit = partial(kernel.fit, data.matrices, data.codes, data.weights)
+                        found[kind] = stage(kind, fit)
                     else:
-                        found[kind] = stage(kind, partial(self._fit_other, kind, data, folds))
+                        fit = partial(_fit_tangent, kind, features, data, folds)
+                        found[kind] = stage(kind, fit)
                     if interrupts.seen:  # inside, where the best so far was kept
                         raise KeyboardInterrupt
             except KeyboardInterrupt:
@@ -172,17 +194,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             )
         return kinds
 
-    def _check_members(self) -> None:
-        if isinstance(self.members, str) or not len(self.members):
-            raise ValueError(f"members={self.members!r} must be a sequence of names")
-        for name in self.members:
-            if name not in MEMBERS:
-                raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
-
-    def _folds(self, data: Labelled) -> Folds:
-        data.require_two("drop it or use IDDLClassifier")
-        return data.folds(self.cv, draw_seed(self.random_state))
-
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
         wanted = [name for name in self.members if name in _IDDL]
@@ -198,16 +209,6 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
-    def _fit_other(self, name: str, data: Labelled, folds: Folds) -> Any:
-        X, codes, weights = data.matrices, data.codes, data.weights
-        if name == "kernel":
-            member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
-            return member.fit(X, codes, sample_weight=weights)
-        with limit_blas(1):
-            space, _, model = name.partition(" ")
-            at = "mean" if space == "tangent" else "identity"
-            return TangentClassifier(model, folds, at).fit(X, codes, weights)
-
     def _weigh(self, data: Labelled) -> None:
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
         tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
@@ -221,38 +222,69 @@ class SPDClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ign
             name: float(np.average(p.argmax(axis=1) == codes, weights=shares))
             for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
         }
-        if self.verbose:
-            print(f"[SPDClassifier] {self.summary()}")
+        say(self, self.summary())
 
     def summary(self) -> str:
         """Say what weighs how much, and why."""
         check_is_fitted(self)
-        ranked = sorted(self.weights_, key=lambda name: -self.weights_[name])
         parts = [
-            f"{name} {self.weights_[name]:.2f} (right on {self.oof_accuracy_[name]:.1%})"
-            for name in ranked
+            f"{name} {weight:.2f} (right on {self.oof_accuracy_[name]:.1%})"
+            for name, weight in sorted(self.weights_.items(), key=lambda item: -item[1])
         ]
         return (
-            f"Weights by the likelihood of data held out: {', '.join(parts)}. The average is right "
-            f"on {self.oof_accuracy_['average']:.1%} of it."
+            f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average is "
+            f"right on {self.oof_accuracy_['average']:.1%} of it."
         )
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
-        if matrices.shape[-1] != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {matrices.shape[-1]}, but SPDClassifier is expecting "
-                f"{self.n_features_in_}"
-            )
+        matrices = check_new(self, X)
         mixture = np.zeros((len(matrices), len(self.classes_)))
         for name, member in self.members_.items():
             mixture += self.weights_[name] * floored(member.predict_proba(matrices))
         return mixture
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable classes, shape (n_matrices,)."""
-        probabilities = self.predict_proba(X)
-        chosen: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return chosen
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        codes: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
+        return codes
+
+
+def _fit_tangent(
+    name: str, features: Callable[[str], Features], data: Labelled, folds: Folds
+) -> TangentClassifier:
+    space, _, model = name.partition(" ")
+    with limit_blas(1):
+        known = features("mean" if space == "tangent" else "identity")
+        return TangentClassifier(model).fit(known, data.codes, data.weights, folds)
+
+
+def floored(probabilities: RealArray) -> RealArray:
+    """Mix probabilities with a little of every class, so that no logarithm is infinite."""
+    mixed: RealArray = (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
+    return mixed
+
+
+def fit_weights(
+    probabilities: RealArray, codes: NDArray[np.intp], sample_weight: RealArray
+) -> RealArray:
+    r"""Weights of members that maximise the likelihood of held-out labels.
+
+    .. math:: \min_w \; -\sum_i s_i \log \sum_m w_m p_m(y_i \,|\, X_i)
+              - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
+
+    The second term holds the weights together where the data does not tell members apart.
+    Probabilities have the shape (n_members, n_samples, n_classes).
+    """
+    true = floored(probabilities)[:, np.arange(len(codes)), codes]
+    n_members = len(true)
+
+    def objective(z: RealArray) -> tuple[float, RealArray]:
+        w = softmax(z)
+        mixture = w @ true
+        value = -float(sample_weight @ np.log(mixture)) - _PULL * float(np.log(w).mean())
+        slope = -(true @ (sample_weight / mixture)) - _PULL / n_members / w
+        return value, w * (slope - w @ slope)
+
+    found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")
+    weights: RealArray = softmax(found.x)
+    return weights

@@ -1,67 +1,35 @@
-"""Classifiers on tangent vectors at the mean, with what they say of data held out."""
+"""Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.coupling import Coupling, fit_coupling
+from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
-__all__ = ["TangentClassifier", "TangentVectors"]
+__all__ = ["TangentClassifier", "fit_space", "tangent_features", "tangent_vectors"]
 
+Rows = NDArray[np.intp]
+Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviation
+# Vectors of the training part and of the held-out part of every fold; the space of all matrices,
+# and their vectors.
+Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
 
-class TangentVectors(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Vectors of the tangent space at the mean of the training matrices, or at the identity.
-
-    :math:`\log(G^{-1/2} X G^{-1/2})`, its entries above the diagonal times :math:`\sqrt 2`, all
-    divided by one number: lengths keep the proportions they have in the metric, and the variances
-    of all entries add up to one, so that the same penalties suit all data.
-
-    Parameters
-    ----------
-    at : {"mean", "identity"}, default="mean"
-        G: the affine-invariant mean, or the identity, where differences of vectors have the lengths
-        of the log-Euclidean metric.
-
-    Examples
-    --------
-    >>> TangentVectors().fit_transform(np.stack([np.eye(2), 4 * np.eye(2)])).shape
-    (2, 3)
-    """
-
-    def __init__(self, at: str = "mean") -> None:
-        self.at = at
-
-    def fit(self, X: RealArray, y: Any = None) -> Self:
-        """Find the mean."""
-        base: RealArray = np.eye(X.shape[-1])
-        if self.at == "mean":
-            base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean
-        self.whitener_ = invsqrtm(base)
-        deviation = float(np.sqrt(log_vectors(X, self.whitener_).var(axis=0).sum()))
-        self.deviation_ = deviation if deviation > 0 else 1.0
-        return self
-
-    def transform(self, X: RealArray) -> RealArray:
-        """Compute vectors, shape (n_matrices, d (d + 1) / 2)."""
-        check_is_fitted(self)
-        return log_vectors(X, self.whitener_) / self.deviation_
-
-
+_LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
     "logistic": (LogisticRegression(max_iter=1000), {"C": [1.0, 10.0, 100.0, 1000.0]}),
     "rbf": (
@@ -72,98 +40,96 @@ _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
 }
 
 
+def fit_space(X: RealArray, at: str) -> Space:
+    """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity".
+
+    At the identity, differences of vectors have the lengths of the log-Euclidean metric.
+    """
+    base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean if at == "mean" else np.eye(X.shape[-1])
+    whitener = invsqrtm(base)
+    deviation = float(np.sqrt(log_vectors(X, whitener).var(axis=0).sum()))
+    return whitener, deviation if deviation > 0 else 1.0
+
+
+def tangent_vectors(X: RealArray, space: Space) -> RealArray:
+    r"""Vectors of :math:`\log(G^{-1/2} X G^{-1/2})`, divided by one number.
+
+    Their lengths keep the proportions they have in the metric, and the variances of all entries add
+    up to one on the training data, so that the same penalties suit all data.
+    """
+    whitener, deviation = space
+    return log_vectors(X, whitener) / deviation
+
+
+def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
+    """Compute once what all classifiers of tangent vectors learn from: a mean for every fold."""
+    parts = []
+    for train, held in folds:
+        space = fit_space(X[train], at)
+        parts.append((tangent_vectors(X[train], space), tangent_vectors(X[held], space)))
+    space = fit_space(X, at)
+    return parts, space, tangent_vectors(X, space)
+
+
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of tangent vectors, its parameters chosen by the log-loss of data held out.
+    """A classifier of tangent vectors, its parameters chosen by held-out log-loss.
 
-    Parameters
-    ----------
-    model : {"logistic", "rbf", "lda"}
-        Logistic regression, a support vector machine with a Gaussian kernel, or linear
-        discriminant analysis with the shrinkage of Ledoit and Wolf.
-    folds : sequence of (train, held out)
-    at : {"mean", "identity"}, default="mean"
-        Where the tangent space is; see `TangentVectors`.
-
-    Attributes
-    ----------
-    oof_proba_ : ndarray, shape (n_matrices, n_classes)
-        Probabilities of every matrix by a model that has not seen it.
-    best_params_ : dict
+    "logistic" is logistic regression, "rbf" a support vector machine with a Gaussian kernel, "lda"
+    linear discriminant analysis with the shrinkage of Ledoit and Wolf. ``oof_proba_`` holds the
+    probabilities of every matrix by a model that has not seen it.
     """
 
-    def __init__(self, model: str, folds: Folds, at: str = "mean") -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self.folds = folds
-        self.at = at
 
-    def fit(self, X: RealArray, y: NDArray[np.intp], sample_weight: RealArray) -> Self:
-        """Choose, and fit on everything.
-
-        Parameters
-        ----------
-        X : ndarray, shape (n_matrices, d, d)
-        y : ndarray of int, shape (n_matrices,), 0 to n_classes - 1.
-        sample_weight : ndarray, shape (n_matrices,)
-        """
+    def fit(self, features: Features, y: Rows, sample_weight: RealArray, folds: Folds) -> Self:
+        """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
+        parts, self.space_, vectors = features
         n_classes = int(y.max()) + 1
-        parts = [_vectors(X, rows, held, self.at) for rows, held in self.folds]
-        best = None
-        for chosen, decisions in self._candidates(parts, y, sample_weight):
-            held = np.concatenate([held for _, held in self.folds])
-            coupling = self._couple(decisions, y[held], n_classes, sample_weight[held])
-            logarithms = _log_probabilities(coupling, decisions)
-            true = logarithms[np.arange(len(held)), y[held]]
-            loss = -float(np.average(np.maximum(true, np.log(1e-4)), weights=sample_weight[held]))
-            if best is None or loss < best[0]:
-                best = loss, chosen, coupling, logarithms
-        assert best is not None
-        _, self.best_params_, self.coupling_, logarithms = best
-        self.oof_proba_ = np.full((len(X), n_classes), np.nan)
-        self.oof_proba_[held] = np.exp(logarithms)
-        self.vectors_ = TangentVectors(self.at).fit(X)
-        self.model_ = self._fit_one(self.vectors_.transform(X), y, sample_weight, self.best_params_)
+        grid = list(ParameterGrid(_MODELS[self.model][1]))
+        found: list[Any] = []
+
+        def score(parameters: dict[str, Any]) -> float:
+            turn = iter(parts)
+
+            def decide(train: Rows, held: Rows) -> RealArray:
+                seen, unseen = next(turn)
+                return _decide(self._fit(seen, y[train], sample_weight[train], parameters), unseen)
+
+            rows, decisions = predict_held_out(decide, folds, len(y))
+            coupling = None
+            if self.model == "rbf":
+                coupling = fit_coupling(decisions, y[rows], n_classes, sample_weight[rows])
+            said = _log_probabilities(decisions, n_classes, coupling)
+            found.append((coupling, rows, said))
+            true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
+            return float(np.average(true, weights=sample_weight[rows]))
+
+        best, _ = choose(grid, score)
+        self.best_params_ = grid[best]
+        self.coupling_, rows, said = found[best]
+        self.oof_proba_ = np.full((len(y), n_classes), np.nan)
+        self.oof_proba_[rows] = np.exp(said)
         self.classes_ = np.arange(n_classes)
+        self.model_ = self._fit(vectors, y, sample_weight, self.best_params_)
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        decisions = _decide(self.model_, self.vectors_.transform(X))
-        result: RealArray = np.exp(_log_probabilities(self.coupling_, decisions))
+        decisions = _decide(self.model_, tangent_vectors(X, self.space_))
+        result: RealArray = np.exp(
+            _log_probabilities(decisions, len(self.classes_), self.coupling_)
+        )
         return result
 
-    def _candidates(
-        self, parts: list[tuple[RealArray, RealArray]], y: NDArray[np.intp], weights: RealArray
-    ) -> Iterator[tuple[dict[str, Any], RealArray]]:
-        for chosen in ParameterGrid(_MODELS[self.model][1]):
-            fitted = (
-                self._fit_one(seen, y[rows], weights[rows], chosen)
-                for (seen, _), (rows, _) in zip(parts, self.folds, strict=True)
-            )
-            decisions = [
-                _decide(model, held) for model, (_, held) in zip(fitted, parts, strict=True)
-            ]
-            yield chosen, np.concatenate(decisions)
-
-    def _fit_one(
-        self, vectors: RealArray, y: NDArray[np.intp], weights: RealArray, chosen: dict[str, Any]
+    def _fit(
+        self, vectors: RealArray, y: Rows, weights: RealArray, parameters: dict[str, Any]
     ) -> Any:
-        model = clone(_MODELS[self.model][0]).set_params(**chosen)
+        model = clone(_MODELS[self.model][0]).set_params(**parameters)
         if self.model == "lda":  # which takes no weights of samples
             shares = np.bincount(y, weights)
             return model.set_params(priors=shares / shares.sum()).fit(vectors, y)
         return model.fit(vectors, y, weights)
-
-    def _couple(
-        self, decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
-    ) -> Coupling | None:
-        return fit_coupling(decisions, codes, n_classes, weights) if self.model == "rbf" else None
-
-
-def _vectors(
-    X: RealArray, rows: NDArray[np.intp], held: NDArray[np.intp], at: str
-) -> tuple[RealArray, RealArray]:
-    space = TangentVectors(at).fit(X[rows])
-    return space.transform(X[rows]), space.transform(X[held])
 
 
 def _decide(model: Any, vectors: RealArray) -> RealArray:
@@ -174,7 +140,11 @@ def _decide(model: Any, vectors: RealArray) -> RealArray:
         return np.asarray(model.predict_log_proba(vectors))
 
 
-def _log_probabilities(coupling: Coupling | None, decisions: RealArray) -> RealArray:
+def _log_probabilities(
+    decisions: RealArray, n_classes: int, coupling: tuple[float, float] | None
+) -> RealArray:
     if coupling is None:
-        return np.maximum(decisions, np.log(1e-12))
-    return coupling.log_probabilities(coupling.score(decisions))
+        normalized: RealArray = log_softmax(np.maximum(decisions, np.log(1e-12)), axis=1)
+        return normalized
+    sharpness, temperature = coupling
+    return log_probabilities(couple(decisions, n_classes, sharpness), temperature)

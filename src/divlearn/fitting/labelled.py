@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -9,6 +10,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
@@ -16,7 +19,10 @@ from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import check_spd
 from divlearn.weights import check_total_weight, check_weights
 
-__all__ = ["Labelled", "MatricesMixin", "all_or_nothing", "check_labelled", "label"]
+__all__ = [
+    "Labelled", "MatricesMixin", "MatrixClassifierMixin", "all_or_nothing", "check_labelled",
+    "check_new", "check_size", "label",
+]  # fmt: skip
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
@@ -63,6 +69,33 @@ class MatricesMixin:
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
+    """Classifiers of matrices, which say by `_predict_codes` what `predict` needs."""
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        codes = self._predict_codes(X)
+        labels: NDArray[Any] = self.classes_[codes]
+        return labels
+
+    @abstractmethod
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Return indices of classes, shape (n_matrices,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,3 +193,21 @@ def label(
         matrices[seen], codes, classes[kept], weights, seen, labels,
         check_groups(groups, len(matrices)),
     )  # fmt: skip
+
+
+def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
+    """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
+    check_is_fitted(estimator)
+    matrices = check_spd(X, ndim=3, dtype=dtype)
+    check_size(estimator, matrices)
+    return matrices
+
+
+def check_size(estimator: Any, matrices: RealArray) -> None:
+    """Raise unless matrices are of the size that an estimator was fitted on."""
+    d, expected = matrices.shape[-1], estimator.n_features_in_
+    if d != expected:
+        raise ValueError(
+            f"X has matrices of size {d}, but {type(estimator).__name__} is expecting {expected}; "
+            "pass matrices of the same size as in fit"
+        )

@@ -1,5 +1,6 @@
-"""Questions about data: which divergence to use, which classifier, and how sure the answer is."""
+"""Questions about data: which divergence, which classifier, how sure, and what is wrong."""
 
+from divlearn.judge.doctor import Diagnosis, Finding, examine
 from divlearn.judge.evaluation import (
     Evaluation,
     HeldOut,
@@ -19,8 +20,8 @@ from divlearn.judge.significance import (
 from divlearn.judge.which import NamedScore, WhichDivergence, which_divergence
 
 __all__ = [
-    "NAMED", "Evaluation", "HeldOut", "NamedScore", "PairedComparison", "PlaneMap", "Row",
-    "WhichDivergence", "compare_paired", "default_classifiers", "evaluate",
-    "held_out_predictions", "p_above", "plane_map", "share_error", "share_error_of",
+    "NAMED", "Diagnosis", "Evaluation", "Finding", "HeldOut", "NamedScore", "PairedComparison",
+    "PlaneMap", "Row", "WhichDivergence", "compare_paired", "default_classifiers", "evaluate",
+    "examine", "held_out_predictions", "p_above", "plane_map", "share_error", "share_error_of",
     "which_divergence",
 ]  # fmt: skip

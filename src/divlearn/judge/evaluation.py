@@ -97,22 +97,18 @@ class Evaluation:
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
         best = self.best
-        rows = [
-            Row(
-                name, float(self.correct(name).mean()),
-                share_error_of(self.correct(name), self.groups), self.compare(best, name), seconds,
-            )
-            for name, seconds in self.seconds.items()
-        ]  # fmt: skip
+        rows = []
+        for name, seconds in self.seconds.items():
+            right = self.correct(name)
+            error = share_error_of(right, self.groups)
+            rows.append(Row(name, float(right.mean()), error, self.compare(best, name), seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
     def confusion(self, name: str) -> NDArray[np.intp]:
         """Count matrices by true class (rows) and predicted class (columns)."""
         labels = np.arange(len(self.classes))
-        counts: NDArray[np.intp] = confusion_matrix(
-            self.codes, self.predictions[name], labels=labels
-        )
-        return counts
+        found = confusion_matrix(self.codes, self.predictions[name], labels=labels)
+        return np.asarray(found, dtype=np.intp)
 
     def summary(self) -> str:
         """Say which classifier is best and how sure that is."""
@@ -121,9 +117,9 @@ class Evaluation:
             f"{best.name} is right on {best.accuracy:.1%} +- {best.standard_error:.1%} of "
             f"{len(self.codes)} held-out matrices"
         )
+        ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not others:
             return f"{text}."
-        ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:
             paired = others[0].versus_best
             return (
@@ -155,11 +151,11 @@ def evaluate(
     classifiers : dict of estimators, optional
         By name; `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
-        A number of folds is an upper bound: folds are stratified and shuffled and keep groups
-        together, and there are no more of them than groups, or matrices in the largest class.
+        A number is the largest number of folds, which are stratified, shuffled, and keep groups
+        together. There are no more than groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (a patient, a sample of a material) are held out together. Otherwise a
-        classifier may recognise the group in place of the class. Classifiers whose ``fit`` takes
+        Matrices of one group (a patient, a sample of a material) are held out together, lest a
+        classifier recognises the group in place of the class. Classifiers whose ``fit`` takes
         groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
         Seed of the folds.
@@ -207,39 +203,33 @@ def _predict(
     started = time.perf_counter()
     groups = None if data.groups is None else data.groups[train]
     model = fit_grouped(clone(classifier), data.matrices[train], data.codes[train], groups)
-    predicted = model.predict(data.matrices[test])
-    return predicted, time.perf_counter() - started
+    return model.predict(data.matrices[test]), time.perf_counter() - started
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
     """Join the completed folds, the same matrices for all classifiers."""
-    completed = {name: fitted for name, fitted in results.items() if fitted}
-    n_folds = min(map(len, completed.values()))
+    done = {name: fitted for name, fitted in results.items() if fitted}
+    n_folds = min(map(len, done.values()))
     message = f"all {n_folds} folds completed"
     if n_folds < len(folds):
         message = f"interrupted by the user: {n_folds} of {len(folds)} folds completed"
-    if len(completed) < len(results):
+    if len(done) < len(results):
         message = (
-            f"interrupted by the user: {len(completed)} of {len(results)} classifiers completed "
-            "the first fold"
+            f"interrupted by the user: {len(done)} of {len(results)} classifiers completed the "
+            "first fold"
         )
     rows = np.concatenate([test for _, test in folds[:n_folds]])
     order = np.argsort(rows)
-    rows = rows[order]
-    groups = data.groups
+    predictions, seconds = {}, {}
+    for name, fitted in done.items():
+        parts, times = zip(*fitted[:n_folds], strict=True)
+        predictions[name], seconds[name] = np.concatenate(parts)[order], sum(times)
+    rows, groups = rows[order], data.groups
+    if groups is not None:
+        groups = np.unique(groups, return_inverse=True)[1][rows]
     return Evaluation(
-        data.classes, data.codes[rows],
-        {
-            name: np.concatenate([predicted for predicted, _ in fitted[:n_folds]])[order]
-            for name, fitted in completed.items()
-        },
-        {
-            name: sum(seconds for _, seconds in fitted[:n_folds])
-            for name, fitted in completed.items()
-        },
-        n_folds, rows, message,
-        None if groups is None else np.unique(groups, return_inverse=True)[1][rows],
-    )  # fmt: skip
+        data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message, groups
+    )
 
 
 class HeldOut(NamedTuple):

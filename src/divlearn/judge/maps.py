@@ -9,22 +9,24 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, as_axis, to_host
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.judge.neighbors import check_codes, check_group_codes, judge_neighbors
+from divlearn.fitting.folds import check_groups
+from divlearn.fitting.progress import tell, track
+from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge.significance import (
     SIGNIFICANT,
     PairedComparison,
     compare_paired,
-    share_error,
     share_error_of,
 )
 from divlearn.spd import check_spd
 
 __all__ = [
-    "NAMED", "NAMED_POINTS", "PlaneMap", "Point", "check_axis", "format_point", "make_grid",
-    "plane_map", "rank_best", "say_range",
+    "NAMED", "NAMED_POINTS", "Codes", "Flags", "PlaneMap", "Point", "check_axis", "check_codes",
+    "check_group_codes", "format_point", "judge_neighbors", "make_grid", "plane_map", "rank_best",
+    "say_range",
 ]  # fmt: skip
 
 NAMED: dict[str, Divergence] = {
@@ -33,9 +35,13 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 Point = tuple[float, float]
+Flags = NDArray[np.bool_]
+Codes = NDArray[np.intp]
 
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
+_BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
+_MOST_ROWS = 512  # per block: large enough for an engine, small enough to report progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +61,8 @@ class PlaneMap:
 
     alphas: RealArray
     betas: RealArray
-    correct: NDArray[np.bool_]
-    groups: NDArray[np.intp] | None = None
+    correct: Flags
+    groups: Codes | None = None
 
     @property
     def n_matrices(self) -> int:
@@ -72,18 +78,11 @@ class PlaneMap:
     @property
     def standard_error(self) -> RealArray:
         """Standard error of the accuracy, shape (n_alphas, n_betas)."""
-        if self.groups is not None:
-            return np.apply_along_axis(share_error_of, -1, self.correct, self.groups)
-        error: RealArray = share_error(self.accuracy, self.n_matrices)
-        return error
+        return np.apply_along_axis(share_error_of, -1, self.correct, self.groups)
 
     @property
     def best_points(self) -> tuple[Point, ...]:
-        """All (alpha, beta) of the highest accuracy, the preferred one first.
-
-        Ties are ordered by the distance to the nearest named divergence, then by alpha + beta,
-        then by alpha.
-        """
+        """All (alpha, beta) of the highest accuracy, those nearest to a named divergence first."""
         grid = make_grid(self.alphas, self.betas)
         best = grid[rank_best(grid, self.accuracy.ravel())]
         return tuple((float(alpha), float(beta)) for alpha, beta in best)
@@ -124,7 +123,7 @@ class PlaneMap:
     def summary(self) -> str:
         """Recommend a divergence, with the evidence and its limits."""
         accuracy, named, best = self.accuracy, self.named, self.best
-        highest, n_points = accuracy.max(), accuracy.size
+        highest, n_points, span = accuracy.max(), accuracy.size, say_range(accuracy)
         if accuracy.min() == highest:
             return f"Use any: all {n_points} points of the grid have the accuracy {highest:.1%}."
         n_ties = len(self.best_points) - 1
@@ -132,15 +131,12 @@ class PlaneMap:
         leader = f"The best of {n_points} points, {format_point(best)} with {highest:.1%}{ties},"
         optimistic = "was selected on the same data, so its accuracy is optimistic"
         if not named:
-            return (
-                f"No named divergence lies on the grid. {leader} {optimistic}. "
-                f"{say_range(accuracy)}"
-            )
+            return f"No named divergence lies on the grid. {leader} {optimistic}. {span}"
         top = max(named.values())
         leaders = [name for name, value in named.items() if value == top]
         names = " or ".join(leaders)
         if top == highest:
-            return f"Use {names} ({top:.1%}): no point of the grid is better. {say_range(accuracy)}"
+            return f"Use {names} ({top:.1%}): no point of the grid is better. {span}"
         known = NAMED[leaders[0]]
         paired = self.compare(best, (known.alpha, known.beta))
         evidence = (
@@ -155,7 +151,7 @@ class PlaneMap:
                 f"Try {format_point(best)}: it beats {names} ({top:.1%}), the best named "
                 "divergence, significantly for a single comparison. Confirm it on held-out data."
             )
-        return f"{answer} {evidence}. {say_range(accuracy)}"
+        return f"{answer} {evidence}. {span}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary())}</p>"
@@ -235,10 +231,8 @@ def plane_map(
 
 def check_axis(values: ArrayLike | None, name: str) -> RealArray:
     """One axis of the grid."""
-    axis = np.array(_DEFAULT_GRID if values is None else values, dtype=np.float64)
-    if axis.ndim != 1 or axis.size == 0:
-        raise ValueError(f"{name} has shape {axis.shape}, but must have shape (n,) with n >= 1")
-    if not np.isfinite(axis).all() or (np.diff(axis) <= 0).any():
+    axis = as_axis(_DEFAULT_GRID if values is None else values, name)
+    if (np.diff(axis) <= 0).any():
         raise ValueError(f"{name}={axis.tolist()} must be finite and ascending, each value once")
     return axis
 
@@ -249,7 +243,11 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 
 
 def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
-    """Return the indices of the most accurate points; ties as in `PlaneMap.best_points`."""
+    """Return the indices of the most accurate points.
+
+    Ties are ordered by the distance to the nearest named divergence, then by alpha + beta, then by
+    alpha.
+    """
     best = np.flatnonzero(accuracy == accuracy.max())
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
@@ -265,3 +263,86 @@ def format_point(point: Sequence[float]) -> str:
 def say_range(accuracy: RealArray) -> str:
     """Say how much accuracy depends on the divergence."""
     return f"Accuracy over the grid ranges from {accuracy.min():.1%} to {accuracy.max():.1%}."
+
+
+def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
+    """Check labels, and return their classes as numbers from 0."""
+    classes, codes, counts = np.unique(
+        check_labels(y, n_matrices), return_inverse=True, return_counts=True
+    )
+    keep_classes(classes, counts, counts)
+    if counts.min() < 2:
+        raise ValueError(
+            f"class {classes[counts.argmin()]!s} has 1 matrix, but every class must have >= 2: "
+            "the only matrix of a class has no neighbour of its class; drop the class or pass "
+            "more matrices of it"
+        )
+    return codes
+
+
+def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Codes | None:
+    """Check groups, and return them as numbers from 0."""
+    known = check_groups(groups, n_matrices)
+    return None if known is None else np.unique(known, return_inverse=True)[1]
+
+
+def judge_neighbors(
+    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
+    engine: Engine,
+) -> tuple[Flags, Codes]:  # fmt: skip
+    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
+
+    Neighbours are searched among the matrices of other groups outside the left-out fold; without
+    groups only the matrix itself is no neighbour. Points have the shape (n_points, 2).
+
+    Returns flags, (n_folds + 1, n_points, n_judged), of which the last leave out no fold, and the
+    matrices that were judged: all, or those of the blocks completed before an interrupt.
+    """
+    n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
+    apart = np.arange(n) if groups is None else groups
+    n_rows = min(_MOST_ROWS, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))
+    # In random order, so that the matrices judged before an interrupt represent all.
+    order = np.random.RandomState(0).permutation(n)
+    blocks = [order[start : start + n_rows] for start in range(0, n, n_rows)]
+    found: list[Flags] = []
+    try:
+        for queries in track(blocks, "blocks"):
+            found.append(_judge_block(matrices, codes, folds, apart, points, engine, queries))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    judged = np.concatenate(blocks[: len(found)])
+    back = np.argsort(judged)
+    return np.concatenate(found, axis=2)[:, :, back], judged[back]
+
+
+def _judge_block(
+    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes, points: RealArray,
+    engine: Engine, queries: Codes,
+) -> Flags:  # fmt: skip
+    n_points, n_folds = len(points), int(folds.max()) + 1
+    n_columns = max(1, _BLOCK_ENTRIES // (len(queries) * n_points))
+    data = engine.keep(matrices[queries])
+    # Of every fold only the nearest of the same and of any other class matters.
+    same, other = np.full((2, n_folds, len(queries), n_points), np.inf)
+    n_done = 0
+    for code, fold in np.ndindex(int(codes.max()) + 1, n_folds):
+        members = np.flatnonzero((codes == code) & (folds == fold))
+        own = codes[queries] == code
+        for first in range(0, len(members), n_columns):
+            references = members[first : first + n_columns]
+            alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
+            table = engine.encode(data, matrices[references], alpha, beta)
+            table[np.nonzero(groups[queries, None] == groups[references])] = np.inf
+            nearest = to_host(table.min(axis=1))
+            same[fold, own] = np.minimum(same[fold, own], nearest[own])
+            other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])
+            n_done += len(references)
+            tell("neighbours", n_done, len(matrices))
+    correct = np.empty((n_folds + 1, n_points, len(queries)), dtype=np.bool_)
+    for left_out in range(n_folds + 1):
+        kept = np.arange(n_folds) != left_out
+        correct[left_out] = np.less(
+            same[kept].min(axis=0, initial=np.inf), other[kept].min(axis=0, initial=np.inf)
+        ).T
+    return correct

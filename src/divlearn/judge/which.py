@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
@@ -18,14 +18,18 @@ from divlearn.fitting.progress import track
 from divlearn.judge.maps import (
     NAMED,
     NAMED_POINTS,
+    Codes,
+    Flags,
     Point,
     check_axis,
+    check_codes,
+    check_group_codes,
     format_point,
+    judge_neighbors,
     make_grid,
     rank_best,
     say_range,
 )
-from divlearn.judge.neighbors import Codes, Flags, check_codes, check_group_codes, judge_neighbors
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.spd import check_spd
@@ -46,8 +50,7 @@ class NamedScore:
     difference : float, score of the learned point minus this score.
     standard_error : float, of the paired difference.
     p_value : float, of no difference: exact sign-flip test (over groups if there are groups), or
-        likelihood-ratio test of two parameters. The latter is conservative on the axes and assumes
-        the family of distributions; the standard error does not.
+        likelihood-ratio test of two parameters, which is conservative on the axes.
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
         parameters; positive if the learned one is preferred. NaN with labels.
     """
@@ -113,11 +116,12 @@ class WhichDivergence:
 
     def table(self) -> list[dict[str, str | float]]:
         """Rows for the learned point and every named one, the highest score first."""
-        learned: dict[str, str | float] = {
-            "name": "learned", "alpha": self.best[0], "beta": self.best[1], "score": self.score,
-        }  # fmt: skip
-        rows = [{"name": name, **vars(row)} for name, row in self.named.items()]
-        return sorted([learned, *rows], key=lambda row: -float(row["score"]))
+        alpha, beta = self.best
+        rows: list[dict[str, Any]] = [
+            {"name": "learned", "alpha": alpha, "beta": beta, "score": self.score}
+        ]
+        rows += [{"name": name, **vars(row)} for name, row in self.named.items()]
+        return sorted(rows, key=lambda row: -float(row["score"]))
 
     def summary(self) -> str:
         """Recommend a divergence, and say how sure that is."""
@@ -182,15 +186,13 @@ def which_divergence(
     chosen = get_engine(engine)
     matrices = check_spd(X, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
-    axes = [
-        check_axis(default if axis is None else axis, name)
-        for axis, name in ((alphas, "alphas"), (betas, "betas"))
-    ]
-    for axis, name in zip(axes, ("alphas", "betas"), strict=True):
-        if axis[0] < 0:
+    axes = []
+    for given, name in ((alphas, "alphas"), (betas, "betas")):
+        axes.append(check_axis(default if given is None else given, name))
+        if axes[-1][0] < 0:
             raise ValueError(
-                f"{name} starts at {axis[0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so the positive "
-                "quadrant contains every divergence of the negative one"
+                f"{name} starts at {axes[-1][0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so the "
+                "positive quadrant contains every divergence of the negative one"
             )
     if y is None:
         if groups is not None:
@@ -246,28 +248,20 @@ def _by_accuracy(
     known = held_out[len(grid) :]
     chance = float(np.bincount(codes).max() / len(codes))
     p_chance = (1 + len(known)) * min(p_above(one, chance, groups) for one in (learned, *known))
+    named = {}
+    for (name, divergence), flags in zip(NAMED.items(), known, strict=True):
+        paired = compare_paired(learned, flags, groups)
+        named[name] = NamedScore(
+            divergence.alpha, divergence.beta, float(flags.mean()), paired.difference,
+            paired.standard_error, paired.p_value,
+        )  # fmt: skip
+    points: list[Point] = [(alpha, beta) for alpha, beta in grid.tolist()]
     return WhichDivergence(
-        "accuracy", _point(grid[choose(correct[-1])]), float(learned.mean()),
-        {
-            name: _compare(name, learned, flags, groups)
-            for name, flags in zip(NAMED, known, strict=True)
-        },
-        alphas, betas, held_out[: len(grid)].mean(axis=1).reshape(len(alphas), len(betas)),
-        len(codes), _say_how_many(len(codes), n_given, "matrices were judged"),
-        tuple(_point(grid[choice]) for choice in choices), chance, min(1.0, p_chance),
+        "accuracy", points[choose(correct[-1])], float(learned.mean()), named, alphas, betas,
+        held_out[: len(grid)].mean(axis=1).reshape(len(alphas), len(betas)), len(codes),
+        _say_how_many(len(codes), n_given, "matrices were judged"),
+        tuple(points[choice] for choice in choices), chance, min(1.0, p_chance),
         None if groups is None else len(np.unique(groups)),
-    )  # fmt: skip
-
-
-def _point(pair: NDArray[np.floating]) -> Point:
-    return float(pair[0]), float(pair[1])
-
-
-def _compare(name: str, learned: Flags, known: Flags, groups: Codes | None) -> NamedScore:
-    paired = compare_paired(learned, known, groups)
-    return NamedScore(
-        NAMED[name].alpha, NAMED[name].beta, float(known.mean()), paired.difference,
-        paired.standard_error, paired.p_value,
     )  # fmt: skip
 
 

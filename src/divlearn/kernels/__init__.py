@@ -5,8 +5,7 @@ What is known about which of them are positive definite is in `divlearn.kernels.
 
 from divlearn.kernels.classifier import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.definiteness import Definiteness
-from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.process import DivergenceProcessKernel
+from divlearn.kernels.kernel import DivergenceKernel, DivergenceProcessKernel
 
 __all__ = [
     "POINTS", "Definiteness", "DivergenceKernel", "DivergenceKernelClassifier",

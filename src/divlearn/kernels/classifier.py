@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
-from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, as_axis
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.interrupts import see_through
-from divlearn.fitting.labelled import Labelled, MatricesMixin, all_or_nothing, check_labelled
-from divlearn.fitting.progress import track
-from divlearn.kernels.checks import (
-    check_axis,
-    check_memory,
-    check_points,
-    check_size,
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    all_or_nothing,
+    check_labelled,
+    check_new,
 )
-from divlearn.kernels.coupling import Coupling, fit_coupling
+from divlearn.fitting.progress import say, track
+from divlearn.fitting.selection import choose, predict_held_out
+from divlearn.kernels import coupling
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.selection import Machine, Search
 from divlearn.kernels.tables import (
     Point,
     decay,
     find_copies,
     median_scale,
     square_tables,
+    symmetric_point,
 )
-from divlearn.spd import check_spd
 
 __all__ = ["POINTS", "DivergenceKernelClassifier"]
 
@@ -41,9 +44,10 @@ __all__ = ["POINTS", "DivergenceKernelClassifier"]
 POINTS: tuple[Point, ...] = (
     (0.0, 0.0), (0.25, 0.25), (0.5, 0.5), (1.0, 1.0), (2.0, 2.0), (0.0, 1.0),
 )  # fmt: skip
+_LARGEST_TABLE = 2**31  # bytes
 
 
-class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -93,8 +97,8 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         The kernel chosen, with the training matrices; it says whether it is positive definite.
     svc_ : SVC
         The machine, fitted on all training matrices.
-    coupling_ : Coupling
-        How probabilities are made of its decisions.
+    coupling_ : (float, float)
+        Sharpness A and temperature T, which make probabilities of its decisions; see Notes.
     message_ : str
         What was tried and chosen, in a sentence.
     n_features_in_ : int
@@ -102,10 +106,12 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
 
     Notes
     -----
-    Classes are told apart two by two. `decision_function` and `predict_proba` couple these
-    decisions as `Coupling` says, with two parameters that are chosen on the out-of-fold decisions;
-    `predict` is the class of the highest probability. The accuracies in ``cv_results_`` are those
-    of the votes of the decisions, which is how `sklearn.svm.SVC` predicts.
+    Classes are told apart two by two. With :math:`d_{kl} = -d_{lk}` the decision for class k
+    against l, the score of a class is :math:`s_k = -\sum_{l \ne k} \log(1 + e^{-A d_{kl}})`, and
+    the probabilities are the softmax of :math:`s / T`; A and T are chosen on held-out decisions.
+    Of two classes the score is the decision itself. `predict` is the class of the highest
+    probability. The accuracies in ``cv_results_`` are those of the votes of the decisions, which is
+    how `sklearn.svm.SVC` predicts.
 
     Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
     most 2 GiB, which is some 6,700 matrices with the default grid.
@@ -124,7 +130,6 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
     array([[0.9, 0.1]])
     """
 
-    classes_: NDArray[Any]
     best_params_: dict[str, float]
     best_score_: float
     cv_results_: dict[str, Any]
@@ -132,9 +137,8 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
     oof_proba_: RealArray
     kernel_: DivergenceKernel
     svc_: SVC
-    coupling_: Coupling
+    coupling_: tuple[float, float]
     message_: str
-    n_features_in_: int
 
     def __init__(
         self,
@@ -185,35 +189,32 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         self : object
         """
         engine = get_engine(self.engine)
-        points = check_points(self.alphas, self.betas, POINTS)
-        multiples = check_axis(self.scales, "scales", positive=True)
-        Cs = check_axis(self.Cs, "Cs", positive=True)
+        points = _check_points(self.alphas, self.betas)
+        multiples = _check_positive(self.scales, "scales")
+        Cs = _check_positive(self.Cs, "Cs")
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
-        self.classes_, matrices = data.classes, data.matrices
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
                 "one to judge by; pass more"
             )
-        check_memory(len(matrices), len(points))
-        self.n_features_in_ = matrices.shape[-1]
-        machine = Machine(data.codes, data.weights)
-        tables = square_tables(engine, matrices, points)
-        copies = find_copies(matrices)
-        search = Search(machine, folds, Cs, engine.n_threads)
-        self._choose(search, points, tables, copies, multiples)
+        _check_memory(len(data.matrices), len(points))
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        tables = square_tables(engine, data.matrices, points)
+        self._choose(data, folds, dict(zip(points, tables, strict=True)), multiples, Cs)
         best = self.best_params_
         point = best["alpha"], best["beta"]
         table = tables[points.index(point)]
-        see_through(partial(self._calibrate, search, table, data))
-        self.svc_ = see_through(partial(machine.fit, decay(table, best["scale"]), best["C"]))
+        see_through(partial(self._calibrate, data, folds, table))
+        whole = decay(table, best["scale"])
+        self.svc_ = see_through(partial(_fit_svc, whole, best["C"], data.codes, data.weights))
         kernel = DivergenceKernel(point, best["scale"], engine=self.engine)
-        self.kernel_ = see_through(partial(kernel.fit, matrices))
+        self.kernel_ = see_through(partial(kernel.fit, data.matrices))
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Score classes; see `divlearn.kernels.coupling.Coupling`.
+        """Score classes.
 
         Parameters
         ----------
@@ -224,82 +225,144 @@ class DivergenceKernelClassifier(ClassifierMixin, MatricesMixin, BaseEstimator):
         ndarray, shape (n_matrices, n_classes), or (n_matrices,) with two classes
             The class of the highest score is predicted; with two, the second if the score is > 0.
         """
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3).astype(np.float64, copy=False)
-        check_size(self, matrices)
-        kernel = self.kernel_.transform(matrices)
-        return self.coupling_.score(self.svc_.decision_function(kernel))
+        matrices = check_new(self, X)
+        decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
+        return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
-        scores = self.decision_function(X)
-        labels: NDArray[Any] = self.classes_[self.coupling_.predict(scores)]
-        return labels
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        return coupling.predict_codes(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
-        scores = self.decision_function(X)
-        return self.coupling_.log_probabilities(scores)
+        return coupling.log_probabilities(self.decision_function(X), self.coupling_[1])
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Predict probabilities of classes, calibrated on out-of-fold decisions.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
-        """
+        """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
         return np.exp(self.predict_log_proba(X))
 
     def _choose(
-        self, search: Search, points: Sequence[Point], tables: RealArray,
-        copies: NDArray[np.intp], multiples: Sequence[float],
+        self, data: Labelled, folds: Folds, tables: dict[Point, RealArray],
+        multiples: Sequence[float], Cs: Sequence[float],
     ) -> None:  # fmt: skip
         """Try the grid, and keep the best; an interruption keeps the best so far."""
-        interrupted = False
-        try:
-            for point, table in track(list(zip(points, tables, strict=True)), "divergences"):
-                unit = median_scale(table, copies, search.machine.weights)
-                accuracy = search.add(point, table, [unit * multiple for multiple in multiples])
-                if self.verbose:
-                    print(f"(alpha, beta) = ({point[0]:g}, {point[1]:g}): accuracy {accuracy:.3f}")
-        except KeyboardInterrupt:
-            if not search.tried:
-                raise
-            interrupted = True
-        self.cv_results_ = search.results()
+        copies, n_threads = find_copies(data.matrices), get_engine(self.engine).n_threads
+        tried: list[tuple[float, ...]] = []
+        accuracies: list[RealArray] = []
+
+        def score(point: Point) -> float:
+            unit = median_scale(tables[point], copies, data.weights)
+            scales = [unit * multiple for multiple in multiples]
+            # Threads: the solver of support vector machines runs without Python's lock.
+            found = Parallel(n_jobs=n_threads, prefer="threads")(
+                delayed(_fold_accuracies)(tables[point], scale, Cs, data, fold)
+                for scale in scales
+                for fold in folds
+            )
+            parts = np.reshape(found, (len(scales), len(folds), len(Cs))).transpose(0, 2, 1)
+            accuracies.extend(parts.reshape(-1, len(folds)))
+            tried.extend((*point, scale, C) for scale in scales for C in Cs)
+            best = float(parts.mean(axis=-1).max())
+            say(self, f"(alpha, beta) = ({point[0]:g}, {point[1]:g}): accuracy {best:.3f}")
+            return best
+
+        _, scores = choose(track(list(tables), "divergences"), score)
+        self.cv_results_ = _tabulate(tried, np.array(accuracies))
         best = int(self.cv_results_["mean_test_score"].argmax())
         self.best_score_ = float(self.cv_results_["mean_test_score"][best])
         self.best_params_ = self.cv_results_["params"][best]
         chosen = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
         self.message_ = (
-            f"{chosen}: accuracy {self.best_score_:.3f} over {len(search.folds)} folds, the "
-            f"highest of {len(search.tried)} combinations"
+            f"{chosen}: accuracy {self.best_score_:.3f} over {len(folds)} folds, the "
+            f"highest of {len(tried)} combinations"
         )
-        if interrupted:
-            done = len(search.tried) // (len(multiples) * len(search.Cs))
-            self.message_ += f"; interrupted by the user after {done} of {len(points)} divergences"
+        if len(scores) < len(tables):
+            self.message_ += (
+                f"; interrupted by the user after {len(scores)} of {len(tables)} divergences"
+            )
 
-    def _calibrate(self, search: Search, table: RealArray, data: Labelled) -> None:
-        """Decide out of fold, and learn to make probabilities of decisions."""
-        machine, best, n_classes = search.machine, self.best_params_, len(self.classes_)
-        decisions = machine.decide(table, best["scale"], best["C"], search.folds)
-        tested = np.flatnonzero(np.isfinite(decisions).reshape(len(decisions), -1).all(axis=1))
-        self.coupling_ = fit_coupling(
-            decisions[tested], data.codes[tested], n_classes, data.weights[tested]
+    def _calibrate(self, data: Labelled, folds: Folds, table: RealArray) -> None:
+        """Decide on held-out matrices, and learn to make probabilities of decisions."""
+        scale, C = self.best_params_["scale"], self.best_params_["C"]
+
+        def decide(train: NDArray[np.intp], held: NDArray[np.intp]) -> RealArray:
+            [machine], outer = _fit_fold(table, scale, [C], data, (train, held))
+            decisions: RealArray = machine.decision_function(outer)
+            return decisions
+
+        tested, decisions = predict_held_out(decide, folds, len(data.codes))
+        n_classes = len(data.classes)
+        self.coupling_ = sharpness, temperature = coupling.fit_coupling(
+            decisions, data.codes[tested], n_classes, data.weights[tested]
         )
-        scores = self.coupling_.score(decisions[tested])
+        scores = coupling.couple(decisions, n_classes, sharpness)
         self.oof_decision_ = data.spread(tested, scores)
-        self.oof_proba_ = data.spread(tested, np.exp(self.coupling_.log_probabilities(scores)))
+        self.oof_proba_ = data.spread(
+            tested, np.exp(coupling.log_probabilities(scores, temperature))
+        )
+
+
+def _fit_svc(kernel: RealArray, C: float, codes: NDArray[np.intp], weights: RealArray) -> SVC:
+    machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
+    return machine.fit(kernel, codes, sample_weight=weights)
+
+
+def _fit_fold(
+    table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
+) -> tuple[list[SVC], RealArray]:
+    """Machines of a training part, one for every C, and the kernel of what is held out to it."""
+    train, held = fold
+    inner = decay(table[np.ix_(train, train)], scale)
+    machines = [_fit_svc(inner, C, data.codes[train], data.weights[train]) for C in Cs]
+    return machines, decay(table[np.ix_(held, train)], scale)
+
+
+def _fold_accuracies(
+    table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
+) -> list[float]:
+    machines, outer = _fit_fold(table, scale, Cs, data, fold)
+    codes, weights = data.codes[fold[1]], data.weights[fold[1]]
+    return [float(np.average(one.predict(outer) == codes, weights=weights)) for one in machines]
+
+
+def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict[str, Any]:
+    """Return what was tried and how it did, as `sklearn.model_selection.GridSearchCV` does."""
+    names = ("alpha", "beta", "scale", "C")
+    mean = accuracies.mean(axis=1)
+    return {
+        **{f"param_{name}": column for name, column in zip(names, np.array(tried).T, strict=True)},
+        "params": [dict(zip(names, row, strict=True)) for row in tried],
+        **{f"split{k}_test_score": column for k, column in enumerate(accuracies.T)},
+        "mean_test_score": mean,
+        "std_test_score": accuracies.std(axis=1),
+        "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
+    }
+
+
+def _check_positive(values: ArrayLike, name: str) -> list[float]:
+    axis: list[float] = as_axis(values, name).tolist()
+    if min(axis) <= 0:
+        raise ValueError(f"{name}={axis} must be > 0")
+    return axis
+
+
+def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Point]:
+    """Return the points of the grid, each once: symmetrised, (alpha, beta) is (beta, alpha)."""
+    if alphas is None and betas is None:
+        return list(POINTS)
+    if alphas is None or betas is None:
+        given, missing = ("alphas", "betas") if betas is None else ("betas", "alphas")
+        raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
+    pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
+    return list(dict.fromkeys(symmetric_point(*pair) for pair in pairs))
+
+
+def _check_memory(n_matrices: int, n_points: int) -> None:
+    """Raise where the divergences of all pairs at all points would take too much memory."""
+    needed = 8 * n_matrices**2 * n_points
+    if needed > _LARGEST_TABLE:
+        raise ValueError(
+            f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
+            f"{needed / 2**30:.1f} GiB for a table of all pairs, but must need <= "
+            f"{_LARGEST_TABLE / 2**30:g} GiB; fit on a random subset, or pass fewer alphas and "
+            "betas"
+        )

@@ -40,14 +40,16 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.kernels.tables import Point
 
-__all__ = ["Definiteness", "Theory", "measure", "theory"]
+__all__ = ["Definiteness", "measure", "theory"]
 
 _ROUNDING = 1e-12  # of a scale that is meant to be a multiple of one half
 
+Theory = tuple[bool | None, str]  # proved on every data set or not, None where unknown; the reason
+
 
 @dataclass(frozen=True)
-class Theory:
-    """What is known of a kernel on all SPD matrices of one size.
+class Definiteness:
+    """What is known of a kernel on all SPD matrices of one size, and what some data says.
 
     Attributes
     ----------
@@ -55,18 +57,6 @@ class Theory:
         True: positive definite on every data set. False: on some data sets it is not. None: not
         known.
     reason : str, the fact and its reference.
-    """
-
-    proved: bool | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class Definiteness(Theory):
-    """What is known of a kernel, and what some data says.
-
-    Attributes
-    ----------
     n_matrices : int
         Size of the data.
     smallest : float
@@ -78,6 +68,8 @@ class Definiteness(Theory):
         What rounding may make of a zero.
     """
 
+    proved: bool | None
+    reason: str
     n_matrices: int
     smallest: float
     smallest_centred: float
@@ -117,48 +109,24 @@ class Definiteness(Theory):
 
 
 def measure(known: Theory, kernel: RealArray) -> Definiteness:
-    """Add what the kernel matrix of some data says.
-
-    Examples
-    --------
-    >>> known = theory((0.0, 0.0), 1.0, 1)
-    >>> print(measure(known, np.array([[1.0, 0.5], [0.5, 1.0]])))
-    Positive definite on every data set: numbers on a line with the kernel exp(-s log(x/y)^2 / 2),
-    a Gaussian. On these 2 matrices it is positive semi-definite up to rounding (smallest
-    eigenvalue 0.33 of the largest, 0 after centring).
-    """
+    """Add what the kernel matrix of some data says."""
     K = kernel.astype(np.float64)
     centred = K - K.mean(axis=0)
     centred = centred - centred.mean(axis=1)[:, None]
     plain, within = (np.linalg.eigvalsh(0.5 * (one + one.T)) for one in (K, centred))
     return Definiteness(
-        known.proved, known.reason, len(K), float(plain[0] / plain[-1]),
+        *known, len(K), float(plain[0] / plain[-1]),
         float(min(within[0], 0) / plain[-1]), tolerances.repair_floor(kernel.dtype),
     )  # fmt: skip
 
 
 def theory(point: Point, scale: float, d: int) -> Theory:
-    """Say what is known of the kernel exp(-scale D), with D unscaled, on matrices of size d.
-
-    Parameters
-    ----------
-    point : (alpha, beta) from `divlearn.kernels.tables.symmetric_point`
-    scale : float
-    d : int
-
-    Examples
-    --------
-    >>> theory((0.5, 0.5), 0.25, 3).proved, theory((0.5, 0.5), 0.2, 3).proved
-    (True, False)
-    >>> theory((1.0, 1.0), 0.25, 3).proved is None
-    True
-    """
+    """Say what is known of the kernel exp(-scale D), with D unscaled, on matrices of size d."""
     alpha, beta = point
     if alpha != beta:
-        return Theory(
-            False,
+        return False, (
             f"with alpha={alpha:g} and beta={beta:g} different it is not even on the matrices "
-            "diag(x, 1, ..., 1), whatever the scale (Lukacs 1970, section 7.1)",
+            "diag(x, 1, ..., 1), whatever the scale (Lukacs 1970, section 7.1)"
         )
     if d == 1:
         formula = (
@@ -166,15 +134,14 @@ def theory(point: Point, scale: float, d: int) -> Theory:
             if alpha == 0
             else f"cosh(a log(x/y))^(-s/a^2), a = {alpha:g}, whose Fourier transform is positive"
         )
-        return Theory(True, f"numbers on a line with the kernel {formula}")
+        return True, f"numbers on a line with the kernel {formula}"
     if alpha == 0:
-        return Theory(
-            False,
+        return False, (
             f"Gaussian kernels of the affine-invariant distance are not for d={d} > 1, for the "
             "space is curved (Feragen et al. 2015), whatever the scale (Da Costa et al. 2023, in "
-            "part by numerical evidence)",
+            "part by numerical evidence)"
         )
-    return _stein(4 * scale, d) if alpha == 0.5 else Theory(None, "no theorem covers this point")
+    return _stein(4 * scale, d) if alpha == 0.5 else (None, "no theorem covers this point")
 
 
 def _stein(s: float, d: int) -> Theory:
@@ -183,8 +150,6 @@ def _stein(s: float, d: int) -> Theory:
     fact = f"exp(-s S), S the Stein divergence, is for d={d} exactly for {steps}s >= {d - 1}/2"
     on_step = round(2 * s) >= 1 and abs(2 * s - round(2 * s)) <= _ROUNDING * 2 * s
     if on_step or 2 * s >= d - 1:
-        return Theory(True, f"{fact} (Sra 2012), and here s = {s:g}")
+        return True, f"{fact} (Sra 2012), and here s = {s:g}"
     following = math.ceil(2 * s) / 2
-    return Theory(
-        False, f"{fact} (Sra 2012), but here s = {s:g}; the next larger that is: {following:g}"
-    )
+    return False, f"{fact} (Sra 2012), but here s = {s:g}; the next larger that is: {following:g}"

@@ -1,21 +1,24 @@
-"""The kernel exp(-s D) of a divergence: a transformer, and a function of two sets of matrices."""
+"""The kernel exp(-s D) of a divergence: a transformer, a function, and a covariance function."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, NormalizedKernelMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing
-from divlearn.kernels.checks import check_alike, check_scale, check_size
-from divlearn.kernels.definiteness import Definiteness, Theory, measure, theory
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new
+from divlearn.kernels.definiteness import Definiteness, measure, theory
 from divlearn.kernels.tables import (
     Point,
     cross_table,
@@ -25,9 +28,10 @@ from divlearn.kernels.tables import (
     square_tables,
     symmetric_point,
 )
+from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
-__all__ = ["DivergenceKernel"]
+__all__ = ["DivergenceKernel", "DivergenceProcessKernel"]
 
 
 class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -78,7 +82,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     Examples
     --------
-    >>> import numpy as np
     >>> X = np.array([np.eye(2), 2 * np.eye(2), 4 * np.eye(2)])
     >>> DivergenceKernel(scale=1.0)(X).round(4)
     array([[1.    , 0.8889, 0.64  ],
@@ -138,12 +141,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         -------
         ndarray, shape (n_matrices, n_training_matrices)
         """
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3)
-        check_size(self, matrices)
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        divergences = cross_table(get_engine(self.engine), matrices, self.matrices_, point)
-        return decay(divergences, self.divergence_.scale * self.scale_)
+        matrices = check_new(self, X, dtype=None)
+        return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
     @all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
@@ -161,7 +160,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         """
         divergences = self._fit(X)
         if divergences is None:
-            divergences = self._square(self.matrices_)
+            return self._kernel(self.divergence_, self.scale_, self.matrices_)
         return decay(divergences, self.divergence_.scale * self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
@@ -177,18 +176,13 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         -------
         ndarray, shape (n_matrices_X, n_matrices_Y)
         """
-        divergence, point = self._resolve()
+        divergence = self._resolve()
         if isinstance(self.scale, str):
             check_is_fitted(self, msg='scale="median" is learned by fit: call it, or pass a number')
         scale = self.scale_ if isinstance(self.scale, str) else float(self.scale)
-        first = check_spd(X, ndim=3)
         if Y is None:
-            divergences = square_tables(get_engine(self.engine), first, [point])[0]
-        else:
-            second = check_spd(Y, ndim=3, name="Y")
-            check_alike(first, second)
-            divergences = cross_table(get_engine(self.engine), first, second, point)
-        return decay(divergences, divergence.scale * scale)
+            return self._kernel(divergence, scale, check_spd(X, ndim=3))
+        return self._kernel(divergence, scale, *check_pair(X, Y, ndim=3))
 
     @property
     def is_psd(self) -> bool:
@@ -197,7 +191,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         False also where nothing is known: see `definiteness`. Known after `fit`, for it depends on
         the scale and on the size of the matrices.
         """
-        return self._theory().proved is True
+        return self._theory()[0] is True
 
     def definiteness(self, X: ArrayLike | None = None) -> Definiteness:
         """Say whether the kernel is positive definite: what is proved, and what the data says.
@@ -214,7 +208,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
         Examples
         --------
-        >>> import numpy as np
         >>> X = np.array([np.eye(2), 2 * np.eye(2)])
         >>> print(DivergenceKernel("stein", 0.25).fit(X).definiteness())
         Not positive definite on every data set: exp(-s S), S the Stein divergence, is for d=2
@@ -222,41 +215,45 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         2 matrices it is positive semi-definite up to rounding (smallest eigenvalue ...
         """
         known = self._theory()
-        matrices = self.matrices_ if X is None else check_spd(X, ndim=3)
-        check_size(self, matrices)
-        scale = self.divergence_.scale * self.scale_
-        return measure(known, decay(self._square(matrices), scale))
+        matrices = self.matrices_ if X is None else check_new(self, X, dtype=None)
+        return measure(known, self._kernel(self.divergence_, self.scale_, matrices))
 
-    def _theory(self) -> Theory:
+    def _theory(self) -> tuple[bool | None, str]:
         check_is_fitted(self)
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        return theory(point, self.divergence_.scale * self.scale_, self.n_features_in_)
+        scale = self.divergence_.scale * self.scale_
+        return theory(_point(self.divergence_), scale, self.n_features_in_)
 
-    def _resolve(self) -> tuple[Divergence, Point]:
+    def _resolve(self) -> Divergence:
         """Check the parameters."""
         divergence = get_divergence(self.divergence)
-        check_scale(self.scale)
-        return divergence, symmetric_point(divergence.alpha, divergence.beta)
+        _point(divergence)
+        if not (isinstance(self.scale, str) and self.scale == "median"):
+            check_number(self.scale, "scale", positive=True, word="median")
+        return divergence
 
     def _fit(self, X: ArrayLike) -> RealArray | None:
         """Fit, and return the divergences of the training matrices if they had to be computed."""
-        self.divergence_, _ = self._resolve()
+        self.divergence_ = self._resolve()
         self.matrices_ = check_spd(X, ndim=3)
         self.n_features_in_ = self.matrices_.shape[-1]
         if not isinstance(self.scale, str):
             self.scale_ = float(self.scale)
             return None
-        divergences = self._square(self.matrices_)
+        engine, point = get_engine(self.engine), _point(self.divergence_)
+        divergences: RealArray = square_tables(engine, self.matrices_, [point])[0]
         learned = median_scale(
             divergences, find_copies(self.matrices_), fix="pass a number for scale"
         )
         self.scale_ = learned / self.divergence_.scale
         return divergences
 
-    def _square(self, matrices: RealArray) -> RealArray:
-        point = symmetric_point(self.divergence_.alpha, self.divergence_.beta)
-        square: RealArray = square_tables(get_engine(self.engine), matrices, [point])[0]
-        return square
+    def _kernel(
+        self, divergence: Divergence, scale: float, X: RealArray, Y: RealArray | None = None
+    ) -> RealArray:
+        engine, point = get_engine(self.engine), _point(divergence)
+        if Y is None:
+            return decay(square_tables(engine, X, [point])[0], divergence.scale * scale)
+        return decay(cross_table(engine, X, Y, point), divergence.scale * scale)
 
     @property
     def _n_features_out(self) -> int:
@@ -266,3 +263,109 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[misc]
+    r"""Covariance function of a Gaussian process on SPD matrices, with a scale that is learned.
+
+    .. math:: k(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr)
+
+    as in `DivergenceKernel`. The Gaussian processes of scikit-learn take rows only, so matrices are
+    passed as rows of :math:`d^2` numbers, ``X.reshape(len(X), -1)``. The kernel adds and multiplies
+    with those of `sklearn.gaussian_process.kernels`.
+
+    Parameters
+    ----------
+    divergence : str, pair (alpha, beta) or Divergence, default="stein"
+    scale : float, default=1.0
+        s, or where its search starts.
+    scale_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
+        Where the marginal likelihood looks for s.
+    engine : str or Engine, default="auto"
+
+    Notes
+    -----
+    Where the kernel is not positive definite (see `DivergenceKernel.definiteness`), add a
+    `WhiteKernel`, or more ``alpha``, than the most negative eigenvalue.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> X = np.array([np.diag([1.0, x]) for x in np.geomspace(1, 4, 9)])
+    >>> y = np.log(X[:, 1, 1])
+    >>> model = GaussianProcessRegressor(DivergenceProcessKernel("stein"))
+    >>> rows = X.reshape(len(X), -1)
+    >>> float(model.fit(rows[::2], y[::2]).predict(rows[1:2])[0]), float(y[1])
+    (0.17..., 0.173...)
+    """
+
+    def __init__(
+        self,
+        divergence: str | Sequence[float] | Divergence = "stein",
+        scale: float = 1.0,
+        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
+        engine: str | Engine = "auto",
+    ) -> None:
+        self.divergence = divergence
+        self.scale = scale
+        self.scale_bounds = scale_bounds
+        self.engine = engine
+
+    @property
+    def hyperparameter_scale(self) -> Hyperparameter:
+        """The scale, as scikit-learn describes what it learns."""
+        return Hyperparameter("scale", "numeric", self.scale_bounds)
+
+    def __call__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
+    ) -> Any:
+        """Compute the kernel between rows that hold matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_X, d * d)
+        Y : array-like, shape (n_Y, d * d), optional
+            X itself by default.
+        eval_gradient : bool, default=False
+            Whether to return the derivative in the logarithm of the scale too; only without Y.
+
+        Returns
+        -------
+        K : ndarray, shape (n_X, n_Y)
+        gradient : ndarray, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed
+            Only if ``eval_gradient``.
+        """
+        if eval_gradient and Y is not None:
+            raise ValueError("eval_gradient=True must come without Y; pass X alone")
+        kernel = DivergenceKernel(self.divergence, float(self.scale), engine=self.engine)
+        K = kernel(_matrices(X), None if Y is None else _matrices(Y))
+        if not eval_gradient:
+            return K
+        if self.hyperparameter_scale.fixed:
+            return K, np.empty((*K.shape, 0))
+        # d/dlog(s) exp(-s D) = -s D exp(-s D), zero where the kernel has vanished.
+        slope = K * np.log(np.where(K > 0, K, 1.0))
+        return K, slope[:, :, None]
+
+    def is_stationary(self) -> bool:
+        """Return False: rows that hold matrices cannot be shifted."""
+        return False
+
+    def __repr__(self) -> str:
+        """Name the divergence and the scale."""
+        return f"{type(self).__name__}({self.divergence!r}, scale={self.scale:.3g})"
+
+
+def _point(divergence: Divergence) -> Point:
+    return symmetric_point(divergence.alpha, divergence.beta)
+
+
+def _matrices(rows: ArrayLike) -> RealArray:
+    array = np.asarray(rows)
+    d = math.isqrt(array.shape[-1]) if array.ndim == 2 else 0
+    if array.ndim != 2 or d * d != array.shape[1]:
+        raise ValueError(
+            f"X has shape {array.shape}, but must have shape (n, d * d), one matrix per row; pass "
+            "X.reshape(len(X), -1)"
+        )
+    return array.reshape(len(array), d, d)

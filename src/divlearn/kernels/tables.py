@@ -12,13 +12,9 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 
 __all__ = [
-    "Point",
-    "cross_table",
-    "find_copies",
-    "median_scale",
-    "square_tables",
+    "Point", "cross_table", "decay", "find_copies", "median_scale", "square_tables",
     "symmetric_point",
-]
+]  # fmt: skip
 
 Point = tuple[float, float]
 
@@ -31,14 +27,6 @@ def symmetric_point(alpha: float, beta: float) -> Point:
 
     :math:`D^{(\alpha,\beta)}(X \| Y) = D^{(\beta,\alpha)}(Y \| X) = D^{(-\beta,-\alpha)}(X \| Y)`:
     once both directions are averaged, neither the order nor the common sign matters.
-
-    Examples
-    --------
-    >>> symmetric_point(1, 0)
-    (0.0, 1.0)
-    >>> symmetric_point(1, -0.5)
-    Traceback (most recent call last):
-    ValueError: (alpha, beta) = (1, -0.5) must not have opposite signs, ...
     """
     if alpha * beta < 0:
         raise ValueError(
@@ -58,24 +46,8 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     The other direction has the spectrum -t, and f(-t; alpha, beta) = f(t; beta, alpha): one pass
     over half of the pairs serves all points and both directions.
 
-    Parameters
-    ----------
-    engine : Engine
-    matrices : ndarray, shape (n_matrices, d, d)
-    points : sequence of (alpha, beta) from `symmetric_point`
-
-    Returns
-    -------
-    ndarray, shape (n_points, n_matrices, n_matrices)
-        Each exactly symmetric, with a diagonal of zeros.
-
-    Examples
-    --------
-    >>> from divlearn.engines import get_engine
-    >>> X = np.array([np.eye(2), 2 * np.eye(2)])
-    >>> square_tables(get_engine(), X, [(0.0, 1.0)]).round(4)  # tr(XY^-1 + YX^-1)/2 - d
-    array([[[0. , 0.5],
-            [0.5, 0. ]]])
+    The result has the shape (n_points, n_matrices, n_matrices); each table is exactly symmetric,
+    with a diagonal of zeros.
     """
     n = len(matrices)
     tables = np.empty((len(points), n, n), matrices.dtype)
@@ -90,15 +62,7 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
 
 
 def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> RealArray:
-    """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y).
-
-    Examples
-    --------
-    >>> from divlearn.engines import get_engine
-    >>> X, Y = np.array([np.eye(2)]), np.array([np.eye(2), 2 * np.eye(2)])
-    >>> cross_table(get_engine(), X, Y, (0.0, 1.0)).round(4)
-    array([[0. , 0.5]])
-    """
+    """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
     if len(X) < len(Y):  # engines are at their best on much data and few atoms
         return cross_table(engine, Y, X, point).T
     return _both_directions(engine, X, Y, [point])[..., 0]
@@ -121,13 +85,7 @@ def _both_directions(
 
 
 def decay(divergences: RealArray, scale: float) -> RealArray:
-    """Return exp(-scale D); an infinite divergence gives zero.
-
-    Examples
-    --------
-    >>> decay(np.array([0.0, np.inf]), 2.0)
-    array([1., 0.])
-    """
+    """Return exp(-scale D); an infinite divergence gives zero."""
     with np.errstate(over="ignore", under="ignore"):
         exponents = divergences * -scale
         np.exp(exponents, out=exponents)
@@ -135,13 +93,7 @@ def decay(divergences: RealArray, scale: float) -> RealArray:
 
 
 def find_copies(matrices: RealArray) -> NDArray[np.intp]:
-    """For every matrix the index of the first that is exactly equal to it.
-
-    Examples
-    --------
-    >>> find_copies(np.array([np.eye(2), 2 * np.eye(2), np.eye(2)]))
-    array([0, 1, 0])
-    """
+    """For every matrix the index of the first that is exactly equal to it."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(one.tobytes(), i) for i, one in enumerate(matrices)])
 
@@ -154,20 +106,6 @@ def median_scale(
 
     Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
     with the product of its weights, so that whole weights do what copies would.
-
-    Parameters
-    ----------
-    divergences : ndarray, shape (n_matrices, n_matrices), symmetric
-    copies : ndarray, shape (n_matrices,), see `find_copies`
-    weights : ndarray, shape (n_matrices,), optional
-    fix : str
-        What to do where there is no such median, for messages.
-
-    Examples
-    --------
-    >>> table = np.array([[0.0, 2.0, 4.0], [2.0, 0.0, 8.0], [4.0, 8.0, 0.0]])
-    >>> median_scale(table, np.arange(3))
-    0.25
     """
     n = len(divergences)
     differ = np.triu(copies[:, None] != copies, 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divlearn import check_spd
-from divlearn.doctor import examine
+from divlearn.judge import examine
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_eigenvalues_below_rounding_are_ill_conditioned():
 def test_blocks_change_nothing(X, monkeypatch):
     X[7] = 1
     whole = kinds(examine(X))
-    monkeypatch.setattr("divlearn.doctor._BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("divlearn.judge.doctor._BLOCK_ENTRIES", 20)
     assert kinds(examine(X)) == whole == {"rank-deficient": [7]}
 
 
@@ -96,8 +96,8 @@ def test_blocks_change_nothing(X, monkeypatch):
     ("X", "y", "message"),
     [
         (np.zeros((2, 3)), None, r"shape \(2, 3\)"),
-        (np.zeros((2, 3, 4)), None, "must hold square matrices"),
-        (np.zeros((0, 3, 3)), None, "must hold square matrices"),
+        (np.zeros((2, 3, 4)), None, "must be real numbers of shape"),
+        (np.zeros((0, 3, 3)), None, "must be real numbers of shape"),
         (np.array([[["a"]]]), None, "must be real numbers"),
         (np.ones((2, 1, 1)), [1], r"y has shape \(1,\), must have \(2,\)"),
     ],

@@ -134,13 +134,12 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     [('rank-deficient', [1]), ('copies under different labels', [0, 2]), ('classes of one', [2])]
     """
     matrices = np.asarray(X)
-    if matrices.dtype.kind not in "biuf" or matrices.ndim != 3:
+    square = matrices.ndim == 3 and matrices.shape[1] == matrices.shape[2] and matrices.size
+    if matrices.dtype.kind not in "biuf" or not square:
         raise ValueError(
             f"X has shape {matrices.shape} and dtype {matrices.dtype}, must be real numbers of "
-            "shape (n_matrices, d, d)"
+            "shape (n_matrices, d, d); pass square matrices, one at least"
         )
-    if matrices.shape[1] != matrices.shape[2] or not matrices.size:
-        raise ValueError(f"X has shape {matrices.shape}, must hold square matrices; pass some")
     labels = None if y is None else np.asarray(y)
     if labels is not None:
         if labels.shape != (len(matrices),):

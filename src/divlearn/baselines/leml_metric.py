@@ -1,0 +1,196 @@
+r"""The problem of log-Euclidean metric learning: pairs it learns from, and Bregman projections.
+
+.. math:: \min_{Q, \xi} \; D_{\ell d}(Q, Q_0) + \eta \sum_c D_{\ell d}(\xi_c, \xi_{0c})
+          \quad\text{subject to}\quad
+          \operatorname{tr}(Q A_c) \le \xi_c \;\text{(similar)}, \quad
+          \operatorname{tr}(Q A_c) \ge \xi_c \;\text{(dissimilar)}
+
+with :math:`D_{\ell d}(Q, P) = \operatorname{tr}(Q P^{-1}) - \log\det(Q P^{-1}) - d` and
+:math:`A_c = M_c^T M_c` of any rank. With a multiplier for every constraint, >= 0 for similar
+pairs and <= 0 for dissimilar ones, the solution has
+
+.. math:: Q^{-1} = Q_0^{-1} + \sum_c \mu_c A_c , \qquad 1 / \xi_c = 1 / \xi_{0c} - \mu_c / \eta ,
+
+and a projection changes one multiplier such that its constraint holds with equality, or becomes
+zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+
+from divlearn.arrays import RealArray
+from divlearn.geometry import invsqrtm
+
+__all__ = [
+    "Codes", "Solution", "distance_percentiles", "find_prior", "label_nearest", "move",
+    "near_pairs", "project", "solve_logdet",
+]  # fmt: skip
+
+Codes = NDArray[np.intp]
+# F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they ended, and
+# whether the user interrupted.
+Solution = tuple[RealArray, RealArray, RealArray, int, str, bool]
+
+_NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
+_SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
+_SAMPLE = 20_000  # pairs, for percentiles
+_ROWS = 1024  # whose distances are held at a time
+_EXACT = 1e-12  # of the logarithm of tr(Q A) / xi
+_STEPS = 200  # bisection alone needs fewer
+
+
+def move(logarithms: RealArray, root: RealArray) -> RealArray:
+    """Vectors whose squared distances are tr(Q (S - T)^2), Q = root root^T."""
+    return (logarithms @ root).reshape(len(logarithms), -1)
+
+
+def find_prior(logarithms: RealArray, codes: Codes) -> RealArray:
+    """Root of Q_0, the inverse scatter of neighbours of one class."""
+    pairs, similar = near_pairs(
+        logarithms.reshape(len(logarithms), -1), codes, 2 * _NEIGHBORS * len(codes), None
+    )
+    some = pairs[similar]
+    gaps = logarithms[some[:, 0]] - logarithms[some[:, 1]]
+    scatter = np.tensordot(gaps, gaps, axes=([0, 1], [0, 1]))
+    size = np.trace(scatter) / len(scatter)
+    if size == 0:
+        return np.eye(len(scatter))
+    return invsqrtm(scatter / size + _SHRINKAGE * np.eye(len(scatter)))
+
+
+def distance_percentiles(
+    vectors: RealArray, ends: tuple[float, float], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Percentiles of squared distances between vectors that differ."""
+    first, second = rng.integers(len(vectors), size=(2, min(_SAMPLE, len(vectors) ** 2)))
+    gaps = vectors[first] - vectors[second]
+    squares = np.einsum("ij,ij->i", gaps, gaps)
+    squares = squares[squares > 0]
+    low, high = np.percentile(squares, ends) if len(squares) else (1.0, 1.0)
+    return float(low), float(high)
+
+
+def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes:
+    """Labels of the vectors that are nearest to queries."""
+    nearest = [
+        euclidean_distances(queries[start : start + _ROWS], vectors, squared=True).argmin(axis=1)
+        for start in range(0, len(queries), _ROWS)
+    ]
+    labels: Codes = codes[np.concatenate(nearest)]
+    return labels
+
+
+def near_pairs(
+    vectors: RealArray, codes: Codes, count: int, rng: np.random.Generator | None
+) -> tuple[Codes, NDArray[np.bool_]]:
+    """Pairs of vectors with near ones, of their class and of others in turn.
+
+    There are ``count`` pairs at most: all nearest ones, in an order the generator draws, then all
+    second nearest ones, and so on. Copies of a vector are left out. Returns indices, (n_pairs, 2),
+    and whether both are of one class.
+    """
+    n = len(vectors)
+    ranks = -(-count // (2 * n))
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    found = np.full((2, n, ranks), -1, dtype=np.intp)  # of the own class, of others
+    for code in np.unique(codes):
+        own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        for kind, candidates in ((0, own), (1, others)):
+            k = min(ranks, len(candidates) - (kind == 0))
+            if k > 0:
+                found[kind, own, :k] = _nearest(vectors, own, candidates, k)
+    second = found[:, order].transpose(2, 1, 0).ravel()  # by rank, then vector, then kind
+    first = np.tile(np.repeat(order, 2), ranks)
+    similar = np.tile([True, False], n * ranks)
+    kept = np.flatnonzero(second >= 0)
+    kept = kept[(vectors[first[kept]] != vectors[second[kept]]).any(axis=1)][:count]
+    return np.column_stack([first[kept], second[kept]]), similar[kept]
+
+
+def _nearest(vectors: RealArray, rows: Codes, candidates: Codes, k: int) -> NDArray[np.intp]:
+    """Find the k candidates nearest to each row, ascending, but for the row itself."""
+    found = np.empty((len(rows), k), dtype=np.intp)
+    for start in range(0, len(rows), _ROWS):
+        block = rows[start : start + _ROWS]
+        table = euclidean_distances(vectors[block], vectors[candidates], squared=True)
+        table[block[:, None] == candidates] = np.inf
+        some = np.argpartition(table, k - 1, axis=1)[:, :k]
+        order = np.take_along_axis(table, some, axis=1).argsort(axis=1)
+        found[start : start + _ROWS] = candidates[np.take_along_axis(some, order, axis=1)]
+    return found
+
+
+def project(squares: RealArray, bound: float, eta: float) -> float:
+    r"""Find the change of a multiplier after which a constraint holds with equality.
+
+    It is the root of :math:`\sum_k \lambda_k / (1 + \mu \lambda_k) = 1 / (1 / \xi - \mu / \eta)`,
+    unique where both sides are positive: the left one falls, the right one rises.
+    The squares are the eigenvalues of F^T A F, ascending, the last one > 0.
+    """
+    lowest, highest, change = -1 / float(squares[-1]), eta / bound, 0.0
+    for _ in range(_STEPS):
+        shares = squares / (1 + change * squares)
+        distance, inverse = float(shares.sum()), 1 / bound - change / eta
+        gap = log(distance * inverse)
+        if abs(gap) <= _EXACT:
+            break
+        lowest, highest = (change, highest) if gap > 0 else (lowest, change)
+        slope = float(shares @ shares) / distance + 1 / (eta * inverse)
+        following = change + gap / slope
+        if not lowest < following < highest:  # Newton's step leads out of the bracket
+            following = 0.5 * (lowest + highest)
+        if following == change:
+            break
+        change = following
+    return change
+
+
+def solve_logdet(
+    differences: RealArray, similar: NDArray[np.bool_], given: RealArray, start: RealArray,
+    eta: float, *, max_iter: int, tol: float, watch: Callable[[int, float], None] | None = None,
+) -> Solution:  # fmt: skip
+    """Project on one constraint after the other, in passes over all of them.
+
+    Constraints have the differences M, (n_constraints, d, d), none of them zero, whether the bound
+    is an upper one, and the bound; ``start`` is F with Q_0 = F F^T. Stop after a pass that changes
+    multipliers by at most the share ``tol`` of all of them; ``watch`` hears of every pass.
+    """
+    frame, n = start, len(given)
+    multipliers, bounds = np.zeros(n), given.astype(np.float64)
+    iteration, message, interrupted = 0, f"max_iter={max_iter} reached", False
+    try:
+        while iteration < max_iter:
+            changes = np.zeros(n)
+            for c in range(n):
+                moved = differences[c] @ frame
+                distance = np.vdot(moved, moved)
+                kept = distance <= bounds[c] if similar[c] else distance >= bounds[c]
+                if kept and multipliers[c] == 0:
+                    continue
+                squares, vectors = np.linalg.eigh(moved.T @ moved)
+                squares = np.maximum(squares, 0.0)
+                change = project(squares, float(bounds[c]), eta)
+                # A multiplier keeps its sign: constraints hold, but are not pressed where they
+                # need not be.
+                limit = -float(multipliers[c])
+                changes[c] = change = max(change, limit) if similar[c] else min(change, limit)
+                multipliers[c] += change
+                bounds[c] = 1 / (1 / float(bounds[c]) - change / eta)
+                frame = frame @ (vectors / np.sqrt(1 + change * squares))
+            iteration += 1
+            total, changed = np.abs(multipliers).sum(), np.abs(changes).sum()
+            share = float(changed / total) if total > 0 else 0.0
+            if watch is not None:
+                watch(iteration, share)
+            if share <= tol:
+                message = f"a pass changed the multipliers by {share:.2g} of them, <= tol={tol:g}"
+                break
+    except KeyboardInterrupt:
+        message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
+    return frame, multipliers, bounds, iteration, message, interrupted
