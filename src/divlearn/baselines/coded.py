@@ -22,6 +22,7 @@ from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import choose
@@ -205,6 +206,7 @@ def learn_dictionary(
                 message = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
                 break
     except KeyboardInterrupt:
+        note_interrupt()
         message = f"interrupted by the user in iteration {n_iter + 1}"
     names = "iteration", "block", "objective", "seconds"
     columns = zip(*rows, strict=True)

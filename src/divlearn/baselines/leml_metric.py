@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.geometry import invsqrtm
 
 __all__ = [
@@ -192,5 +193,6 @@ def solve_logdet(
                 message = f"a pass changed the multipliers by {share:.2g} of them, <= tol={tol:g}"
                 break
     except KeyboardInterrupt:
+        note_interrupt()
         message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
     return frame, multipliers, bounds, iteration, message, interrupted

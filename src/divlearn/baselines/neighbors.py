@@ -206,7 +206,7 @@ def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[Rea
     for start in range(0, max(len(array), 1), step):
         name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
         block = check_spd(array[start : start + step], ndim=3, dtype=np.float64, name=name)
-        check_size(estimator, block)
+        check_size(estimator, block.shape[-1])
         yield block
 
 

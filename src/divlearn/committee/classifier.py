@@ -19,7 +19,7 @@ from divlearn.committee.tangent import Features, TangentClassifier, tangent_feat
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import Interrupts, see_through
+from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
@@ -173,6 +173,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     if interrupts.seen:  # inside, where the best so far was kept
                         raise KeyboardInterrupt
             except KeyboardInterrupt:
+                note_interrupt()
                 if not found:
                     raise KeyboardInterrupt("no member of the committee was fitted yet") from None
                 stopped = "; interrupted by the user"

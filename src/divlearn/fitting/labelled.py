@@ -199,13 +199,13 @@ def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealA
     """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
     check_is_fitted(estimator)
     matrices = check_spd(X, ndim=3, dtype=dtype)
-    check_size(estimator, matrices)
+    check_size(estimator, matrices.shape[-1])
     return matrices
 
 
-def check_size(estimator: Any, matrices: RealArray) -> None:
+def check_size(estimator: Any, d: int) -> None:
     """Raise unless matrices are of the size that an estimator was fitted on."""
-    d, expected = matrices.shape[-1], estimator.n_features_in_
+    expected = estimator.n_features_in_
     if d != expected:
         raise ValueError(
             f"X has matrices of size {d}, but {type(estimator).__name__} is expecting {expected}; "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import note_interrupt
 
 __all__ = ["choose", "held_out_accuracy", "predict_held_out"]
 
@@ -38,6 +39,7 @@ def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int,
         for candidate in candidates:
             scores.append(score(candidate))
     except KeyboardInterrupt:
+        note_interrupt()
         if not scores:
             raise
     return int(np.argmax(scores)), scores

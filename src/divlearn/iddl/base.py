@@ -14,10 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
-from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin, check_size
 from divlearn.fitting.progress import say, track
 from divlearn.iddl.learning import Learned, find_tangent, learn_ensemble, learn_single, screen
 from divlearn.iddl.losses import LOSSES, Loss
@@ -209,12 +210,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         kind = self.loss if isinstance(self.loss, type) else type(self.loss)
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
-        if not _is_number(self.max_iter) or not 0 <= self.max_iter < np.inf:
-            raise ValueError(f"max_iter={self.max_iter!r} must be a number >= 0")
-        if not (isinstance(self.gamma, str) and self.gamma == "auto") and (
-            not _is_number(self.gamma) or not 0 <= self.gamma < np.inf  # type: ignore[operator]
-        ):
-            raise ValueError(f'gamma={self.gamma!r} must be "auto" or a number >= 0')
+        check_number(self.max_iter, "max_iter")
+        if not (isinstance(self.gamma, str) and self.gamma == "auto"):
+            check_number(self.gamma, "gamma", word="auto")
         if shards.whole is None and self.cv is not None:
             raise ValueError(
                 f"cv={self.cv!r} must be None for data in shards: models of folds are trained in "
@@ -274,11 +272,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         """Ask all models about every block of data."""
         check_is_fitted(self)
         shards = self._open(X)
-        if shards.d != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {shards.d}, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_}"
-            )
+        check_size(self, shards.d)
         return np.concatenate(shards.map(function, self.models_))
 
     def _mean_scores(self, X: Any) -> RealArray:
@@ -298,11 +292,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def beta_(self) -> RealArray:
         """Beta of every atom, shape (n_atoms, n_pairs)."""
         return np.concatenate([model.beta for model in self.models_])
-
-
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, float | int | np.floating | np.integer)
-    return number and not isinstance(value, bool)
 
 
 def _say(estimator: IDDLBase, level: int, text: str) -> None:

@@ -214,9 +214,7 @@ def learn_ensemble(
 
 def _train_part(part: Part, recipe: Recipe, variant: Variant, judge: Judge, report: Report) -> _Run:
     """Train a model, watch it on what its fold holds out, and stop it when that gets no better."""
-    models: list[Model] = []
-    scores: list[RealArray] = []
-    losses: list[float] = []
+    seen: list[tuple[Model, RealArray, float]] = []
     tangent = find_tangent(part, recipe.n_tangent)
     assert part.held is not None
     assert part.rows is not None
@@ -224,18 +222,17 @@ def _train_part(part: Part, recipe: Recipe, variant: Variant, judge: Judge, repo
     values = None if tangent is None else tangent_values(held.matrices, tangent)
 
     def watch(iteration: int, model: Model) -> str | None:
-        models.append(model)
-        scores.append(model.scores(held, values))
-        losses.append(judge(scores[-1], rows))
-        waited = iteration - int(np.argmin(losses))
+        scores = model.scores(held, values)
+        seen.append((model, scores, judge(scores, rows)))
+        waited = iteration - int(np.argmin([loss for *_, loss in seen]))
         if waited >= _PATIENCE:
             return f"held-out loss did not fall for {waited} iterations"
         return None
 
     model, fit = train(part, recipe, variant, tangent, watch, report)
-    if not models:  # it was interrupted before there was any to watch
+    if not seen:  # it was interrupted before there was any to watch
         watch(0, model)
-    return models, scores, fit.history
+    return [model for model, *_ in seen], [scores for _, scores, _ in seen], fit.history
 
 
 def _refit(whole: Part, models: Sequence[Model], recipe: Recipe) -> list[Model]:

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from divlearn.fitting.folds import Folds, fit_grouped
-from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import tell
 from divlearn.judge.significance import (
@@ -192,6 +192,7 @@ def evaluate(
                     raise KeyboardInterrupt
                 results[name].append(result)
         except KeyboardInterrupt:
+            note_interrupt()
             if not any(results.values()):
                 raise
     return _gather(results, data, folds)

@@ -13,6 +13,7 @@ from divlearn.arrays import RealArray, as_axis, to_host
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell, track
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge.significance import (
@@ -309,6 +310,7 @@ def judge_neighbors(
         for queries in track(blocks, "blocks"):
             found.append(_judge_block(matrices, codes, folds, apart, points, engine, queries))
     except KeyboardInterrupt:
+        note_interrupt()
         if not found:
             raise
     judged = np.concatenate(blocks[: len(found)])

@@ -14,6 +14,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import track
 from divlearn.judge.maps import (
     NAMED,
@@ -327,7 +328,7 @@ def _by_likelihood(
             member = fit_member(data, alpha, beta, init=center, engine=engine)
             surface[row, column], center = member.log_likelihood, member.center
     except KeyboardInterrupt:
-        pass  # the answer is known; the map has holes
+        note_interrupt()  # the answer is known; the map has holes
     n_known = int(np.isfinite(surface).sum())
     return WhichDivergence(
         "likelihood", (fit.alpha, fit.beta), fit.log_likelihood, named, alphas, betas, surface, n,
