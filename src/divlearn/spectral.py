@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divlearn.arrays import RealArray
+from divlearn.tolerances import LARGEST_PARAMETER
 
 __all__ = ["SpectralValues", "abld_scalar", "invert_f_t", "log_generalized_domain"]
 
@@ -33,7 +34,6 @@ Rule = Callable[["_Points", set[str]], Values]
 
 _DERIVATIVES = ("f_t", "f_tt", "f_alpha", "f_beta")
 _NEGLIGIBLE = 1e-20  # 1 + x rounds to 1, with room to spare
-_LARGEST_ARGUMENT = 1e150  # so that products of two do not overflow, nor make NaN
 # Taylor coefficients, highest order first: enough for full double precision on |x| < 2.
 _CHI_SERIES = tuple(1 / factorial(k + 2) for k in range(25, -1, -1))
 _TAU_SERIES = tuple(1 / factorial(k + 3) for k in range(25, -1, -1))
@@ -170,7 +170,7 @@ def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, .
         if given.dtype.kind not in "biuf":
             raise TypeError(f"{name} has dtype {given.dtype}; pass real numbers")
         array = given.astype(np.float64)
-        limit = np.finfo(np.float64).max if name == "g" else _LARGEST_ARGUMENT
+        limit = np.finfo(np.float64).max if name == "g" else LARGEST_PARAMETER
         bad = ~(np.abs(array) <= limit)
         _reject(bad, array.shape, {name: array}, f"must be finite, at most {limit:g} in magnitude")
         arrays.append(array)

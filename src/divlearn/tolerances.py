@@ -89,3 +89,16 @@ def integral_image(dtype: DTypeLike = np.float64) -> float:
     True
     """
     return float(_epsilon(dtype) ** 0.6)
+
+
+# Where routes without eigenvalues are accurate enough, the same on every device. Differences of
+# traces and log-determinants have absolute errors, about eps times the condition number; they serve
+# where that is small against the result.
+LARGEST_SPREAD = 1e6
+SMALLEST_TRACE = 0.005  # divergence by traces, for each dimension
+TRACE_EXPONENT = 16  # powers of two by which sizes may differ where traces are used
+LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
+LOGDET_EXPONENT = 300  # powers of two by which sizes may differ where it is used
+
+ALIKE = math.log(1e3)  # log-variances this close need no order
+LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it

@@ -12,7 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines.coding import Stage
 from divlearn.baselines.lasso import lasso_values, sparse_codes
 from divlearn.baselines.spd_kernels import SPDKernel
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
 __all__ = ["AtomsProblem", "Divergences", "LocalCoder", "SparseCoder", "bandwidths"]

@@ -14,8 +14,8 @@ from divlearn.baselines.coding import Stage
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import move_frames, usable
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
 __all__ = ["RSPDL", "ConicAtomsProblem", "ConicCoder", "to_unit_trace"]

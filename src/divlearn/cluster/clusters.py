@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
 from divlearn.means import arithmetic_mean, search_mean
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards

@@ -17,8 +17,8 @@ from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
 from divlearn.likelihood.parameters import fit_parameters
 from divlearn.likelihood.spectra import SpectralSums
+from divlearn.optim.gradients import minimize_projected_gradient
 from divlearn.optim.problem import Trial
-from divlearn.optim.projected_gradient import minimize_projected_gradient
 
 __all__ = ["LearnedRule", "Likelihood", "Penalized", "Point", "Rule", "Update"]
 

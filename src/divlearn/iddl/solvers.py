@@ -16,10 +16,9 @@ from divlearn.iddl.blocks import AtomBlock, ParameterBlock
 from divlearn.iddl.features import Features
 from divlearn.iddl.losses import Head
 from divlearn.iddl.objective import Coordinates, Dictionary, Objective
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
-from divlearn.optim.projected_gradient import minimize_projected_gradient
 
 __all__ = [
     "Fit", "History", "Interruptible", "Known", "Watch", "first_trial", "solve_bcd", "solve_joint",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from divlearn.engines.cuda.lazy import cp
+from divlearn.engines.cuda.arrays import cp
 
 __all__ = [
     "LARGEST_DIMENSION", "MOST_FAILURES", "Kernels", "Layout", "kernels_for", "largest_dimension",
@@ -49,38 +48,23 @@ def _even(x: int) -> int:
     return x + x % 2
 
 
-@dataclass(frozen=True)
 class Layout:
-    """How matrices of one dimension are spread over threads; mirrors ``team.cuh``.
+    """How matrices of a dimension are spread over threads; mirrors ``team.cuh``.
 
-    Attributes
-    ----------
-    d : dimension.
-    team : threads that hold a matrix.
-    columns : columns each of them holds.
-    blocks : blocks a multiprocessor must have room for, which limits registers.
+    A team of threads holds a matrix, each some of its columns; `blocks` is what a multiprocessor
+    must have room for, which limits registers. Each part has what was fastest on an H200.
     """
 
-    d: int
-    team: int
-    columns: int
-    blocks: int = 1
-
-    @classmethod
-    def of(cls, d: int, part: str = "") -> Layout:
-        """Layout for a dimension, as it was fastest for a part on an H200.
-
-        Examples
-        --------
-        >>> Layout.of(6), Layout.of(102)
-        (Layout(d=6, team=1, columns=6, blocks=1), Layout(d=102, team=128, columns=1, blocks=1))
-        """
+    def __init__(self, d: int, part: str = "") -> None:
+        self.d, self.blocks = d, 1
         if d <= 8:  # everything in the registers of a thread
-            return cls(d, 1, d)
+            self.team, self.columns = 1, d
+            return
+        self.team, self.columns = -(-d // _WARP) * _WARP, 1
         for largest, *chosen in _LAYOUTS.get(part, _LAYOUTS[""]):
             if d <= largest:
-                return cls(d, *chosen)
-        return cls(d, -(-d // _WARP) * _WARP, 1)
+                self.team, self.columns, self.blocks = chosen
+                return
 
     @property
     def row(self) -> int:
@@ -185,11 +169,6 @@ def source(part: str) -> str:
     """Source of a part with everything it includes, each file once.
 
     In one piece, since the cache on disk would not notice changes of an included file.
-
-    Examples
-    --------
-    >>> "multiply_add_tile" in source("accumulate")
-    True
     """
     seen: set[str] = set()
 
@@ -204,16 +183,11 @@ def source(part: str) -> str:
 
 
 class Kernels:
-    """Kernels for one dimension.
-
-    Parameters
-    ----------
-    d : int
-    """
+    """Kernels for one dimension."""
 
     def __init__(self, d: int) -> None:
-        self.layout = Layout.of(d)
-        self.layouts = {part: Layout.of(d, part) for part in _PARTS}
+        self.layout = Layout(d)
+        self.layouts = {part: Layout(d, part) for part in _PARTS}
         self._modules: dict[str, Any] = {}
         self._functions: dict[str, Any] = {}
 
