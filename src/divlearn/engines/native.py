@@ -22,6 +22,7 @@ from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.engines.traces import trace_gradient, trace_values
 from divlearn.spectral import abld_scalar
+from divlearn.threads import available_threads
 
 __all__ = ["NativeEngine", "instruction_sets"]
 
@@ -82,6 +83,11 @@ class NativeEngine(Engine):
     def __repr__(self) -> str:
         """Name the engine and its settings."""
         return f"{super().__repr__()[:-1]}, instruction_set={self.instruction_set!r})"
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to use now: those given, or all that the runtime of the kernels may take."""
+        return self.given_threads or available_threads(_native.max_threads)
 
     def prepare(self, X: Any) -> Prepared:
         """Validate data and pack it for the vector lanes. See `Engine.prepare`."""
