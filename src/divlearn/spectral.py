@@ -33,6 +33,7 @@ Values = dict[str, FloatArray]
 Rule = Callable[["_Points", set[str]], Values]
 
 _DERIVATIVES = ("f_t", "f_tt", "f_alpha", "f_beta")
+_INSIDE = 1 - 1e-12  # of the range of f_t
 _NEGLIGIBLE = 1e-20  # 1 + x rounds to 1, with room to spare
 # Taylor coefficients, highest order first: enough for full double precision on |x| < 2.
 _CHI_SERIES = tuple(1 / factorial(k + 2) for k in range(25, -1, -1))
@@ -159,6 +160,13 @@ def invert_f_t(g: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike) -> R
         logarithms = np.log1p(np.maximum(rise, -1.0)) - np.log1p(np.maximum(fall, -1.0))
         solution = np.where(np.abs(theta * g_) < _NEGLIGIBLE, g_, logarithms / theta)
         return _finish(solution, shape, dtype)
+
+
+def clip_f_t(slopes: RealArray, alpha: float, beta: float) -> RealArray:
+    """Keep slopes inside the open range of f_t, alpha and beta >= 0, which rounding may leave."""
+    lowest = -_INSIDE / beta if beta else -np.inf
+    highest = _INSIDE / alpha if alpha else np.inf
+    return np.clip(slopes, lowest, highest)
 
 
 def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, ...], np.dtype[Any]]:

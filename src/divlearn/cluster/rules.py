@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
-from divlearn.likelihood.parameters import fit_parameters
-from divlearn.likelihood.spectra import SpectralSums
+from divlearn.likelihood.parameters import SpectralSums, fit_parameters
 from divlearn.optim.gradients import minimize_projected_gradient
 from divlearn.optim.problem import Trial
 
@@ -28,38 +26,19 @@ _LARGEST = 1e3  # from which a parameter is taken to grow without end
 _LARGEST_KAPPA = 1e15  # from which matrices equal their centroids up to rounding
 _SETTLED = 1e-2  # change of a parameter that is none
 
-
-class Point(NamedTuple):
-    """Parameters of the divergence, and its concentration where there is one."""
-
-    alpha: float
-    beta: float
-    kappa: float = math.nan
-
-
-class Update(NamedTuple):
-    """What a rule found: parameters, and the objective per unit of weight.
-
-    The shift is the logarithm of a factor by which all centroids are to be multiplied.
-    """
-
-    point: Point
-    objective: float
-    shift: float = 0.0
+# alpha, beta, and the concentration kappa, NaN where there is none
+Point = tuple[float, float, float]
+# Parameters, the objective per unit of weight, and the logarithm of a factor of all centroids.
+Update = tuple[Point, float, float]
 
 
 class Rule:
-    """What all rules have, and all there is to one for parameters that are given.
-
-    Parameters
-    ----------
-    start : Point
-    """
+    """What all rules have, and all there is to one for parameters that are given."""
 
     paper = False  # whether centroids move as in the paper
 
-    def __init__(self, start: Point) -> None:
-        self.start = start
+    def __init__(self, alpha: float, beta: float) -> None:
+        self.start: Point = (alpha, beta, math.nan)
 
     def begin(self, mean: float, d: int) -> Point:
         """Where the parameters start, given the mean divergence to the first centroids."""
@@ -82,7 +61,7 @@ class LearnedRule(Rule, ABC):
     """Parameters that are learned, from (1, 1)."""
 
     def __init__(self) -> None:
-        super().__init__(Point(1.0, 1.0))
+        super().__init__(1.0, 1.0)
 
     @abstractmethod
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
@@ -90,15 +69,7 @@ class LearnedRule(Rule, ABC):
 
 
 class Penalized(LearnedRule):
-    r"""The paper's rule, :math:`\sum_i w_i D_i + \alpha^2 + \beta^2`.
-
-    Parameters
-    ----------
-    tied : bool, default=False
-        Whether alpha = beta.
-    paper : bool, default=False
-        Whether centroids move by conjugate gradients, as in the paper.
-    """
+    r"""The paper's rule, :math:`\sum_i w_i D_i + \alpha^2 + \beta^2`, with alpha = beta if tied."""
 
     def __init__(self, *, tied: bool = False, paper: bool = False) -> None:
         super().__init__()
@@ -106,24 +77,26 @@ class Penalized(LearnedRule):
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         """Add the penalty."""
-        return mean + (point.alpha**2 + point.beta**2) / weight
+        alpha, beta, _ = point
+        return mean + (alpha**2 + beta**2) / weight
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Take steps of spectral projected gradients."""
-        scale = max(point.alpha, point.beta, 1.0)
+        scale = max(*point[:2], 1.0)
         problem = _PenalizedProblem(self.tied, spectra, scale, 1 / weight)
         start = problem.trial(_pack(point, self.tied))
         # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
         tol = _TOLERANCE * start.value / scale**2
         found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol)
-        return Update(Point(*_expand(found.trial.point, self.tied)), found.trial.value)
+        point = *_expand(found.trial.point, self.tied), math.nan
+        return point, found.trial.value, 0.0
 
     def trouble(self, point: Point) -> str | None:
         """Parameters that leave every bound."""
         if max(point[:2]) <= _LARGEST:
             return None
         return (
-            f"alpha={point.alpha:.3g} and beta={point.beta:.3g} grow without end: divergences fall "
+            f"alpha={point[0]:.3g} and beta={point[1]:.3g} grow without end: divergences fall "
             "to zero along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too "
             "small beside the weights of the matrices; lower sample_weight, or fix the divergence"
         )
@@ -140,23 +113,23 @@ class Likelihood(LearnedRule):
 
     def begin(self, mean: float, d: int) -> Point:
         """Start with the concentration that would be right if it were large."""
-        least = smallest_kappa(self.start.alpha, self.start.beta, d)
+        alpha, beta, _ = self.start
         spread = max(mean, 1 / _LARGEST_KAPPA)
-        return self.start._replace(kappa=least + 0.25 * d * (d + 1) / spread)
+        return alpha, beta, smallest_kappa(alpha, beta, d) + 0.25 * d * (d + 1) / spread
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         """Compute the mean negative log-likelihood."""
-        return point.kappa * mean + log_normalizer(*point, d)
+        return point[2] * mean + log_normalizer(*point, d)
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Find better parameters, with the concentration and the factor that are best there."""
         fit = fit_parameters(
-            spectra, get_members("learn"), point[:2], kappa=np.array([point.kappa]),
+            spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
         )  # fmt: skip
         found = fit.parameters
-        values = (float(value[0]) for value in (found.alpha, found.beta, found.kappa))
-        return Update(Point(*values), fit.loss, float(fit.shift[0]))
+        point = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
+        return point, fit.loss, float(fit.shift[0])
 
     def settled(self, before: Point, after: Point) -> bool:
         """Whether neither parameter has moved much."""
@@ -164,16 +137,16 @@ class Likelihood(LearnedRule):
 
     def trouble(self, point: Point) -> str | None:
         """Report matrices that are all equal to their centroids."""
-        if point.kappa < _LARGEST_KAPPA:
+        if point[2] < _LARGEST_KAPPA:
             return None
         return (
-            f"kappa={point.kappa:.2g} grows without end: matrices equal their centroids, so that "
+            f"kappa={point[2]:.2g} grows without end: matrices equal their centroids, so that "
             "the likelihood is unbounded; lower n_clusters, or fix the divergence"
         )
 
 
 def _pack(point: Point, tied: bool) -> RealArray:
-    return np.array([0.5 * (point.alpha + point.beta)] if tied else point[:2])
+    return np.array([0.5 * (point[0] + point[1])] if tied else point[:2])
 
 
 def _expand(variables: RealArray, tied: bool) -> tuple[float, float]:

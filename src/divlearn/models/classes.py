@@ -22,10 +22,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "divlearn.baselines.spd_kernels": ("LogEuclideanKernel", "SteinKernel"),
     "divlearn.baselines.tuning": ("Choice", "QuietSVC", "VectorMachine"),
     "divlearn.cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
-    "divlearn.cluster.lloyd": ("Run",),
-    "divlearn.cluster.mixture.em": ("EMRun",),
-    "divlearn.cluster.mixture.expectation": ("Mixture",),
-    "divlearn.cluster.rules": ("Point",),
     "divlearn.committee.classifier": ("SPDClassifier",),
     "divlearn.committee.tangent": ("TangentClassifier", "TangentVectors"),
     "divlearn.descriptors": (
@@ -46,9 +42,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "divlearn.iddl.variants": ("Variant",),
     "divlearn.kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
     "divlearn.kernels.coupling": ("Coupling",),
-    "divlearn.likelihood.parameters": ("FamilyParameters",),
-    "divlearn.optim.adam": ("Moments",),
-    "divlearn.optim.problem": ("Trial",),
+    "divlearn.likelihood": ("FamilyParameters",),
+    "divlearn.optim": ("Moments", "Trial"),
     "sklearn.discriminant_analysis": ("LinearDiscriminantAnalysis",),
     "sklearn.linear_model": ("LogisticRegression", "Ridge"),
     "sklearn.model_selection": (

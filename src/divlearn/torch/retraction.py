@@ -80,13 +80,7 @@ def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tenso
 
 
 def factorize(atoms: torch.Tensor) -> torch.Tensor:
-    """Return Cholesky factors in float64, or raise.
-
-    Examples
-    --------
-    >>> factorize(4 * torch.eye(1)[None])
-    tensor([[[2.]]], dtype=torch.float64)
-    """
+    """Return Cholesky factors in float64, or raise."""
     factor: torch.Tensor
     factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
     if failed.any():
@@ -105,19 +99,7 @@ def bounded_step(
     S is shortened to spectral norm one. The smallest eigenvalue of the correlation matrix stays
     above the square root of the type's epsilon, or above its value before the step where that is
     smaller, and variances stay within the square roots of the type's range. An atom with S = 0
-    stays as it is, bit by bit.
-
-    Parameters
-    ----------
-    before : tensor, shape (n_atoms, d, d)
-    factor : tensor of float64, the same shape, its Cholesky factors
-    coordinates : tensor, the same shape, S; the result can be differentiated in it.
-
-    Examples
-    --------
-    >>> start = torch.eye(1)[None]
-    >>> bounded_step(start, start.double(), 100 * start)
-    tensor([[[2.7183]]])
+    stays as it is, bit by bit. The result can be differentiated in S.
     """
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
@@ -137,13 +119,7 @@ def bounded_step(
 
 
 def bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
-    """Return alpha or beta after a step, >= 0 and not too far from before.
-
-    Examples
-    --------
-    >>> bounded_change(torch.tensor([0.2, 0.2]), torch.tensor([-3.0, 9.0]), "alpha")
-    tensor([0.0000, 0.7000])
-    """
+    """Return alpha or beta after a step, >= 0 and not too far from before."""
     if not torch.isfinite(after.detach()).all():
         raise ValueError(
             f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
