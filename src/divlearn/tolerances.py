@@ -100,5 +100,12 @@ TRACE_EXPONENT = 16  # powers of two by which sizes may differ where traces are 
 LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
 LOGDET_EXPONENT = 300  # powers of two by which sizes may differ where it is used
 
+LARGEST_LISTED_SHARE = 0.02  # of pairs that are done again one by one after such a route
+
 ALIKE = math.log(1e3)  # log-variances this close need no order
+USABLE_MARGIN = 100.0  # times `positive_definite` that atoms of a search must exceed
+TENSOR_MARGIN = 8.0  # the same for atoms that torch's optimizers move, which round
+# Of tensors, relative to the largest entry. Half precision and difference quotients stay below;
+# whatever is above was never meant to be symmetric.
+TENSOR_ASYMMETRY = 1e-2
 LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it

@@ -23,6 +23,7 @@ from divlearn.engines.reference import ReferenceEngine
 from divlearn.engines.traces import trace_gradient, trace_values
 from divlearn.spectral import abld_scalar
 from divlearn.threads import available_threads
+from divlearn.tolerances import LARGEST_LISTED_SHARE
 
 __all__ = ["NativeEngine", "instruction_sets"]
 
@@ -32,8 +33,7 @@ _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
-_LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
-_PAIRS = 4096  # of them at a time
+_PAIRS = 4096  # near neighbours that are done again at a time
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
@@ -156,7 +156,7 @@ class NativeEngine(Engine):
         small = trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
-        if np.count_nonzero(small) > _LARGEST_SMALL_SHARE * small.size:
+        if np.count_nonzero(small) > LARGEST_LISTED_SHARE * small.size:
             self._spectral_encode(data, atoms, parameters, out)
             return
         rows, columns = np.nonzero(small)

@@ -8,15 +8,13 @@ import numpy as np
 import torch
 
 from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.tolerances import TENSOR_ASYMMETRY
 from divlearn.torch.second import hessian_product
 
 __all__ = ["check_matrices", "encode"]
 
 _DTYPES = (torch.float32, torch.float64)
 _HALVES = (torch.float16, torch.bfloat16)
-# |x_ij - x_ji| relative to the largest entry. Half precision and difference quotients stay below;
-# whatever is above was never meant to be symmetric.
-_ASYMMETRY = 1e-2
 
 
 def encode(
@@ -123,12 +121,12 @@ def _checked_symmetric(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """
     matrices = tensor.detach()
     gap = (matrices - matrices.mT).abs().flatten(1).amax(dim=1)
-    wrong = (gap > _ASYMMETRY * matrices.abs().flatten(1).amax(dim=1)).nonzero()
+    wrong = (gap > TENSOR_ASYMMETRY * matrices.abs().flatten(1).amax(dim=1)).nonzero()
     if len(wrong):
         i = int(wrong[0])
         raise ValueError(
             f"{name}[{i}] is not symmetric: entries (i, j) and (j, i) differ by up to "
-            f"{float(gap[i]):.3g}, must be <= {_ASYMMETRY:g} of the largest entry; pass "
+            f"{float(gap[i]):.3g}, must be <= {TENSOR_ASYMMETRY:g} of the largest entry; pass "
             f"0.5 * ({name} + {name}.mT) if that is what is meant"
         )
     return _symmetric(matrices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from divlearn.tolerances import positive_definite, repair_floor
+from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 
 __all__ = [
     "bounded_change", "bounded_step", "exponential_step", "factorize", "retract_",
@@ -13,7 +13,6 @@ __all__ = [
 
 _LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
 _LARGEST_CHANGE = 0.5  # of alpha or beta in a step
-_ROOM = 8.0  # above what `check_spd` requires, for roundings
 
 
 def riemannian_gradient(atoms: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -134,7 +133,7 @@ def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
     values, vectors = _correlations(moved)
     floor = _correlations(before.double())[0][:, :1].clamp(
-        _ROOM * positive_definite(d, dtype), repair_floor(dtype)
+        TENSOR_MARGIN * positive_definite(d, dtype), repair_floor(dtype)
     )
     variances = moved.diagonal(dim1=1, dim2=2)
     start = before.double().diagonal(dim1=1, dim2=2)

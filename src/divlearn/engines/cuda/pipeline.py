@@ -10,6 +10,7 @@ import numpy as np
 from divlearn.engines.cuda.arrays import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms
 from divlearn.engines.cuda.kernels import MOST_FAILURES, Kernels, kernels_for
+from divlearn.tolerances import LARGEST_LISTED_SHARE
 
 __all__ = ["Device", "Failures", "Piece"]
 
@@ -17,7 +18,6 @@ _SCRATCH_BYTES = 1 << 29  # intermediate results on the device at a time
 _LARGEST_GRID = 65535  # of atoms: the second dimension of a grid
 _SUMMING_WARPS = 4096  # that add up eigenvectors at a time, about: they wait for memory
 _SLICE_ROWS = 16  # matrices each of them sums, at least
-_LARGEST_LISTED_SHARE = 0.02  # of pairs that are done one by one after a direct route
 _THREADS = 128
 
 
@@ -238,7 +238,7 @@ class Device:
         """Compute the values of the pairs on the list, or of the whole piece if they are many."""
         if length == 0:
             return
-        if length > _LARGEST_LISTED_SHARE * found.piece.pairs:
+        if length > LARGEST_LISTED_SHARE * found.piece.pairs:
             found = Spectra(self, found.piece, vectors=False)
             found.compute(vectors=False)
             self._write_values(found, alpha, beta, out, None)
