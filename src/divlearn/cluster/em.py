@@ -158,13 +158,8 @@ class EM:
 class Responsibilities:
     """How much every component has of every matrix, by the `Members` of every block.
 
-    Attributes
-    ----------
-    weights : ndarray, shape (n_components,)
-        Of the components, with a sum of one.
-    alive : ndarray of int
-        Components that have more than a negligible part of any matrix.
-    log_likelihood : float, of all matrices.
+    Weights of components have a sum of one; those that are alive have more than a negligible part
+    of some matrix.
     """
 
     def __init__(self, shards: Shards, members: Parts) -> None:

@@ -83,13 +83,14 @@ class Penalized(LearnedRule):
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Take steps of spectral projected gradients."""
         scale = max(*point[:2], 1.0)
-        problem = _PenalizedProblem(self.tied, spectra, scale, 1 / weight)
-        start = problem.trial(_pack(point, self.tied))
+        problem = _PenalizedProblem(spectra, scale, 1 / weight)
+        both = np.array(point[:2])
+        start = problem.trial(both.mean(keepdims=True) if self.tied else both)
         # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
         tol = _TOLERANCE * start.value / scale**2
-        found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol)
-        point = *_expand(found.trial.point, self.tied), math.nan
-        return point, found.trial.value, 0.0
+        found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol).trial
+        alpha, beta = np.broadcast_to(found.point, 2).tolist()
+        return (alpha, beta, math.nan), found.value, 0.0
 
     def trouble(self, point: Point) -> str | None:
         """Parameters that leave every bound."""
@@ -145,31 +146,22 @@ class Likelihood(LearnedRule):
         )
 
 
-def _pack(point: Point, tied: bool) -> RealArray:
-    return np.array([0.5 * (point[0] + point[1])] if tied else point[:2])
-
-
-def _expand(variables: RealArray, tied: bool) -> tuple[float, float]:
-    return float(variables[0]), float(variables[0 if tied else 1])
-
-
-def _pull(slopes: RealArray, tied: bool) -> RealArray:
-    """Turn derivatives in alpha and beta into those in the variables."""
-    return slopes.sum(keepdims=True) if tied else slopes
-
-
 class _PenalizedProblem:
-    """The paper's objective per unit of weight, in alpha and beta; see `Problem`."""
+    """The paper's objective per unit of weight, in alpha and beta or in what both are.
 
-    def __init__(self, tied: bool, spectra: SpectralSums, scale: float, penalty: float) -> None:
-        self._tied, self._spectra, self._scale, self._penalty = tied, spectra, scale, penalty
+    See `divlearn.optim.Problem`.
+    """
+
+    def __init__(self, spectra: SpectralSums, scale: float, penalty: float) -> None:
+        self._spectra, self._scale, self._penalty = spectra, scale, penalty
 
     def trial(self, variables: RealArray) -> Trial:
-        both = np.array(_expand(variables, self._tied))
-        sums = self._spectra.sums(both[0], both[1], np.zeros(1))[:, 0]
+        both = np.broadcast_to(variables, 2)
+        sums = self._spectra.sums(float(both[0]), float(both[1]), np.zeros(1))[:, 0]
         gradient = sums[1:3] + 2 * self._penalty * both
         value = float(sums[0] + self._penalty * (both @ both))
-        return Trial(variables, value, _pull(gradient, self._tied))
+        tied = len(variables) == 1
+        return Trial(variables, value, gradient.sum(keepdims=True) if tied else gradient)
 
     def gradient(self, trial: Trial) -> RealArray:
         gradient: RealArray = trial.memo
