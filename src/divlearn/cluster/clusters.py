@@ -204,14 +204,9 @@ class HeldSpectra(SpectralSums):
     """Log-eigenvalues that stay beside the blocks, a list of `HeldCloud` for each of these."""
 
     def __init__(self, shards: Shards, clouds: Parts, totals: RealArray) -> None:
-        self._shards, self._clouds, self.totals = shards, clouds, totals
+        self._shards, self._clouds, self.totals, self.d = shards, clouds, totals, shards.d
         self._chosen = list(range(len(totals)))
         self._thinned: dict[int, list[Cloud]] = {}
-
-    @property
-    def d(self) -> int:
-        """Rows of a matrix."""
-        return self._shards.d
 
     def only(self, component: int) -> HeldSpectra:
         """Those around one centre."""

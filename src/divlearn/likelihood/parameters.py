@@ -255,6 +255,7 @@ class SpectralSums(ABC):
     """What parameters of densities are learned from, wherever the matrices are."""
 
     totals: RealArray  # shape (n_components,), weight around each centre
+    d: int  # rows of a matrix
 
     def __len__(self) -> int:
         """Count the centres."""
@@ -265,11 +266,6 @@ class SpectralSums(ABC):
         """Share of the weight of each centre."""
         share: RealArray = self.totals / self.totals.sum()
         return share
-
-    @property
-    @abstractmethod
-    def d(self) -> int:
-        """Rows of a matrix."""
 
     @abstractmethod
     def only(self, component: int) -> SpectralSums:
@@ -303,13 +299,9 @@ class Spectra(SpectralSums):
     def __init__(self, engine: Engine, clouds: Sequence[Cloud]) -> None:
         self.clouds = clouds
         self.totals = np.array([weight.sum() for _, weight in clouds])
+        self.d = int(clouds[0][0].shape[1])
         self._engine = engine
         self._numbers = [as_numbers(engine, t) for t, _ in clouds]
-
-    @property
-    def d(self) -> int:
-        """Rows of a matrix."""
-        return int(self.clouds[0][0].shape[1])
 
     def only(self, component: int) -> Spectra:
         """Those around one centre."""

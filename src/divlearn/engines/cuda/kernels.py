@@ -56,65 +56,25 @@ class Layout:
     """
 
     def __init__(self, d: int, part: str = "") -> None:
-        self.d, self.blocks = d, 1
+        team, columns, blocks = -(-d // _WARP) * _WARP, 1, 1
         if d <= 8:  # everything in the registers of a thread
-            self.team, self.columns = 1, d
-            return
-        self.team, self.columns = -(-d // _WARP) * _WARP, 1
-        for largest, *chosen in _LAYOUTS.get(part, _LAYOUTS[""]):
-            if d <= largest:
-                self.team, self.columns, self.blocks = chosen
-                return
-
-    @property
-    def row(self) -> int:
-        """Doubles from one row of a stored matrix to the next."""
-        return -(-self.d // 4) * 4
-
-    @property
-    def tiles(self) -> int:
-        """Rows of 8 x 8 tiles."""
-        return -(-self.d // 8)
-
-    @property
-    def factor(self) -> int:
-        """Doubles of a triangular factor."""
-        if self.d <= 8:
-            return self.d * (self.d + 1) // 2
-        return self.tiles * (self.tiles + 1) // 2 * 64
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block of teams."""
-        return max(self.team, 128) if self.team <= _WARP else self.team
-
-    @property
-    def teams(self) -> int:
-        """Teams of a block."""
-        return self.threads // self.team
-
-    @property
-    def solvers(self) -> int:
-        """Threads of a block that iterates for eigenvalues."""
-        return 128 if self.d <= 18 else _WARP
-
-    @property
-    def rotators(self) -> int:
-        """Threads of a block of the accurate route."""
-        return 128 if self.d <= _WARP else 256
-
-    @property
-    def tables(self) -> int:
-        """Pairs a block of the accurate route works on at a time."""
-        if self.d > _WARP:
-            return 1
-        matches = -(-self.d // 2)
-        return self.rotators // (1 << (matches - 1).bit_length())
-
-    @property
-    def preparers(self) -> int:
-        """Threads that prepare one matrix."""
-        return _WARP if self.d <= _WARP else 128
+            team, columns = 1, d
+        else:
+            for largest, *chosen in reversed(_LAYOUTS.get(part, _LAYOUTS[""])):
+                if d <= largest:
+                    team, columns, blocks = chosen
+        self.d, self.team, self.columns, self.blocks = d, team, columns, blocks
+        self.row = -(-d // 4) * 4  # doubles from one row of a stored matrix to the next
+        self.tiles = -(-d // 8)  # rows of 8 x 8 tiles
+        tiled = self.tiles * (self.tiles + 1) // 2 * 64
+        self.factor = d * (d + 1) // 2 if d <= 8 else tiled  # doubles of a triangular factor
+        self.threads = max(team, 128) if team <= _WARP else team  # of a block of teams
+        self.teams = self.threads // team  # of a block
+        self.solvers = 128 if d <= 18 else _WARP  # threads of a block that iterates for eigenvalues
+        self.rotators = 128 if d <= _WARP else 256  # threads of a block of the accurate route
+        matches = 1 << (-(-d // 2) - 1).bit_length()
+        self.tables = self.rotators // matches if d <= _WARP else 1  # pairs it has at a time
+        self.preparers = _WARP if d <= _WARP else 128  # threads that prepare one matrix
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
