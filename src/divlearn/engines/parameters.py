@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,10 @@ class Parameters:
         """Select those of some atoms, in ascending order."""
         if len(index) == len(self.alpha):
             return self
-        return Parameters(self.alpha[index], self.beta[index], len(index))
+        some = copy(self)  # which checks nothing again
+        some.alpha, some.beta = self.alpha[index], self.beta[index]
+        some._turned, some.shape = self._turned[index], (len(index), *self.shape[1:])
+        return some
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
         """Gradients in the caller's signs and shape."""
