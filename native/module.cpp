@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 #include "atoms.hpp"
 #include "kernels.hpp"
 
@@ -42,6 +46,15 @@ const Kernels& find(const std::string& name) {
   for (const Kernels* kernels : supported())
     if (name == kernels->name) return *kernels;
   throw std::invalid_argument("instruction set '" + name + "' is not available on this machine");
+}
+
+// The limit of the OpenMP runtime that the kernels use; other libraries may bring their own.
+int max_threads() {
+#if defined(_OPENMP)
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
 }
 
 size_t packed_size(size_t d) { return d * (d + 1) / 2; }
@@ -268,6 +281,7 @@ NB_MODULE(_native, module) {
     for (const Kernels* kernels : supported()) names.push_back(kernels->name);
     return names;
   });
+  module.def("max_threads", &max_threads);
   module.def("lanes", [](const std::string& isa) { return find(isa).lanes; });
   module.def("factor", &factor);
   module.def("prepare_atoms", &prepare_atoms);

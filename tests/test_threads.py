@@ -67,6 +67,26 @@ print(engine.n_threads == expected(only_physical_cores=False))
     assert run_python(code).split() == ["True"] * 3
 
 
+@pytest.mark.skipif(not has_native, reason="the native engine is not installed or switched off")
+def test_limits_of_other_runtimes_are_no_concern():
+    """Libraries bring OpenMP runtimes of their own, and may leave them at one thread."""
+    code = """
+import sklearn.cluster
+from threadpoolctl import ThreadpoolController
+from divlearn.engines import get_engine
+engine = get_engine("native")
+for library in ThreadpoolController().lib_controllers:
+    if library.user_api == "openmp" and "site-packages" in library.filepath:
+        library.set_num_threads(1)
+        print("limited")
+print(engine.n_threads)
+"""
+    *limited, found = run_python(code, OMP_NUM_THREADS="3").split()
+    if not limited:
+        pytest.skip("scikit-learn uses the runtime of the system")
+    assert found == "3"
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_number_that_was_given_holds(name):
     engine = get_engine(name, n_threads=3)

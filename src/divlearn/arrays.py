@@ -14,13 +14,7 @@ IntArray = NDArray[np.integer[Any]]
 
 
 def to_host(array: Any) -> RealArray:
-    """Bring an array from a device; one of NumPy stays as it is.
-
-    Examples
-    --------
-    >>> to_host(np.ones(2))
-    array([1., 1.])
-    """
+    """Bring an array from a device; one of NumPy stays as it is."""
     host: RealArray = array if isinstance(array, np.ndarray) else array.get()
     return host
 
@@ -29,26 +23,12 @@ def beside(array: Any, like: Any) -> RealArray:
     """Put an array where another is; what is there already stays as it is.
 
     NumPy hands its functions over to arrays on a device, but none of them mixes both kinds.
-
-    Examples
-    --------
-    >>> beside(np.ones(2), like=np.zeros(3))
-    array([1., 1.])
     """
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 
 def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArray:
-    """Convert to float64; say what is wrong with anything that is not finite real numbers.
-
-    Examples
-    --------
-    >>> as_real([1, 2], "alpha")
-    array([1., 2.])
-    >>> as_real("1", "alpha")
-    Traceback (most recent call last):
-    TypeError: alpha has dtype <U1, but must be real numbers
-    """
+    """Convert to float64; say what is wrong with anything that is not finite real numbers."""
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -19,21 +19,6 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
     A full disk, an error or a kill leaves what was there. A kill may also leave a file of which the
     name starts with a dot and ends in .part.
-
-    Parameters
-    ----------
-    path : Path
-        A new file, or a regular one; see `check_replaceable`.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "notes"
-    ...     with open_atomic(path) as file:
-    ...         _ = file.write(b"whole")
-    ...     print(path.read_bytes(), len(os.listdir(folder)))
-    b'whole' 1
     """
     check_replaceable(path, str(path))
     path = path.resolve()  # so that a link stays one
@@ -53,20 +38,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_replaceable(path: Path, name: str) -> None:
-    """Refuse to put a file in the place of a folder, a device, a pipe or a socket.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        What messages call it.
-
-    Examples
-    --------
-    >>> check_replaceable(Path("/dev/null"), "path=/dev/null")
-    Traceback (most recent call last):
-    ValueError: path=/dev/null is a device, pipe or socket, must be a file; choose another name
-    """
+    """Refuse to put a file, called `name`, in the place of a folder, device, pipe or socket."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

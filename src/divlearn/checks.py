@@ -15,14 +15,7 @@ __all__ = ["check_count", "check_number", "check_sortable", "import_extra", "is_
 def check_count(
     value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
 ) -> int:
-    """Return an integer of a range, or raise; messages end with ``fix``.
-
-    Examples
-    --------
-    >>> check_count(0, "n_threads", fix="; pass None for all cores")
-    Traceback (most recent call last):
-    ValueError: n_threads=0 must be >= 1; pass None for all cores
-    """
+    """Return an integer of a range, or raise; messages end with ``fix``."""
     relation = f">= {least}" + (f" and <= {most}" if most is not None else "") + fix
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r} must be an integer {relation}")
@@ -33,14 +26,7 @@ def check_count(
 
 
 def check_sortable(labels: NDArray[Any], name: str) -> None:
-    """Raise where labels cannot be sorted: some are None, or some are text and others are not.
-
-    Examples
-    --------
-    >>> check_sortable(np.array(["bark", None]), "y")
-    Traceback (most recent call last):
-    ValueError: y[1] is None, must be a number or text; drop the samples where it is not known
-    """
+    """Raise where labels cannot be sorted: some are None, or some are text and others are not."""
     if labels.dtype != object:
         return
     for index, label in enumerate(labels.flat):

@@ -84,9 +84,9 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     if single and second.ndim > 2 and first.ndim == 2:
         return _to_one(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
     pairs = Pairs(first, second, alpha, beta)
-    eigen = pairs.decompose(vectors=False)
-    pairs.check_domain(eigen)
-    scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=())
+    t, _ = pairs.decompose(vectors=False)
+    pairs.check_domain(t)
+    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=())
     return pairs.finish(scalar.f.sum(axis=-1))
 
 
@@ -114,20 +114,18 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
            [ 0., -3.]])
     """
     pairs = Pairs(*check_pair(X, Y), alpha, beta)
-    eigen = pairs.decompose(vectors=True)
-    pairs.check_domain(eigen)
-    scalar = abld_scalar(eigen.t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
-    assert scalar.f_t is not None
+    t, vectors = pairs.decompose(vectors=True)
+    pairs.check_domain(t)
+    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
     assert scalar.f_alpha is not None
     assert scalar.f_beta is not None
-    in_y = pairs.gradient(eigen, scalar.f_t)
+    in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
     # the large ones of the other and both gradients keep their accuracy.
     turned = pairs.turned()
-    back = turned.decompose(vectors=True)
-    slope = abld_scalar(back.t, turned.alpha, turned.beta, derivatives="f_t").f_t
-    assert slope is not None
-    in_x = turned.gradient(back, slope)
+    t, vectors = turned.decompose(vectors=True)
+    slope = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
+    in_x = turned.gradient(vectors, slope)
     return DivergenceGradient(
         pairs.finish(scalar.f.sum(axis=-1)),
         pairs.finish(in_x),

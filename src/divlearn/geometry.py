@@ -8,7 +8,6 @@ identity. Any :math:`L` gives the same result; the Cholesky factor suits graded 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -304,7 +303,6 @@ def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
     return _apply(X, lambda eigenvalues: eigenvalues ** power.astype(eigenvalues.dtype), name)
 
 
-@dataclass(frozen=True, eq=False)
 class _Frame:
     """Coordinates in which a base point is the identity: ``base = (D L) (D L)^T``.
 
@@ -312,15 +310,10 @@ class _Frame:
     so the solves with it, free of the units of the variables.
     """
 
-    scale: RealArray
-    factor: RealArray
-
-    @classmethod
-    def at(cls, base: ArrayLike, name: str) -> _Frame:
-        """Factor the base point."""
-        scaled, scale = equilibrate(check_symmetric(base, name=name))
+    def __init__(self, base: ArrayLike, name: str) -> None:
+        scaled, self.scale = equilibrate(check_symmetric(base, name=name))
         try:
-            return cls(scale, np.linalg.cholesky(scaled))
+            self.factor = np.linalg.cholesky(scaled)
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"{name} is not positive definite; see check_spd for a diagnosis and for repair"
@@ -370,7 +363,7 @@ def exp_map(base: ArrayLike, tangent: ArrayLike) -> RealArray:
     array([[ 1.    ,  0.    ],
            [ 0.    , 10.8731]])
     """
-    frame = _Frame.at(base, "base")
+    frame = _Frame(base, "base")
     return frame.push(expm(frame.pull(tangent, "tangent"), name="tangent"))
 
 
@@ -385,7 +378,7 @@ def log_map(base: ArrayLike, point: ArrayLike) -> RealArray:
     array([[0., 0.],
            [0., 4.]])
     """
-    frame = _Frame.at(base, "base")
+    frame = _Frame(base, "base")
     return frame.push(logm(frame.pull(point, "point"), name="point"))
 
 
@@ -397,7 +390,7 @@ def inner(base: ArrayLike, S: ArrayLike, T: ArrayLike) -> RealArray:
     >>> float(inner(4 * np.eye(2), 4 * np.eye(2), np.diag([4.0, 8.0])))
     3.0
     """
-    frame = _Frame.at(base, "base")
+    frame = _Frame(base, "base")
     return np.asarray((frame.pull(S, "S") * frame.pull(T, "T")).sum(axis=(-2, -1)))
 
 
@@ -409,7 +402,7 @@ def norm(base: ArrayLike, S: ArrayLike) -> RealArray:
     >>> float(norm(4 * np.eye(2), np.diag([12.0, 16.0])))
     5.0
     """
-    frame = _Frame.at(base, "base")
+    frame = _Frame(base, "base")
     return np.asarray(np.linalg.norm(frame.pull(S, "S"), axis=(-2, -1)))
 
 
@@ -427,7 +420,7 @@ def transport(source: ArrayLike, target: ArrayLike, S: ArrayLike) -> RealArray:
     array([[4., 6.],
            [6., 0.]])
     """
-    frame = _Frame.at(source, "source")
+    frame = _Frame(source, "source")
     root = sqrtm(frame.pull(target, "target"), name="target")
     return frame.push(root @ frame.pull(S, "S") @ root)
 
@@ -443,5 +436,5 @@ def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray
     array([[2., 0.],
            [0., 3.]])
     """
-    frame = _Frame.at(start, "start")
+    frame = _Frame(start, "start")
     return frame.push(powm(frame.pull(end, "end"), fraction, name="end"))

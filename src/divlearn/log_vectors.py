@@ -17,24 +17,7 @@ _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: th
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
-    r"""Upper triangles of :math:`\log X`, off-diagonal entries times :math:`\sqrt 2`.
-
-    Parameters
-    ----------
-    matrices : ndarray, shape (n_matrices, d, d)
-        SPD matrices.
-    whitener : ndarray, shape (d, d), optional
-        W, to take the logarithms of :math:`W X W^T` instead.
-
-    Returns
-    -------
-    ndarray, shape (n_matrices, d (d + 1) / 2)
-
-    Examples
-    --------
-    >>> log_vectors(np.array([np.diag([1.0, np.e])]))
-    array([[0., 0., 1.]])
-    """
+    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2)."""
     d = matrices.shape[-1]
     vectors = np.empty((len(matrices), d * (d + 1) // 2))
 
@@ -57,14 +40,7 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
 
 
 def from_log_vectors(vectors: RealArray) -> RealArray:
-    """SPD matrices, shape (n, d, d), of which `log_vectors` are given.
-
-    Examples
-    --------
-    >>> from_log_vectors(np.array([[0.0, 0.0, 1.0]])).round(4)
-    array([[[1.    , 0.    ],
-            [0.    , 2.7183]]])
-    """
+    """SPD matrices, shape (n, d, d), of which `log_vectors` are given."""
     d = int(np.sqrt(2 * vectors.shape[1]))
     rows, columns = np.triu_indices(d)
     logarithms = np.empty((len(vectors), d, d))

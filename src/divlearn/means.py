@@ -15,7 +15,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
-from divlearn.spectral import invert_f_t
+from divlearn.spectral import clip_f_t, invert_f_t
 from divlearn.weights import as_weights, check_total_weight
 
 __all__ = ["MeanResult", "MeanSearch", "mean_abld", "search_mean"]
@@ -117,15 +117,21 @@ def mean_abld(
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
     max_iter = check_count(max_iter, "max_iter", least=0)
-    problem = _Problem(chosen, data, weights, a, b)
+
+    def evaluate(mean: RealArray) -> Slope:
+        back = chosen.pullback(
+            data, mean[None], a, b, weights[:, None], parameters=False, values=True
+        )
+        objective = float(weights @ to_host(back.values)[:, 0])
+        return objective, -to_host(back.whitened)[0]
+
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
         there = data.there
         frame = np.linalg.cholesky(to_host(closed(there, beside(weights, there))))
-        state = _State.at(frame, *problem.evaluate(frame @ frame.T))
-        kind = closed.__name__.replace("_", " ")
-        found = _result(state, 0, True, f"the {kind}, in closed form", [state.objective])
-        return _rounded(found, given.dtype)
+        state = _Iterate(frame, *evaluate(frame @ frame.T))
+        message = f"the {closed.__name__.replace('_', ' ')}, in closed form"
+        return _rounded(state.result(0, True, message, [state.objective]), given.dtype)
     if init is None:
         start = geodesic(
             arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
@@ -135,7 +141,13 @@ def mean_abld(
         if start.shape[0] != data.d:
             raise ValueError(f"init has shape {start.shape}, but must have {(data.d, data.d)}")
     with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
-        return _rounded(_drive(search_mean(a, b, start, tol, max_iter), problem), given.dtype)
+        search = search_mean(a, b, start, tol, max_iter)
+        trial = next(search)
+        while True:
+            try:
+                trial = search.send(evaluate(trial))
+            except StopIteration as end:
+                return _rounded(end.value, given.dtype)
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -158,79 +170,44 @@ Slope = tuple[float, RealArray]
 MeanSearch = Generator[RealArray, Slope, MeanResult]
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """An iterate C = A A^T with its objective and G in the frame A."""
+class _Iterate:
+    """A matrix C = A A^T with its objective and G in the frame A."""
 
-    frame: RealArray
-    objective: float
-    G: RealArray
-
-    @classmethod
-    def at(cls, frame: RealArray, objective: float, slope: RealArray) -> _State:
+    def __init__(self, frame: RealArray, objective: float, slope: RealArray) -> None:
         # From the frame of the Cholesky factor to ours: a rotation.
         rotation = np.linalg.solve(np.linalg.cholesky(frame @ frame.T), frame)
         G = rotation.T @ slope @ rotation
-        return cls(frame, objective, 0.5 * (G + G.T))
+        self.frame, self.objective, self.G = frame, objective, 0.5 * (G + G.T)
+        self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(G)))
 
-    @property
-    def gradient_norm(self) -> float:
-        return float(np.linalg.norm(self.G) / np.sqrt(len(self.G)))
-
-    @property
-    def mean(self) -> RealArray:
-        return self.frame @ self.frame.T
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    engine: Engine
-    data: Prepared
-    weights: RealArray
-    alpha: float
-    beta: float
-
-    def evaluate(self, mean: RealArray) -> Slope:
-        back = self.engine.pullback(
-            self.data, mean[None], self.alpha, self.beta, self.weights[:, None],
-            parameters=False, values=True,
+    def result(
+        self, n_iter: int, converged: bool, message: str, history: list[float]
+    ) -> MeanResult:
+        return MeanResult(
+            self.frame @ self.frame.T, self.objective, self.gradient_norm, n_iter, converged,
+            message, np.array(history),
         )  # fmt: skip
-        objective = float(self.weights @ to_host(back.values)[:, 0])
-        return objective, -to_host(back.whitened)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    alpha: float
-    beta: float
-
-    def propose(self, G: RealArray, memory: Memory) -> Iterator[RealArray]:
-        """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
-        slopes, vectors = np.linalg.eigh(G)
-        slopes = self._in_range(slopes)
-        ratio = invert_f_t(slopes, self.alpha, self.beta)
-        learned = memory.multiply(G) if len(memory) else None
-        # A learned step much longer than the other comes from noise.
-        if learned is not None and np.vdot(learned, G) > 0:
-            longest = 1 + 4 * np.abs(ratio).max()
-            if np.linalg.norm(learned, 2) <= longest:
-                yield learned
-        yield (vectors * ratio) @ vectors.T
-        largest = max(self.alpha, self.beta)
-        if largest >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
-            rising = self.beta >= self.alpha
-            logarithm = np.log1p(self.beta * slopes if rising else -self.alpha * slopes)
-            safe = (1.0 if rising else -1.0) / max(1.0, self.alpha + self.beta) * logarithm
-            yield (vectors * safe) @ vectors.T
-        for halving in range(1, _HALVINGS):
-            yield (vectors * (0.5**halving * ratio)) @ vectors.T
-
-    def _in_range(self, slopes: RealArray) -> RealArray:
-        """Keep eigenvalues of G inside the open range of f_t, where they are up to rounding."""
-        margin = 1 - 1e-12
-        low = -margin / self.beta if self.beta else -np.inf
-        high = margin / self.alpha if self.alpha else np.inf
-        return np.clip(slopes, low, high)
+def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:
+    """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
+    slopes, vectors = np.linalg.eigh(G)
+    slopes = clip_f_t(slopes, alpha, beta)
+    ratio = invert_f_t(slopes, alpha, beta)
+    learned = memory.multiply(G) if len(memory) else None
+    # A learned step much longer than the other comes from noise.
+    if learned is not None and np.vdot(learned, G) > 0:
+        longest = 1 + 4 * np.abs(ratio).max()
+        if np.linalg.norm(learned, 2) <= longest:
+            yield learned
+    yield (vectors * ratio) @ vectors.T
+    if max(alpha, beta) >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
+        rising = beta >= alpha
+        logarithm = np.log1p(beta * slopes if rising else -alpha * slopes)
+        safe = (1.0 if rising else -1.0) / max(1.0, alpha + beta) * logarithm
+        yield (vectors * safe) @ vectors.T
+    for halving in range(1, _HALVINGS):
+        yield (vectors * (0.5**halving * ratio)) @ vectors.T
 
 
 def search_mean(
@@ -261,20 +238,20 @@ def search_mean(
     >>> search.send((0.5 * t.item() ** 2, t)).round(9)
     array([[4.]])
     """
-    frame, steps = np.linalg.cholesky(start), _Steps(alpha, beta)
-    state = _State.at(frame, *(yield frame @ frame.T))
+    frame = np.linalg.cholesky(start)
+    state = _Iterate(frame, *(yield frame @ frame.T))
     history, memory = [state.objective], Memory(_PAIRS)
     for iteration in range(max_iter):
         if state.gradient_norm <= tol:
             message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
-            return _result(state, iteration, True, message, history)
-        following = yield from _descend(steps, state, memory)
+            return state.result(iteration, True, message, history)
+        following = yield from _descend(alpha, beta, state, memory)
         if following is None:
             message = (
                 f"no step lowers the objective beyond rounding; gradient norm "
                 f"{state.gradient_norm:.2g} > tol={tol:g}"
             )
-            return _result(state, iteration, False, message, history)
+            return state.result(iteration, False, message, history)
         state = following
         history.append(state.objective)
     converged = state.gradient_norm <= tol
@@ -283,45 +260,26 @@ def search_mean(
         f"max_iter={max_iter} reached; gradient norm {state.gradient_norm:.2g} {relation} "
         f"tol={tol:g}"
     )
-    return _result(state, max_iter, converged, message, history)
-
-
-def _drive(search: MeanSearch, problem: _Problem) -> MeanResult:
-    """Answer a search by matrices at hand, until it ends."""
-    trial = next(search)
-    while True:
-        try:
-            trial = search.send(problem.evaluate(trial))
-        except StopIteration as end:
-            result: MeanResult = end.value
-            return result
+    return state.result(max_iter, converged, message, history)
 
 
 def _descend(
-    steps: _Steps, state: _State, memory: Memory
-) -> Generator[RealArray, Slope, _State | None]:
+    alpha: float, beta: float, state: _Iterate, memory: Memory
+) -> Generator[RealArray, Slope, _Iterate | None]:
     """First step that does not raise the objective, or None at the level of rounding."""
     allowance = _ROUNDING * abs(state.objective)
-    for step in steps.propose(state.G, memory):
+    for step in _propose_steps(alpha, beta, state.G, memory):
         values, vectors = np.linalg.eigh(step)
         frame = state.frame @ (vectors * np.exp(0.5 * values)) @ vectors.T
-        trial = _State.at(frame, *(yield frame @ frame.T))
+        trial = _Iterate(frame, *(yield frame @ frame.T))
         # Near the centroid the objective is flat to rounding while the gradient still falls.
         flat = trial.objective <= state.objective + allowance
         falling = trial.gradient_norm < state.gradient_norm
         if trial.objective < state.objective - allowance or (flat and falling):
             memory.learn(step, state.G - trial.G)
-            return replace(trial, objective=min(trial.objective, state.objective))
+            trial.objective = min(trial.objective, state.objective)
+            return trial
     return None
-
-
-def _result(
-    state: _State, n_iter: int, converged: bool, message: str, history: list[float]
-) -> MeanResult:
-    return MeanResult(
-        state.mean, state.objective, state.gradient_norm, n_iter, converged, message,
-        np.array(history),
-    )  # fmt: skip
 
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, RealArray, as_real
 from divlearn.engines.base import cast_results, is_descending
-from divlearn.engines.pencil import (
-    Eigen,
-    check_domain,
-    congruence,
-    decompose,
-    factorize,
-    whiteners,
-)
+from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
@@ -34,15 +25,6 @@ def check_pair(
             f"{second.shape[-1]}; both must have the same dimension"
         )
     return first, second
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """One partner of every pair, scaled by 2^-exponent: Cholesky factors and their inverses."""
-
-    factor: RealArray
-    whitener: RealArray
-    exponent: IntArray
 
 
 class Pairs:
@@ -63,7 +45,9 @@ class Pairs:
         self.beta = np.broadcast_to(b, self.leading).reshape(-1, 1)
         self._given = Y, X, beta, alpha  # as the turned pencils take them
         X, Y, self.order = self._sort(X, Y)
-        self.x, self.y = self._factorize(X), self._factorize(Y)
+        self._factor, _, exponent = self._factorize(X)
+        _, self._whitener, self._unit = self._factorize(Y)
+        self._exponent = exponent - self._unit
 
     def _sort(self, X: RealArray, Y: RealArray) -> tuple[RealArray, RealArray, IntArray | None]:
         """Put the variables of graded pairs in descending order of x_ii/y_ii, pair by pair.
@@ -81,16 +65,14 @@ class Pairs:
         X, Y = (np.take_along_axis(np.take_along_axis(Z, rows, -2), columns, -1) for Z in full)
         return X, Y, order.reshape(-1, d)
 
-    def _factorize(self, matrices: RealArray) -> _Side:
+    def _factorize(self, matrices: RealArray) -> tuple[RealArray, RealArray, IntArray]:
+        """Cholesky factors of matrices scaled by 2^-exponent, their inverses, and exponents."""
         # Factor before broadcasting: each matrix once, however many partners it has.
         d = matrices.shape[-1]
         factor, exponent = factorize(matrices.reshape(-1, d, d))
         exponents = np.broadcast_to(exponent.reshape(matrices.shape[:-2]), self.leading).ravel()
-        return _Side(
-            self._spread(factor.reshape(matrices.shape)),
-            self._spread(whiteners(factor).reshape(matrices.shape)),
-            exponents,
-        )
+        inverse = whiteners(factor).reshape(matrices.shape)
+        return self._spread(factor.reshape(matrices.shape)), self._spread(inverse), exponents
 
     def _spread(self, matrices: RealArray) -> RealArray:
         d = matrices.shape[-1]
@@ -100,17 +82,17 @@ class Pairs:
         """Return the pencils (Y, X) with alpha and beta exchanged."""
         return Pairs(*self._given)
 
-    def decompose(self, *, vectors: bool) -> Eigen:
+    def decompose(self, *, vectors: bool) -> tuple[RealArray, RealArray | None]:
         """Log-eigenvalues (and vectors) of every pencil, in the frame of Y's Cholesky factor."""
-        exponent = self.x.exponent - self.y.exponent
-        return decompose(self.y.whitener @ self.x.factor, exponent, condition_limit(), vectors)
+        return decompose(self._whitener @ self._factor, self._exponent, condition_limit(), vectors)
 
-    def gradient(self, eigen: Eigen, slope: RealArray) -> RealArray:
+    def gradient(self, vectors: RealArray | None, slope: RealArray | None) -> RealArray:
         """Gradient in Y: ``-V diag(f_t) V^T`` with ``V = L_Y^-T Z``."""
-        assert eigen.vectors is not None
-        inner = (eigen.vectors * slope[:, None, :]) @ eigen.vectors.mT
+        assert vectors is not None
+        assert slope is not None
+        inner = (vectors * slope[:, None, :]) @ vectors.mT
         gradient: RealArray = np.ldexp(
-            congruence(self.y.whitener, -inner), -self.y.exponent[:, None, None]
+            congruence(self._whitener, -inner), -self._unit[:, None, None]
         )
         if self.order is None:
             return gradient
@@ -118,18 +100,19 @@ class Pairs:
         gradient = np.take_along_axis(gradient, back[:, :, None], axis=1)
         return np.take_along_axis(gradient, back[:, None, :], axis=2)
 
-    def check_domain(self, eigen: Eigen) -> None:
+    def check_domain(self, t: RealArray) -> None:
         """Raise if parameters of opposite signs meet an eigenvalue outside their domain."""
         opposite = np.flatnonzero(np.sign(self.alpha) * np.sign(self.beta) < 0)
         for row in opposite:
             index = np.unravel_index(row, self.leading) if self.leading else ()
             where = f"[{', '.join(str(i) for i in index)}]" if index else ""
             check_domain(
-                eigen.t[row : row + 1], float(self.alpha[row, 0]), float(self.beta[row, 0]),
+                t[row : row + 1], float(self.alpha[row, 0]), float(self.beta[row, 0]),
                 names=lambda _, where=where: f"X and Y{where}",  # type: ignore[misc]
             )  # fmt: skip
 
-    def finish(self, values: RealArray) -> RealArray:
+    def finish(self, values: RealArray | None) -> RealArray:
         """Restore the leading dimensions and the type; a single pair gives a scalar."""
+        assert values is not None
         shaped = cast_results(values.reshape((*self.leading, *values.shape[1:])), self.dtype)
         return shaped if shaped.ndim else shaped[()]

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divlearn.arrays import RealArray
+from divlearn.tolerances import LARGEST_PARAMETER
 
 __all__ = ["SpectralValues", "abld_scalar", "invert_f_t", "log_generalized_domain"]
 
@@ -32,8 +33,8 @@ Values = dict[str, FloatArray]
 Rule = Callable[["_Points", set[str]], Values]
 
 _DERIVATIVES = ("f_t", "f_tt", "f_alpha", "f_beta")
+_INSIDE = 1 - 1e-12  # of the range of f_t
 _NEGLIGIBLE = 1e-20  # 1 + x rounds to 1, with room to spare
-_LARGEST_ARGUMENT = 1e150  # so that products of two do not overflow, nor make NaN
 # Taylor coefficients, highest order first: enough for full double precision on |x| < 2.
 _CHI_SERIES = tuple(1 / factorial(k + 2) for k in range(25, -1, -1))
 _TAU_SERIES = tuple(1 / factorial(k + 3) for k in range(25, -1, -1))
@@ -161,6 +162,13 @@ def invert_f_t(g: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike) -> R
         return _finish(solution, shape, dtype)
 
 
+def clip_f_t(slopes: RealArray, alpha: float, beta: float) -> RealArray:
+    """Keep slopes inside the open range of f_t, alpha and beta >= 0, which rounding may leave."""
+    lowest = -_INSIDE / beta if beta else -np.inf
+    highest = _INSIDE / alpha if alpha else np.inf
+    return np.clip(slopes, lowest, highest)
+
+
 def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, ...], np.dtype[Any]]:
     """Validate and broadcast: flat float64 arrays, their common shape, the dtype of the result."""
     arrays: list[FloatArray] = []
@@ -170,7 +178,7 @@ def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, .
         if given.dtype.kind not in "biuf":
             raise TypeError(f"{name} has dtype {given.dtype}; pass real numbers")
         array = given.astype(np.float64)
-        limit = np.finfo(np.float64).max if name == "g" else _LARGEST_ARGUMENT
+        limit = np.finfo(np.float64).max if name == "g" else LARGEST_PARAMETER
         bad = ~(np.abs(array) <= limit)
         _reject(bad, array.shape, {name: array}, f"must be finite, at most {limit:g} in magnitude")
         arrays.append(array)

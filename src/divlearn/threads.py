@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -15,23 +15,23 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["available_threads", "limit_blas", "one_thread"]
 
 
-def available_threads() -> int:
+def available_threads(runtime: Callable[[], int] | None = None) -> int:
     """Threads that work may take now, counted as scikit-learn does.
 
-    OpenMP runtimes know the limits of threadpoolctl and of joblib's workers, and OMP_NUM_THREADS
-    as it was when they were loaded. Where that variable is not set, the number is at most that of
-    the CPUs that affinity and cgroup leave to the process.
-
-    Examples
-    --------
-    >>> available_threads() >= 1
-    True
+    An OpenMP runtime knows the limits of threadpoolctl and of joblib's workers, and
+    OMP_NUM_THREADS as it was when it was loaded. ``runtime`` asks the one that does the work. Other
+    work has none; limits for the whole process are then seen in the least limited runtime, since
+    one may be left at fewer threads by the library it belongs to. Where OMP_NUM_THREADS is not set,
+    the number is at most that of the CPUs that affinity and cgroup leave to the process.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
-    limits = [int(library.num_threads) for library in _libraries("openmp")]
-    if asked.isdecimal() and int(asked):
-        return min(limits, default=int(asked))
-    return min([_cpu_count(), *limits])
+    given = int(asked) if asked.isdecimal() else 0
+    if runtime is None:
+        limits = [int(library.num_threads) for library in _libraries("openmp")]
+        limit = max(limits, default=given or _cpu_count())
+    else:
+        limit = runtime()
+    return limit if given else min(_cpu_count(), limit)
 
 
 @contextmanager
@@ -50,15 +50,7 @@ def limit_blas(n_threads: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit BLAS and OpenMP to one thread inside a ``with`` block.
-
-    Examples
-    --------
-    >>> from threadpoolctl import threadpool_info
-    >>> with one_thread():
-    ...     print({library["num_threads"] for library in threadpool_info()})
-    {1}
-    """
+    """Limit BLAS and OpenMP to one thread inside a ``with`` block."""
     with limit_blas(1), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
 

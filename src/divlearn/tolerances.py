@@ -89,3 +89,23 @@ def integral_image(dtype: DTypeLike = np.float64) -> float:
     True
     """
     return float(_epsilon(dtype) ** 0.6)
+
+
+# Where routes without eigenvalues are accurate enough, the same on every device. Differences of
+# traces and log-determinants have absolute errors, about eps times the condition number; they serve
+# where that is small against the result.
+LARGEST_SPREAD = 1e6
+SMALLEST_TRACE = 0.005  # divergence by traces, for each dimension
+TRACE_EXPONENT = 16  # powers of two by which sizes may differ where traces are used
+LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
+LOGDET_EXPONENT = 300  # powers of two by which sizes may differ where it is used
+
+LARGEST_LISTED_SHARE = 0.02  # of pairs that are done again one by one after such a route
+
+ALIKE = math.log(1e3)  # log-variances this close need no order
+USABLE_MARGIN = 100.0  # times `positive_definite` that atoms of a search must exceed
+TENSOR_MARGIN = 8.0  # the same for atoms that torch's optimizers move, which round
+# Of tensors, relative to the largest entry. Half precision and difference quotients stay below;
+# whatever is above was never meant to be symmetric.
+TENSOR_ASYMMETRY = 1e-2
+LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it

@@ -21,12 +21,6 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
 
     Weights may be as small or as large as numbers are. Callers deal with vectors too few of which
     are different.
-
-    Examples
-    --------
-    >>> found = fit_vectors(KMeans(2, n_init=1, random_state=0), np.array([[0.0], [1.0], [9.0]]))
-    >>> sorted(found.cluster_centers_.ravel().tolist())
-    [0.5, 9.0]
     """
     exponent = 0
     if weights is not None:
@@ -47,27 +41,9 @@ def greedy_seeds(
     """Greedy k-means++ (Arthur and Vassilvitskii, 2007).
 
     Seeds are drawn one after the other, with probabilities that grow with the divergence to the
-    nearest seed so far; of a few that are drawn each time, the best is kept.
-
-    Parameters
-    ----------
-    measure : callable
-        From the numbers of some samples to a new table of the divergences of all samples to them,
-        shape (n_samples, n_some).
-    weights : ndarray, shape (n_samples,), positive.
-    n_seeds : int
-    random_state : RandomState
-
-    Returns
-    -------
-    list of int, the numbers of the seeds.
-
-    Examples
-    --------
-    >>> points = np.array([0.0, 0.1, 5.0, 5.1])
-    >>> measure = lambda some: (points[:, None] - points[some]) ** 2
-    >>> sorted(i // 2 for i in greedy_seeds(measure, np.ones(4), 2, np.random.RandomState(0)))
-    [0, 1]
+    nearest seed so far; of a few that are drawn each time, the best is kept. ``measure`` turns the
+    numbers of some samples into a new table, shape (n_samples, n_some), of the divergences of all
+    samples to them.
     """
     n_trials = 2 + int(np.log(n_seeds))
     chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]

@@ -11,27 +11,14 @@ __all__ = ["as_weights", "check_total_weight", "check_weights"]
 
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of all matrices: finite and >= 0, with a sum > 0.
-
-    Examples
-    --------
-    >>> check_weights([1, -2], 2)
-    Traceback (most recent call last):
-    ValueError: sample_weight[1] = -2.0 must be >= 0
-    """
+    """Return the weights of all matrices: finite and >= 0, with a sum > 0."""
     weights = as_weights(sample_weight, n_matrices)
     check_total_weight(weights)
     return weights
 
 
 def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of a block of matrices, all of which may be zero.
-
-    Examples
-    --------
-    >>> as_weights(2, 3)
-    array([2., 2., 2.])
-    """
+    """Return the weights of a block of matrices, all of which may be zero."""
     name = "sample_weight"
     weights = as_real(1 if sample_weight is None else sample_weight, name)
     if weights.ndim == 0:
@@ -48,19 +35,7 @@ def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
 
 
 def check_total_weight(weights: ArrayLike) -> None:
-    """Raise unless the sum of all weights is finite and > 0.
-
-    Parameters
-    ----------
-    weights : array-like
-        Weights, or sums of some of them.
-
-    Examples
-    --------
-    >>> check_total_weight([0.0, 0.0])
-    Traceback (most recent call last):
-    ValueError: sample_weight is zero everywhere, must hold at least one non-zero number
-    """
+    """Raise unless the sum of all weights is finite and > 0."""
     with np.errstate(over="ignore"):
         total = np.sum(weights)
     if total == 0:

@@ -33,9 +33,6 @@ def test_pairs_are_counted(labels):
     )  # fmt: skip
     if alike.any() or together.any():
         assert pairwise_f1_score(classes, clusters) == pytest.approx(f1_score(alike, together))
-        both = (alike & together).sum()
-        assert found.precision == pytest.approx(both / together.sum() if together.any() else 1)
-        assert found.recall == pytest.approx(both / alike.sum() if alike.any() else 1)
 
 
 @settings(deadline=None, max_examples=15)
@@ -74,8 +71,8 @@ def test_many_samples_cost_no_more_than_their_table():
     classes, clusters = rng.integers(0, 4, (2, 1_000_000), dtype=np.int8)
     found = count_pairs(classes, clusters)
     ordered = pair_confusion_matrix(classes, clusters)
-    assert found.both == ordered[1, 1] // 2
-    assert found.cluster_only == ordered[0, 1] // 2
+    assert found[0] == ordered[1, 1] // 2
+    assert found[1] == ordered[0, 1] // 2
     assert sum(found) == 1_000_000 * 999_999 // 2
     assert pairwise_f1_score(classes, clusters) == pytest.approx(0.25, abs=2e-3)
 

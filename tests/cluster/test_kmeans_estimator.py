@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,7 +175,7 @@ def test_an_interrupted_start_that_is_worse_is_told_of(data, monkeypatch):
 
     def worse(*arguments):
         objective, interrupted = next(ends)
-        return replace(run(*arguments), objective=objective, interrupted=interrupted)
+        return run(*arguments) | {"objective": objective, "interrupted": interrupted}
 
     monkeypatch.setattr(kmeans, "run_lloyd", worse)
     found = ABKMeans(3, n_init=4, random_state=0).fit(X)

@@ -13,9 +13,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from divlearn.cluster import ABMixture
-from divlearn.cluster.mixture import em, moves
-from divlearn.cluster.starts import Starts
+from divlearn.cluster import ABMixture, em
+from divlearn.cluster.base import Starts
 from divlearn.datasets import make_wishart_clusters
 
 X, y = make_wishart_clusters(3, 20, 3, separation=8, random_state=0)
@@ -163,14 +162,14 @@ def interrupt_after(monkeypatch, module, name, n_calls):
 
 def test_interrupts_keep_the_best_so_far(monkeypatch):
     with monkeypatch.context() as patch:
-        interrupt_after(patch, em, "_maximize", 1)
+        interrupt_after(patch, em.EM, "_maximize", 1)
         mixture = quick(3, init="random", n_init=4, tol=0).fit(X)
     assert mixture.message_.startswith("interrupted by the user in iteration 2")
     assert mixture.n_iter_ == 1
     assert not mixture.converged_
     assert mixture.predict(X).shape == (60,)
     with monkeypatch.context() as patch:
-        interrupt_after(patch, moves, "run_em", 0)
+        interrupt_after(patch, em.EM, "run", 1)
         patch.setattr(Starts, "draw", lambda *_: np.stack([X[0], X[0], X[1]]))
         between = quick(3).fit(X)
     assert between.message_.startswith("interrupted by the user in a move")

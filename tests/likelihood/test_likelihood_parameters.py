@@ -17,8 +17,7 @@ from divlearn.likelihood import (
     log_normalizer,
     sample_family,
 )
-from divlearn.likelihood.concentration import solve_kappa
-from divlearn.likelihood.normalizer import smallest_kappa
+from divlearn.likelihood.normalizer import smallest_kappa, solve_kappa
 from divlearn.spectral import abld_scalar
 
 PLANE = get_members("learn")

@@ -15,7 +15,7 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.baselines.coded import AtomsProblem, Stage
 from divlearn.baselines.spd_kernels import SPDKernel
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
 __all__ = [

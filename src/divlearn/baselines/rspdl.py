@@ -17,8 +17,8 @@ from divlearn.baselines.coded import (
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import move_frames, usable
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
 __all__ = ["RSPDL", "ConicAtomsProblem", "learn_conic", "to_unit_trace"]

@@ -1,33 +1,49 @@
-"""What the estimators of this package share, and what centroids say of matrices."""
+"""What the estimators of this package share: data, starts, runs, and answers of centroids."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels
 from divlearn.engines import Engine
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.progress import tell
+from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
+from divlearn.spd import check_spd
+from divlearn.threads import limit_blas
+from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = ["CentroidModel", "ClusterBase", "Measure", "Nearest"]
+__all__ = [
+    "CentroidModel", "ClusterBase", "Measure", "Nearest", "Run", "Starts", "best_of",
+    "check_centers", "check_init", "repeat",
+]  # fmt: skip
 
 # From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
 Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Any, ...]]
+
+Run = dict[str, Any]  # where a run ended: n_iter, interrupted, message, history and what was found
+
+_INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
 class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -138,3 +154,146 @@ def _labels_block(block: Block, nearest: Nearest) -> Labels:
 
 def _loss_block(block: Block, nearest: Nearest) -> float:
     return float(block.weights @ nearest(block)[1])
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def repeat(
+    turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
+    max_iter: int, watch: Callable[[str], None],
+) -> tuple[int, bool, bool, str]:  # fmt: skip
+    """Take turns, which return news and why to stop, until one says so or the user does.
+
+    Returns the number of turns, whether they ended by themselves, whether the user stopped them,
+    and why they stopped.
+    """
+    iteration = first
+    try:
+        while iteration < max_iter:
+            save(iteration)
+            news, stop = turn(iteration + 1)
+            iteration += 1
+            tell("iterations", iteration, max_iter)
+            watch(f"iteration {iteration}: {news}")
+            if stop is not None:
+                return iteration, True, False, stop
+    except KeyboardInterrupt:
+        note_interrupt()
+        return iteration, False, True, f"interrupted by the user in iteration {iteration + 1}"
+    return iteration, False, False, f"max_iter={max_iter} reached"
+
+
+def best_of(
+    n_init: int, run_once: Callable[[], Run], loss: Callable[[Run], float],
+    say: Callable[[str, Run], None],
+) -> Run:  # fmt: skip
+    """Return the run of least loss, of several or of those before the user wanted no more."""
+    best: Run | None = None
+    for number in range(1, n_init + 1):
+        stopped = {"interrupted": True, "message": f"interrupted by the user in start {number}"}
+        try:
+            tell("starts", number - 1, n_init)
+            with limit_blas(1):  # threads would cost more than these matrices
+                run = run_once()
+        except KeyboardInterrupt:  # before the run had anything to keep
+            note_interrupt()
+            if best is None:
+                raise
+            return best | stopped
+        say(f"start {number} of {n_init}", run)
+        if best is None or loss(run) < loss(best):
+            best = run
+        elif run["interrupted"]:  # and others are better
+            best = best | stopped
+        if run["interrupted"]:
+            break
+    assert best is not None
+    return best
+
+
+# ---------------------------------------------------------------------- starts
+
+
+def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
+    """Name of a start, or checked centroids."""
+    if not isinstance(init, str):
+        return check_centers(init, n_clusters, d)
+    if init not in _INITS:
+        raise ValueError(
+            f"init={init!r} must be one of {', '.join(_INITS)}, or an array of centroids, shape "
+            "(n_clusters, d, d)"
+        )
+    return init
+
+
+def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
+    """Check centroids to start from."""
+    centers = check_spd(init, ndim=3, name="init", dtype=np.float64)
+    if centers.shape != (n_clusters, d, d):
+        raise ValueError(
+            f"init has shape {centers.shape}, but must have {(n_clusters, d, d)}: n_clusters "
+            "centroids of the size of the data"
+        )
+    return centers
+
+
+class Starts:
+    """Starts from a block of matrices with positive weights; what they share is computed once."""
+
+    def __init__(self, block: Block, n_clusters: int) -> None:
+        self._block = block
+        self._n_clusters = n_clusters
+
+    def draw(
+        self, init: str | RealArray, alpha: float, beta: float, random_state: np.random.RandomState
+    ) -> RealArray:
+        """Centroids to start from; (alpha, beta) is the divergence of "k-means++"."""
+        if not isinstance(init, str):
+            return init.copy()
+        if init == "log-euclidean":
+            return self._log_euclidean(self._vectors, random_state)
+        if init == "tangent":
+            frame, vectors = self._whitened_vectors
+            centers = frame @ self._log_euclidean(vectors, random_state) @ frame.T
+            return 0.5 * (centers + centers.mT)
+        if init == "k-means++":
+            return self._plus_plus(alpha, beta, random_state)
+        weights = self._block.weights
+        chosen = random_state.choice(
+            len(weights), self._n_clusters, replace=False, p=weights / weights.sum()
+        )
+        return self._block.matrices[chosen]
+
+    @cached_property
+    def _vectors(self) -> RealArray:
+        return log_vectors(self._block.matrices)
+
+    @cached_property
+    def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
+        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T.
+
+        A congruence of the data rotates these, of which k-means knows nothing.
+        """
+        matrices, weights = self._block.matrices, self._block.weights
+        frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
+        whitener = np.linalg.inv(frame)
+        return frame, log_vectors(matrices, whitener)
+
+    def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
+        # Too few different matrices are dealt with, and spoken of, after the last step.
+        start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
+        found = fit_vectors(start, vectors, self._block.weights)
+        return from_log_vectors(found.cluster_centers_)
+
+    def _plus_plus(
+        self, alpha: float, beta: float, random_state: np.random.RandomState
+    ) -> RealArray:
+        """Greedy k-means++, with divergences for squares."""
+        block, matrices = self._block, self._block.matrices
+
+        def measure(some: IntArray) -> RealArray:
+            return to_host(block.engine.encode(block.data, matrices[some], alpha, beta))
+
+        seeds = greedy_seeds(measure, block.weights, self._n_clusters, random_state)
+        return matrices[seeds]

@@ -8,25 +8,27 @@ iteration at the origin; elsewhere few steps come close.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, beside, to_host
-from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
+from divlearn.arrays import IntArray, RealArray, beside, to_host
+from divlearn.engines import Engine, Prepared
+from divlearn.likelihood.parameters import Cloud, SpectralSums, as_numbers, sum_cloud
 from divlearn.means import arithmetic_mean, search_mean
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
-from divlearn.spectral import invert_f_t
+from divlearn.spectral import clip_f_t, invert_f_t
 
 __all__ = [
-    "Clusters", "Labels", "Members", "Point", "find_nearest", "fixed_point_step", "nearest_block",
-    "spectra_block",
+    "Clusters", "HeldCloud", "HeldSpectra", "Labels", "Members", "Point", "find_nearest",
+    "fixed_point_step", "hold_cloud", "nearest_block", "spectra_block",
 ]  # fmt: skip
 
 Labels = NDArray[np.intp]
@@ -37,28 +39,19 @@ _TOLERANCE = 1e-4
 # Fixed points get slow as alpha + beta grows: divergences turn into sums of |t|.
 _LARGEST_SUM = 2.0
 _LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
-_MARGIN = 1 - 1e-12  # slopes lie in the open range of f_t, but for rounding
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
 Point = tuple[float, float]
-
-
-class Members(NamedTuple):
-    """Rows of a block in every cluster, and their weights; a row may be in several."""
-
-    rows: list[Labels]
-    weights: list[RealArray]
-    sums: Any = None  # what else is known of the block
+# Rows of a block in every cluster, their weights, and what else is known; a row may be in several.
+Members = tuple[Any, ...]
+# Log-eigenvalues of the matrices of a block around a centre, weights, and the numbers e^t.
+HeldCloud = tuple[RealArray, RealArray, Prepared | None]
 
 
 class Clusters:
-    """Some clusters: what is asked of their matrices is summed where these are.
+    """Some clusters with `Members` of every block: questions are answered where matrices are.
 
-    Parameters
-    ----------
-    shards : Shards
-    members : parts, `Members` of every block.
-    totals : ndarray, shape (n_clusters,), sum of the weights in each.
+    `totals`, shape (n_clusters,), are the sums of the weights in each.
     """
 
     def __init__(self, shards: Shards, members: Parts, totals: RealArray) -> None:
@@ -67,19 +60,7 @@ class Clusters:
     def fixed_point(
         self, numbers: Labels, centers: RealArray, point: Point, steps: int
     ) -> RealArray:
-        """Take steps of fixed points; careful ones where these are slow or lead astray.
-
-        Parameters
-        ----------
-        numbers : ndarray of int, of clusters that have matrices.
-        centers : ndarray, shape (n_numbers, d, d)
-        point : (alpha, beta)
-        steps : int
-
-        Returns
-        -------
-        ndarray, shape (n_numbers, d, d)
-        """
+        """Take steps of fixed points, careful ones where these are slow or lead astray."""
         points = [point] * len(centers)
         if sum(point) > _LARGEST_SUM:
             return self.settle(numbers, centers, points, steps)
@@ -101,12 +82,7 @@ class Clusters:
     ) -> RealArray:  # fmt: skip
         """Take steps none of which raises the objective, those of all clusters in one pass.
 
-        Parameters
-        ----------
-        numbers, centers, steps : as in `fixed_point`
-        points : sequence of (alpha, beta), one for each.
-        tol : ndarray, shape (n_numbers,), optional
-            Norms of gradients at which to stop; see `divlearn.mean_abld`.
+        Each cluster has its own (alpha, beta) and norm of the gradient at which to stop.
         """
         moved = centers.copy()
         tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
@@ -186,23 +162,9 @@ class Clusters:
 def fixed_point_step(
     centers: RealArray, slopes: RealArray, alpha: float, beta: float
 ) -> tuple[RealArray, RealArray]:
-    """Take the step C <- L exp(h(G)) L^T for several centroids.
-
-    Parameters
-    ----------
-    centers : ndarray, shape (n, d, d)
-    slopes : ndarray, shape (n, d, d), the G of each.
-    alpha, beta : float, both >= 0.
-
-    Returns
-    -------
-    centers : ndarray, shape (n, d, d)
-    sizes : ndarray, shape (n,), of the steps, per square root of d.
-    """
+    """Take the step C <- L exp(h(G)) L^T; returns also its size, per square root of d."""
     values, vectors = np.linalg.eigh(slopes)
-    lowest = -_MARGIN / beta if beta else -np.inf
-    highest = _MARGIN / alpha if alpha else np.inf
-    steps = invert_f_t(np.clip(values, lowest, highest), alpha, beta)
+    steps = invert_f_t(clip_f_t(values, alpha, beta), alpha, beta)
     roots = np.linalg.cholesky(centers) @ (vectors * np.exp(0.5 * steps)[:, None, :])
     moved = roots @ roots.mT
     return 0.5 * (moved + moved.mT), np.sqrt((steps**2).mean(axis=1))
@@ -238,6 +200,42 @@ class _Centroid:
         return -np.inf
 
 
+class HeldSpectra(SpectralSums):
+    """Log-eigenvalues that stay beside the blocks, a list of `HeldCloud` for each of these."""
+
+    def __init__(self, shards: Shards, clouds: Parts, totals: RealArray) -> None:
+        self._shards, self._clouds, self.totals, self.d = shards, clouds, totals, shards.d
+        self._chosen = list(range(len(totals)))
+        self._thinned: dict[int, list[Cloud]] = {}
+
+    def only(self, component: int) -> HeldSpectra:
+        """Those around one centre."""
+        one = HeldSpectra(self._shards, self._clouds, self.totals[component : component + 1])
+        one._chosen, one._thinned = [self._chosen[component]], self._thinned
+        return one
+
+    def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
+        """Sum where the matrices are; see `SpectralSums.sums`."""
+        sums = self._shards.reduce(
+            _sums_block, self._chosen, alpha, beta, shift, beside=[self._clouds]
+        )
+        mean: RealArray = sums / self.totals.sum()
+        return mean
+
+    def thinned(self, enough: int) -> list[Cloud]:
+        """Take every m-th in the order of the blocks; see `SpectralSums.thinned`."""
+        if enough not in self._thinned:
+            sizes = np.array(self._shards.map(_sizes_block, beside=[self._clouds]))
+            ends = sizes.cumsum(axis=0)
+            steps = [math.ceil(count / enough) for count in ends[-1]]
+            found = self._shards.map(_thin_block, steps, ends - sizes, beside=[self._clouds])
+            self._thinned[enough] = [
+                (np.concatenate([t for t, _ in one]), np.concatenate([weight for _, weight in one]))
+                for one in zip(*found, strict=True)
+            ]
+        return [self._thinned[enough][i] for i in self._chosen]
+
+
 # ---------------------------------------------------------------------- what is done with a block
 
 
@@ -246,19 +244,8 @@ def nearest_block(
 ) -> tuple[Labels, RealArray, RealArray]:
     """Find the nearest of some centres, by tables of divergences of bounded size.
 
-    Parameters
-    ----------
-    block : Block
-    centers : ndarray, shape (n_centers, d, d)
-    alpha, beta : float
-    before : ndarray of int, shape (n_matrices,), optional
-        Other centres to measure.
-
-    Returns
-    -------
-    labels : ndarray of int, shape (n_matrices,), the nearest centre, the first of several.
-    divergences : ndarray, shape (n_matrices,), to the nearest centre.
-    own : ndarray, shape (n_matrices,), divergences to the centres given by ``before``, if any.
+    Returns the nearest centre of every matrix, the first of several, the divergence to it, and
+    that to the centre given by ``before``, if any.
     """
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
@@ -294,7 +281,7 @@ def _slopes_block(
     engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
-        rows, weights = members.rows[z], members.weights[z]
+        rows, weights = members[0][z], members[1][z]
         if not len(rows):
             continue
         back = engine_for(engine, len(rows), d).pullback(
@@ -308,7 +295,7 @@ def _slopes_block(
 def _value_block(
     block: Block, members: Members, number: int, center: RealArray, point: Point
 ) -> float:
-    rows, weights = members.rows[number], members.weights[number]
+    rows, weights = members[0][number], members[1][number]
     if not len(rows):
         return 0.0
     engine = engine_for(block.engine, len(rows), block.data.d)
@@ -322,11 +309,12 @@ def _means_block(
 ) -> RealArray:  # fmt: skip
     sums = np.zeros((len(numbers), block.data.d, block.data.d))
     for i, z in enumerate(numbers):
-        if not len(members.rows[z]):
+        rows, weights = members[0][z], members[1][z]
+        if not len(rows):
             continue
-        matrices = np.ldexp(block.take(z, members.rows[z]).there, -exponents[i])
+        matrices = np.ldexp(block.take(z, rows).there, -exponents[i])
         matrices = np.linalg.inv(matrices) if inverse[i] else matrices
-        sums[i] = to_host(arithmetic_mean(matrices, beside(members.weights[z], matrices)))
+        sums[i] = to_host(arithmetic_mean(matrices, beside(weights, matrices)))
     return sums
 
 
@@ -334,15 +322,43 @@ def _clouds_block(
     block: Block, members: Members, numbers: Sequence[int], centers: RealArray
 ) -> list[HeldCloud]:
     return [
-        hold_cloud(block.engine, spectra_block(block, members, z, center), members.weights[z])
+        hold_cloud(block.engine, spectra_block(block, members, z, center), members[1][z])
         for z, center in zip(numbers, centers, strict=True)
     ]
 
 
 def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
     """Log-eigenvalues of the matrices of a cluster, shape (n_matrices, d)."""
-    rows = members.rows[number]
+    rows = members[0][number]
     if not len(rows):
         return np.empty((0, block.data.d))
     engine = engine_for(block.engine, len(rows), block.data.d)
     return to_host(engine.spectra(block.take(number, rows), center[None]))[:, 0]
+
+
+def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
+    """Prepare log-eigenvalues for many sums; there may be none."""
+    return t, weights, as_numbers(engine, t) if len(t) else None
+
+
+def _sums_block(
+    block: Block, clouds: Sequence[HeldCloud], chosen: Sequence[int], alpha: float, beta: float,
+    shift: RealArray,
+) -> RealArray:  # fmt: skip
+    engine, sums = block.engine, np.zeros((4, len(chosen)))
+    for i, k in enumerate(chosen):
+        _, weights, numbers = clouds[k]
+        if numbers is not None:
+            sums[:, i] = sum_cloud(engine, numbers, weights, alpha, beta, shift[i])
+    return sums
+
+
+def _sizes_block(block: Block, clouds: Sequence[HeldCloud]) -> list[int]:
+    return [len(t) for t, _, _ in clouds]
+
+
+def _thin_block(
+    block: Block, clouds: Sequence[HeldCloud], steps: Sequence[int], starts: IntArray
+) -> list[Cloud]:
+    some = [slice(int(-starts[block.number, k] % m), None, m) for k, m in enumerate(steps)]
+    return [(t[rows], weight[rows]) for rows, (t, weight, _) in zip(some, clouds, strict=True)]

@@ -14,18 +14,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from divlearn.checks import check_count, check_number
-from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.base import (
+    CentroidModel,
+    Measure,
+    Nearest,
+    Run,
+    Starts,
+    best_of,
+    check_init,
+)
 from divlearn.cluster.clusters import nearest_block
-from divlearn.cluster.lloyd import Run, run_lloyd
-from divlearn.cluster.rules import Likelihood, Penalized, Point, Rule
-from divlearn.cluster.starts import Starts, best_of, check_init
+from divlearn.cluster.lloyd import run_lloyd
+from divlearn.cluster.rules import Likelihood, Penalized, Rule
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
+from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.encoding import encode_block
-from divlearn.sharded.fingerprints import fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
@@ -42,13 +49,6 @@ _LEARNED = {
 class _KMeans(CentroidModel):
     """k-means in a divergence that a rule fixes or learns."""
 
-    init: str | ArrayLike
-    n_init: int
-    max_iter: int
-    tol: float
-    random_state: int | np.random.RandomState | None
-    verbose: int
-
     alpha_: float
     beta_: float
     kappa_: float
@@ -57,6 +57,27 @@ class _KMeans(CentroidModel):
     n_iter_: int
     message_: str
     history_: dict[str, NDArray[np.generic]]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -90,7 +111,7 @@ class _KMeans(CentroidModel):
         self.n_features_in_ = shards.d
         self._keep(best)
         self._warn_of_empty_clusters()
-        trouble = rule.trouble(best.point)
+        trouble = rule.trouble(best["point"])
         if trouble is not None:
             warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
         return self
@@ -101,7 +122,7 @@ class _KMeans(CentroidModel):
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
-        draw = partial(starts.draw, init, rule.start.alpha, rule.start.beta, random)
+        draw = partial(starts.draw, init, *rule.start[:2], random)
         watch = partial(say, self, level=2)
 
         def run_once() -> Run:
@@ -110,19 +131,19 @@ class _KMeans(CentroidModel):
             return stage("run", run)
 
         def tell_of(start: str, run: Run) -> None:
-            say(self, f"{start}: objective {run.objective:.6g}; {run.message}")
+            say(self, f"{start}: objective {run['objective']:.6g}; {run['message']}")
 
-        return best_of(n_init, run_once, lambda run: run.objective, tell_of)
+        return best_of(n_init, run_once, lambda run: float(run["objective"]), tell_of)
 
     def _keep(self, run: Run) -> None:
-        self.cluster_centers_, self.labels_ = run.centers, run.labels
-        self.alpha_, self.beta_, kappa = run.point
+        self.cluster_centers_, self.labels_ = run["centers"], run["labels"]
+        self.alpha_, self.beta_, kappa = run["point"]
         if not np.isnan(kappa):
             self.kappa_ = kappa
         elif hasattr(self, "kappa_"):  # of a fit before
             del self.kappa_
-        self.inertia_, self.objective_ = run.inertia, run.objective
-        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+        for name in ("inertia", "objective", "n_iter", "message", "history"):
+            setattr(self, f"{name}_", run[name])
 
     def _measure(self) -> Measure:
         centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
@@ -237,15 +258,11 @@ class ABKMeans(_KMeans):
         engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
+        super().__init__(
+            n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
+            random_state=random_state, engine=engine, verbose=verbose,
+        )  # fmt: skip
         self.divergence = divergence
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
 
     @classmethod
     def paper(cls, n_clusters: int, *, tied: bool = False) -> Self:
@@ -271,7 +288,7 @@ class ABKMeans(_KMeans):
     def _rule(self) -> Rule:
         if isinstance(self.divergence, str) and self.divergence in _LEARNED:
             return _LEARNED[self.divergence]
-        return Rule(Point(*given_point(self.divergence)))
+        return Rule(*given_point(self.divergence))
 
 
 class KarcherKMeans(_KMeans):
@@ -300,43 +317,12 @@ class KarcherKMeans(_KMeans):
     (3, 4, 4)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
-
     def _rule(self) -> Rule:
-        return Rule(Point(0.0, 0.0))
+        return Rule(0.0, 0.0)
 
 
 def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
-    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0.
-
-    Examples
-    --------
-    >>> given_point("burg"), given_point((-1, 0))  # D^(-a,-b) = D^(b,a)
-    ((0.0, 1.0), (0.0, 1.0))
-    >>> given_point("jeffreys")
-    Traceback (most recent call last):
-    ValueError: divergence='jeffreys' is the mean of both directions, must be a single one; pass
-    'stein', which is symmetric, or 'burg'
-    """
+    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
     if isinstance(divergence, str) and divergence in _LEARNED:
         raise ValueError(
             f"divergence={divergence!r} must be given here, not learned; fit ABKMeans on a subset "

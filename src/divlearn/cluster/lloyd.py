@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.clusters import Clusters, Labels, Members, nearest_block, spectra_block
+from divlearn.cluster.base import Run, repeat
+from divlearn.cluster.clusters import (
+    Clusters,
+    HeldCloud,
+    HeldSpectra,
+    Labels,
+    Members,
+    hold_cloud,
+    nearest_block,
+    spectra_block,
+)
 from divlearn.cluster.rules import LearnedRule, Point, Rule
-from divlearn.cluster.spectra import HeldCloud, HeldSpectra, hold_cloud
-from divlearn.fitting.checkpoint import Loop, loop
-from divlearn.fitting.progress import tell
+from divlearn.fitting.checkpoint import loop
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Run", "run_lloyd"]
+__all__ = ["run_lloyd"]
 
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
 _ROUNDING = 1e-16
@@ -28,55 +35,21 @@ _STEPS = 3  # towards centroids in a turn; the next turn goes on from there
 _PAPER_STEPS = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """Where a run ended.
+# The nearest centre of every matrix of a block, the divergence to it, and sums of these.
+Found = tuple[Labels, RealArray, tuple[RealArray, ...]]
 
-    Attributes
-    ----------
-    centers : ndarray, shape (n_clusters, d, d)
-    labels : ndarray of int, shape (n_matrices,)
-    point : Point, the parameters.
-    inertia : float, weighted sum of divergences to the nearest centroids.
-    objective : float, what was minimised.
-    n_iter : int
-    interrupted : bool, whether the user stopped it.
-    message : str, why it stopped.
-    history : dict of arrays, one entry per block.
+
+class _State:
+    """Matrices with their nearest centroids, `Found` of every block, and sums over clusters.
+
+    These are of the weights, of weighted divergences, of those to the new centres in the clusters
+    before, and how many matrices have another cluster than before.
     """
 
-    centers: RealArray
-    labels: Labels
-    point: Point
-    inertia: float
-    objective: float
-    n_iter: int
-    interrupted: bool
-    message: str
-    history: dict[str, NDArray[np.generic]]
-
-
-class _State(NamedTuple):
-    """Clusters whose matrices are nearer to their own centroid than to any other.
-
-    With sums over each cluster.
-    """
-
-    centers: RealArray
-    point: Point
-    found: Parts  # `_Found` of every block
-    totals: RealArray  # of weights
-    losses: RealArray  # of weighted divergences
-    own: RealArray  # of those to the new centres, in the clusters before
-    changed: RealArray  # how many matrices have another cluster than before
-
-
-class _Found(NamedTuple):
-    """The nearest centre of every matrix of a block, the divergence to it, and sums of these."""
-
-    labels: Labels
-    divergences: RealArray
-    sums: tuple[RealArray, ...]  # the last four of a `_State`
+    def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
+        self.centers, self.point, self.found = centers, point, found
+        sums = shards.reduce(_sums_block, beside=[found])
+        self.totals, self.losses, self.own, self.changed = sums
 
 
 def run_lloyd(
@@ -88,51 +61,33 @@ def run_lloyd(
     Blocks are, in this order as in the paper: all centroids, the parameters of the divergence,
     and the assignment of matrices to their nearest centroids. None raises the objective.
 
-    Parameters
-    ----------
-    shards : Shards
-    centers : ndarray, shape (n_clusters, d, d)
-    rule : Rule
-    max_iter : int
-    tol : float, share of the assignments; the run stops when fewer change.
-    watch : callable, told of every iteration in a sentence.
-
-    Returns
-    -------
-    Run
+    The run stops when less than the share ``tol`` of the assignments changes.
     """
     lloyd = _Lloyd(shards, rule)
+
+    def turn(iteration: int) -> tuple[str, str | None]:
+        stop = lloyd.turn(iteration, tol)
+        return f"objective {lloyd.history[-1][2]:.6g}, {lloyd.state.changed} changed", stop
+
     with loop("lloyd") as rounds:
-        n_iter, interrupted, message = _take_turns(lloyd, centers, max_iter, tol, watch, rounds)
+
+        def save(iteration: int) -> None:
+            rounds.save((iteration, lloyd.state.centers, lloyd.state.point, list(lloyd.history)))
+
+        first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
+        n_iter, _, interrupted, message = repeat(turn, save, first, max_iter, watch)
     state = lloyd.state
-    return Run(
-        state.centers, np.concatenate(shards.map(_labels_block, beside=[state.found])),
-        state.point, lloyd.unit * float(state.losses.sum()),
-        lloyd.objective(state.losses, state.point), n_iter, interrupted, message,
-        _columns([row for row in lloyd.history if row[0] <= n_iter]),
-    )  # fmt: skip
-
-
-def _take_turns(
-    lloyd: _Lloyd, centers: RealArray, max_iter: int, tol: float, watch: Callable[[str], None],
-    rounds: Loop,
-) -> tuple[int, bool, str]:  # fmt: skip
-    """Turn until nothing changes, or until the user wants no more."""
-    iteration = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
-    try:
-        while iteration < max_iter:
-            state = lloyd.state
-            rounds.save((iteration, state.centers, state.point, list(lloyd.history)))
-            stop = lloyd.turn(iteration + 1, tol)
-            iteration += 1
-            tell("iterations", iteration, max_iter)
-            objective, changed = lloyd.history[-1][2], lloyd.state.changed
-            watch(f"iteration {iteration}: objective {objective:.6g}, {changed} changed")
-            if stop is not None:
-                return iteration, False, stop
-    except KeyboardInterrupt:
-        return iteration, True, f"interrupted by the user in iteration {iteration + 1}"
-    return iteration, False, f"max_iter={max_iter} reached"
+    return {
+        "centers": state.centers,
+        "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
+        "point": state.point,
+        "inertia": lloyd.unit * float(state.losses.sum()),
+        "objective": lloyd.objective(state.losses, state.point),
+        "n_iter": n_iter,
+        "interrupted": interrupted,
+        "message": message,
+        "history": _columns([row for row in lloyd.history if row[0] <= n_iter]),
+    }
 
 
 class _Lloyd:
@@ -149,10 +104,10 @@ class _Lloyd:
     def begin(self, centers: RealArray) -> int:
         """Assign matrices to the first centroids."""
         rule, shards = self.rule, self.shards
-        state = self._relocate(self._assign(centers, rule.start))
+        self.state = state = self._relocate(self._assign(centers, rule.start))
         mean = float(state.losses.sum()) / shards.n_seen
-        self.state = state._replace(point=rule.begin(mean, shards.d))
-        self._note(0, "start", state.losses, self.state.point, shards.n_seen)
+        state.point = rule.begin(mean, shards.d)
+        self._note(0, "start", state.losses, state.point, shards.n_seen)
         return 0
 
     def resume(self, iteration: int, centers: RealArray, point: Point, rows: list[Any]) -> int:
@@ -245,12 +200,12 @@ class _Lloyd:
     # ------------------------------------------------------------------ assignment
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
-        shared = centers, point.alpha, point.beta, self.unit
+        shared = centers, *point[:2], self.unit
         if before is None:
             found = self.shards.hold(_assign_block, *shared)
         else:
             found = self.shards.hold(_next_block, *shared, beside=[before.found])
-        return _State(centers, point, found, *self.shards.reduce(_sums_block, beside=[found]))
+        return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
         """Move centroids of empty clusters to the matrices that are worst off.
@@ -296,65 +251,66 @@ def _columns(
 def _assign_block(
     block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
     before: Labels | None = None,
-) -> _Found:  # fmt: skip
+) -> Found:  # fmt: skip
     labels, divergences, own = nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
     if before is None:
-        return _Found(labels, divergences, (totals, losses, losses, np.array(len(block))))
+        return labels, divergences, (totals, losses, losses, np.array(len(block)))
     others = np.bincount(before, weights * own, k).astype(float)
     changed = np.count_nonzero((before != labels) & (weights > 0))
-    return _Found(labels, divergences, (totals, losses, others, np.array(changed)))
+    return labels, divergences, (totals, losses, others, np.array(changed))
 
 
 def _next_block(
-    block: Block, before: _Found, centers: RealArray, alpha: float, beta: float, unit: float
-) -> _Found:
-    return _assign_block(block, centers, alpha, beta, unit, before.labels)
+    block: Block, before: Found, centers: RealArray, alpha: float, beta: float, unit: float
+) -> Found:
+    return _assign_block(block, centers, alpha, beta, unit, before[0])
 
 
-def _sums_block(block: Block, found: _Found) -> tuple[RealArray, ...]:
-    return found.sums
+def _sums_block(block: Block, found: Found) -> tuple[RealArray, ...]:
+    return found[2]
 
 
-def _labels_block(block: Block, found: _Found) -> Labels:
-    return found.labels
+def _labels_block(block: Block, found: Found) -> Labels:
+    return found[0]
 
 
-def _members_block(block: Block, found: _Found, n_clusters: int, unit: float) -> Members:
-    seen = np.where(block.weights > 0, found.labels, n_clusters)
+def _members_block(block: Block, found: Found, n_clusters: int, unit: float) -> Members:
+    seen = np.where(block.weights > 0, found[0], n_clusters)
     order = np.argsort(seen, kind="stable")
     ends = np.searchsorted(seen[order], np.arange(1, n_clusters + 1))
     rows = np.split(order, ends)[:n_clusters]
-    return Members(rows, [block.weights[own] / unit for own in rows])
+    return rows, [block.weights[own] / unit for own in rows]
 
 
 def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list[HeldCloud]:
     """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
     t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
-    for z, rows in enumerate(members.rows):
-        t[rows], weights[rows] = spectra_block(block, members, z, centers[z]), members.weights[z]
+    for z, rows in enumerate(members[0]):
+        t[rows], weights[rows] = spectra_block(block, members, z, centers[z]), members[1][z]
     seen = np.flatnonzero(weights)
     return [hold_cloud(block.engine, t[seen], weights[seen])]
 
 
 def _own_losses_block(
-    block: Block, found: _Found, clouds: list[HeldCloud], n_clusters: int, point: Point
+    block: Block, found: Found, clouds: list[HeldCloud], n_clusters: int, point: Point
 ) -> RealArray:
     ((t, weights, numbers),) = clouds
     if numbers is None:
         return np.zeros(n_clusters)
-    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), point.alpha, point.beta)
+    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *point[:2])
     losses = weights * divergences.reshape(t.shape).sum(axis=1)
-    labels = found.labels[block.weights > 0]
+    labels = found[0][block.weights > 0]
     return np.bincount(labels, losses, n_clusters).astype(float)
 
 
-def _far_block(block: Block, found: _Found, count: int) -> tuple[RealArray, RealArray]:
+def _far_block(block: Block, found: Found, count: int) -> tuple[RealArray, RealArray]:
     """Losses and matrices of those that are worst off."""
-    losses = block.weights * found.divergences
+    divergences, weights = found[1], block.weights
+    losses = weights * divergences
     worst = np.argsort(-losses, kind="stable")[:count]
-    worst = np.sort(worst[(found.divergences[worst] > _ROUNDING) & (block.weights[worst] > 0)])
+    worst = np.sort(worst[(divergences[worst] > _ROUNDING) & (weights[worst] > 0)])
     return losses[worst], block.matrices[worst]

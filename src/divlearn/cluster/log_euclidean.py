@@ -12,9 +12,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import CentroidModel, Measure, Nearest
+from divlearn.cluster.base import CentroidModel, Measure, Nearest, check_centers
 from divlearn.cluster.clusters import Labels, find_nearest
-from divlearn.cluster.starts import check_centers
 from divlearn.engines import Engine
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say

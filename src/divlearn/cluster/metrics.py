@@ -7,7 +7,7 @@ of samples. They stand beside scikit-learn's ``adjusted_rand_score`` and
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,66 +17,16 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from divlearn.checks import check_sortable
 
-__all__ = ["PairCounts", "count_pairs", "matched_f1_score", "pairwise_f1_score"]
+__all__ = ["count_pairs", "matched_f1_score", "pairwise_f1_score"]
 
 
-class PairCounts(NamedTuple):
-    """Unordered pairs of samples, by whether they share a class and a cluster.
-
-    Attributes
-    ----------
-    both : int, pairs of one class in one cluster: true positives.
-    cluster_only : int, pairs of two classes in one cluster: false positives.
-    class_only : int, pairs of one class in two clusters: false negatives.
-    neither : int
-    """
-
-    both: int
-    cluster_only: int
-    class_only: int
-    neither: int
-
-    @property
-    def precision(self) -> float:
-        """Share of the pairs in one cluster that are of one class; 1 where there are none."""
-        together = self.both + self.cluster_only
-        return self.both / together if together else 1.0
-
-    @property
-    def recall(self) -> float:
-        """Share of the pairs of one class that are in one cluster; 1 where there are none."""
-        alike = self.both + self.class_only
-        return self.both / alike if alike else 1.0
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall; 1 where nothing is to be put together."""
-        total = 2 * self.both + self.cluster_only + self.class_only
-        return 2 * self.both / total if total else 1.0
-
-
-def count_pairs(labels_true: ArrayLike, labels_pred: ArrayLike) -> PairCounts:
-    """Count pairs of samples by whether they share a class and a cluster.
-
-    Parameters
-    ----------
-    labels_true, labels_pred : array-like, shape (n_samples,)
-        Classes and clusters, numbers or strings.
-
-    Returns
-    -------
-    PairCounts
-
-    Examples
-    --------
-    >>> count_pairs([0, 0, 0, 1], [0, 0, 1, 1])
-    PairCounts(both=1, cluster_only=1, class_only=2, neither=2)
-    """
+def count_pairs(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[int, int, int, int]:
+    """Count pairs of samples that share class and cluster, the cluster only, the class, neither."""
     table = _contingency(labels_true, labels_pred)
     both = _pairs(table.data)
     in_class, in_cluster = (_pairs(np.asarray(table.sum(axis=axis))) for axis in (1, 0))
     neither = _pairs(np.asarray(table.sum())) - in_cluster - in_class + both
-    return PairCounts(both, in_cluster - both, in_class - both, neither)
+    return both, in_cluster - both, in_class - both, neither
 
 
 def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -94,7 +44,8 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
 
     Parameters
     ----------
-    labels_true, labels_pred : as in `count_pairs`
+    labels_true, labels_pred : array-like, shape (n_samples,)
+        Classes and clusters, numbers or strings.
 
     Returns
     -------
@@ -114,7 +65,9 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> pairwise_f1_score([0, 0, 0, 1], [0, 0, 1, 1])
     0.4
     """
-    return count_pairs(labels_true, labels_pred).f1
+    both, cluster_only, class_only, _ = count_pairs(labels_true, labels_pred)
+    total = 2 * both + cluster_only + class_only
+    return 2 * both / total if total else 1.0  # where nothing is to be put together
 
 
 def matched_f1_score(
@@ -132,7 +85,7 @@ def matched_f1_score(
 
     Parameters
     ----------
-    labels_true, labels_pred : as in `count_pairs`
+    labels_true, labels_pred : as in `pairwise_f1_score`
     average : {"macro", "weighted"}, default="macro"
         Whether classes count alike or by their size.
 

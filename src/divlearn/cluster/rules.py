@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
-from divlearn.likelihood.parameters import fit_parameters
-from divlearn.likelihood.spectra import SpectralSums
+from divlearn.likelihood.parameters import SpectralSums, fit_parameters
+from divlearn.optim.gradients import minimize_projected_gradient
 from divlearn.optim.problem import Trial
-from divlearn.optim.projected_gradient import minimize_projected_gradient
 
 __all__ = ["LearnedRule", "Likelihood", "Penalized", "Point", "Rule", "Update"]
 
@@ -28,38 +26,19 @@ _LARGEST = 1e3  # from which a parameter is taken to grow without end
 _LARGEST_KAPPA = 1e15  # from which matrices equal their centroids up to rounding
 _SETTLED = 1e-2  # change of a parameter that is none
 
-
-class Point(NamedTuple):
-    """Parameters of the divergence, and its concentration where there is one."""
-
-    alpha: float
-    beta: float
-    kappa: float = math.nan
-
-
-class Update(NamedTuple):
-    """What a rule found: parameters, and the objective per unit of weight.
-
-    The shift is the logarithm of a factor by which all centroids are to be multiplied.
-    """
-
-    point: Point
-    objective: float
-    shift: float = 0.0
+# alpha, beta, and the concentration kappa, NaN where there is none
+Point = tuple[float, float, float]
+# Parameters, the objective per unit of weight, and the logarithm of a factor of all centroids.
+Update = tuple[Point, float, float]
 
 
 class Rule:
-    """What all rules have, and all there is to one for parameters that are given.
-
-    Parameters
-    ----------
-    start : Point
-    """
+    """What all rules have, and all there is to one for parameters that are given."""
 
     paper = False  # whether centroids move as in the paper
 
-    def __init__(self, start: Point) -> None:
-        self.start = start
+    def __init__(self, alpha: float, beta: float) -> None:
+        self.start: Point = (alpha, beta, math.nan)
 
     def begin(self, mean: float, d: int) -> Point:
         """Where the parameters start, given the mean divergence to the first centroids."""
@@ -82,7 +61,7 @@ class LearnedRule(Rule, ABC):
     """Parameters that are learned, from (1, 1)."""
 
     def __init__(self) -> None:
-        super().__init__(Point(1.0, 1.0))
+        super().__init__(1.0, 1.0)
 
     @abstractmethod
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
@@ -90,15 +69,7 @@ class LearnedRule(Rule, ABC):
 
 
 class Penalized(LearnedRule):
-    r"""The paper's rule, :math:`\sum_i w_i D_i + \alpha^2 + \beta^2`.
-
-    Parameters
-    ----------
-    tied : bool, default=False
-        Whether alpha = beta.
-    paper : bool, default=False
-        Whether centroids move by conjugate gradients, as in the paper.
-    """
+    r"""The paper's rule, :math:`\sum_i w_i D_i + \alpha^2 + \beta^2`, with alpha = beta if tied."""
 
     def __init__(self, *, tied: bool = False, paper: bool = False) -> None:
         super().__init__()
@@ -106,24 +77,27 @@ class Penalized(LearnedRule):
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         """Add the penalty."""
-        return mean + (point.alpha**2 + point.beta**2) / weight
+        alpha, beta, _ = point
+        return mean + (alpha**2 + beta**2) / weight
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Take steps of spectral projected gradients."""
-        scale = max(point.alpha, point.beta, 1.0)
-        problem = _PenalizedProblem(self.tied, spectra, scale, 1 / weight)
-        start = problem.trial(_pack(point, self.tied))
+        scale = max(*point[:2], 1.0)
+        problem = _PenalizedProblem(spectra, scale, 1 / weight)
+        both = np.array(point[:2])
+        start = problem.trial(both.mean(keepdims=True) if self.tied else both)
         # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
         tol = _TOLERANCE * start.value / scale**2
-        found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol)
-        return Update(Point(*_expand(found.trial.point, self.tied)), found.trial.value)
+        found = minimize_projected_gradient(problem, start, max_iter=_STEPS, tol=tol).trial
+        alpha, beta = np.broadcast_to(found.point, 2).tolist()
+        return (alpha, beta, math.nan), found.value, 0.0
 
     def trouble(self, point: Point) -> str | None:
         """Parameters that leave every bound."""
         if max(point[:2]) <= _LARGEST:
             return None
         return (
-            f"alpha={point.alpha:.3g} and beta={point.beta:.3g} grow without end: divergences fall "
+            f"alpha={point[0]:.3g} and beta={point[1]:.3g} grow without end: divergences fall "
             "to zero along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too "
             "small beside the weights of the matrices; lower sample_weight, or fix the divergence"
         )
@@ -140,23 +114,23 @@ class Likelihood(LearnedRule):
 
     def begin(self, mean: float, d: int) -> Point:
         """Start with the concentration that would be right if it were large."""
-        least = smallest_kappa(self.start.alpha, self.start.beta, d)
+        alpha, beta, _ = self.start
         spread = max(mean, 1 / _LARGEST_KAPPA)
-        return self.start._replace(kappa=least + 0.25 * d * (d + 1) / spread)
+        return alpha, beta, smallest_kappa(alpha, beta, d) + 0.25 * d * (d + 1) / spread
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         """Compute the mean negative log-likelihood."""
-        return point.kappa * mean + log_normalizer(*point, d)
+        return point[2] * mean + log_normalizer(*point, d)
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
         """Find better parameters, with the concentration and the factor that are best there."""
         fit = fit_parameters(
-            spectra, get_members("learn"), point[:2], kappa=np.array([point.kappa]),
+            spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
         )  # fmt: skip
         found = fit.parameters
-        values = (float(value[0]) for value in (found.alpha, found.beta, found.kappa))
-        return Update(Point(*values), fit.loss, float(fit.shift[0]))
+        point = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
+        return point, fit.loss, float(fit.shift[0])
 
     def settled(self, before: Point, after: Point) -> bool:
         """Whether neither parameter has moved much."""
@@ -164,39 +138,30 @@ class Likelihood(LearnedRule):
 
     def trouble(self, point: Point) -> str | None:
         """Report matrices that are all equal to their centroids."""
-        if point.kappa < _LARGEST_KAPPA:
+        if point[2] < _LARGEST_KAPPA:
             return None
         return (
-            f"kappa={point.kappa:.2g} grows without end: matrices equal their centroids, so that "
+            f"kappa={point[2]:.2g} grows without end: matrices equal their centroids, so that "
             "the likelihood is unbounded; lower n_clusters, or fix the divergence"
         )
 
 
-def _pack(point: Point, tied: bool) -> RealArray:
-    return np.array([0.5 * (point.alpha + point.beta)] if tied else point[:2])
-
-
-def _expand(variables: RealArray, tied: bool) -> tuple[float, float]:
-    return float(variables[0]), float(variables[0 if tied else 1])
-
-
-def _pull(slopes: RealArray, tied: bool) -> RealArray:
-    """Turn derivatives in alpha and beta into those in the variables."""
-    return slopes.sum(keepdims=True) if tied else slopes
-
-
 class _PenalizedProblem:
-    """The paper's objective per unit of weight, in alpha and beta; see `Problem`."""
+    """The paper's objective per unit of weight, in alpha and beta or in what both are.
 
-    def __init__(self, tied: bool, spectra: SpectralSums, scale: float, penalty: float) -> None:
-        self._tied, self._spectra, self._scale, self._penalty = tied, spectra, scale, penalty
+    See `divlearn.optim.Problem`.
+    """
+
+    def __init__(self, spectra: SpectralSums, scale: float, penalty: float) -> None:
+        self._spectra, self._scale, self._penalty = spectra, scale, penalty
 
     def trial(self, variables: RealArray) -> Trial:
-        both = np.array(_expand(variables, self._tied))
-        sums = self._spectra.sums(both[0], both[1], np.zeros(1))[:, 0]
+        both = np.broadcast_to(variables, 2)
+        sums = self._spectra.sums(float(both[0]), float(both[1]), np.zeros(1))[:, 0]
         gradient = sums[1:3] + 2 * self._penalty * both
         value = float(sums[0] + self._penalty * (both @ both))
-        return Trial(variables, value, _pull(gradient, self._tied))
+        tied = len(variables) == 1
+        return Trial(variables, value, gradient.sum(keepdims=True) if tied else gradient)
 
     def gradient(self, trial: Trial) -> RealArray:
         gradient: RealArray = trial.memo

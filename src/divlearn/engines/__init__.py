@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
+from divlearn.engines.cpu import available_engines, cpu_engine, make_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.engines.reference import ReferenceEngine
 
@@ -19,24 +19,6 @@ __all__ = [
 
 _LEAST_CAPABILITY = 80
 _preferred: tuple[str, int | None] = ("auto", None)
-
-
-@cache
-def available_engines() -> tuple[str, ...]:
-    """Names of the engines that run on the CPU here, the fastest first.
-
-    Examples
-    --------
-    >>> "reference" in available_engines()
-    True
-    """
-    if os.environ.get("DIVLEARN_NO_NATIVE", "0") not in ("", "0"):
-        return ("reference",)
-    try:
-        from divlearn.engines import native  # noqa: F401
-    except ImportError:
-        return ("reference",)
-    return ("native", "reference")
 
 
 @cache
@@ -77,17 +59,6 @@ def cuda_problem() -> str | None:
             f"float64, which needs {_LEAST_CAPABILITY / 10}"
         )
     return None
-
-
-def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> Engine:
-    """Return the fastest engine that needs no other device.
-
-    Examples
-    --------
-    >>> cpu_engine(1).name in ("native", "reference")
-    True
-    """
-    return get_engine(available_engines()[0], n_threads, accuracy)
 
 
 @contextmanager
@@ -153,12 +124,8 @@ def get_engine(
         engine = available[0]
         if engine == "reference":
             _say_once()
-    if engine == "reference":
-        return ReferenceEngine(n_threads, accuracy)
-    if engine == "native" and engine in available:
-        from divlearn.engines.native import NativeEngine
-
-        return NativeEngine(n_threads, accuracy)
+    if engine in available:
+        return make_engine(engine, n_threads, accuracy)
     if engine == "native":
         raise ValueError(
             "engine='native' is not installed or was switched off with DIVLEARN_NO_NATIVE; use "
@@ -167,7 +134,7 @@ def get_engine(
     if engine == "cuda":
         if problem := cuda_problem():
             raise ValueError(f"engine='cuda' does not run here: {problem}")
-        from divlearn.engines.cuda import CudaEngine
+        from divlearn.engines.cuda.engine import CudaEngine
 
         return CudaEngine(n_threads, accuracy)
     raise ValueError(f"engine={engine!r} must be 'auto', 'native', 'reference' or 'cuda'")

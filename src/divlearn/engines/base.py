@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, RealArray, as_real
 from divlearn.checks import check_count
+from divlearn.engines.parameters import Parameters
 from divlearn.spd import check_spd
 from divlearn.threads import available_threads, limit_blas
-from divlearn.tolerances import condition_limit
+from divlearn.tolerances import ALIKE, condition_limit
 
 __all__ = [
-    "ACCURACIES",
-    "Engine",
-    "Parameters",
-    "Prepared",
-    "Pullback",
-    "cast_results",
-    "check_cotangent_shape",
-    "check_out",
-    "check_same_size",
-    "is_descending",
-    "permute",
-    "restore_order",
-    "typical_sizes",
-]
-
+    "ACCURACIES", "Engine", "Prepared", "Pullback", "add_part", "cast_results",
+    "check_cotangent_shape", "check_out", "check_same_size", "is_descending", "permute",
+    "restore_order", "typical_sizes",
+]  # fmt: skip
 
 ACCURACIES = ("auto", "accurate", "fast")
-_ALIKE = float(np.log(1e3))  # variances within this factor need no order
-MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
-LARGEST_PARAMETER = 1e150  # products with parameters would overflow beyond it
+_MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,60 +101,6 @@ class Pullback:
     values: RealArray | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Parameters:
-    """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree.
-
-    ``D^(-a,-b) = D^(b,a)``, so a pair of non-positive parameters is turned round and its
-    gradients are turned back by `restore`.
-    """
-
-    alpha: RealArray
-    beta: RealArray
-    turned: NDArray[np.bool_]
-    shape: tuple[int, ...]
-
-    @classmethod
-    def resolve(cls, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> Parameters:
-        """Validate and broadcast to (n_atoms,) or (n_atoms, m)."""
-        first, second = (
-            as_real(value, name, largest=LARGEST_PARAMETER)
-            for value, name in ((alpha, "alpha"), (beta, "beta"))
-        )
-        try:
-            shape = np.broadcast_shapes(first.shape, second.shape)
-            shape = shape if len(shape) == 2 else np.broadcast_shapes(shape, (n_atoms,))
-            if len(shape) > 2 or shape[0] != n_atoms or 0 in shape:
-                raise ValueError
-        except ValueError:
-            raise ValueError(
-                f"alpha has shape {first.shape} and beta {second.shape}, but both must fit "
-                f"(n_atoms,) = ({n_atoms},) or (n_atoms, n_pairs); pass one number for all atoms "
-                "or one per atom"
-            ) from None
-        a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
-        turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
-        # Adding zero turns -0.0 into 0.0.
-        return cls(np.where(turned, -b, a) + 0.0, np.where(turned, -a, b) + 0.0, turned, shape)
-
-    @property
-    def opposite(self) -> bool:
-        """Whether some pair has opposite signs (a bounded domain; no compiled route)."""
-        return bool(((self.alpha < 0) | (self.beta < 0)).any())
-
-    def chosen(self, index: NDArray[np.intp]) -> Parameters:
-        """Those of some atoms."""
-        shape = (len(index), *self.shape[1:])
-        return Parameters(self.alpha[index], self.beta[index], self.turned[index], shape)
-
-    def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
-        """Gradients in the caller's signs and shape."""
-        return (
-            np.where(self.turned, -beta, alpha).reshape(self.shape),
-            np.where(self.turned, -alpha, beta).reshape(self.shape),
-        )
-
-
 def permute(matrices: RealArray, order: IntArray) -> RealArray:
     """Rows and columns in another order."""
     return np.ascontiguousarray(matrices[..., order[:, None], order])
@@ -180,7 +115,7 @@ def typical_sizes(matrices: RealArray) -> RealArray:
 
 def is_descending(sizes: RealArray) -> bool:
     """Whether no size exceeds one before it by more than factors keep apart anyway."""
-    return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= _ALIKE)
+    return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= ALIKE)
 
 
 def restore_order(
@@ -212,6 +147,19 @@ def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
             f"atoms are {atoms.shape[-1]} by {atoms.shape[-1]}, but the data is "
             f"{prepared.d} by {prepared.d}; both must have the same dimension"
         )
+
+
+def add_part(
+    result: Pullback, extra: Pullback, rows: slice, atom: slice,
+    place: Callable[[Any], Any] = np.asarray,
+) -> None:  # fmt: skip
+    """Add what another engine found for some rows of one atom, in place."""
+    for name in ("atoms", "whitened", "alpha", "beta"):
+        sums, share = getattr(result, name), getattr(extra, name)
+        if sums is not None:
+            sums[atom] += place(share)
+    if result.values is not None:
+        result.values[rows, atom] = place(extra.values)
 
 
 def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
@@ -264,7 +212,7 @@ class Engine(ABC):
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         if n_threads is not None:
             n_threads = check_count(
-                n_threads, "n_threads", most=MOST_THREADS, fix="; pass None for all cores"
+                n_threads, "n_threads", most=_MOST_THREADS, fix="; pass None for all cores"
             )
         number = isinstance(accuracy, float) and 0 < accuracy < 1
         if not number and accuracy not in ACCURACIES:
@@ -366,7 +314,7 @@ class Engine(ABC):
         ndarray, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs)
         """
         prepared, checked = self._check(data, atoms)
-        parameters = Parameters.resolve(alpha, beta, len(checked))
+        parameters = Parameters(alpha, beta, len(checked))
         out = check_out(out, (prepared.n_matrices, *parameters.shape), prepared.dtype)
         target = out.reshape(len(out), *parameters.alpha.shape)
         with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
@@ -394,7 +342,7 @@ class Engine(ABC):
         Pullback
         """
         prepared, checked = self._check(data, atoms)
-        resolved = Parameters.resolve(alpha, beta, len(checked))
+        resolved = Parameters(alpha, beta, len(checked))
         weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
         shape = (prepared.n_matrices, *resolved.shape)
         check_cotangent_shape(weights.shape, shape)
@@ -409,13 +357,10 @@ class Engine(ABC):
         gradient, frames = result.atoms, result.whitened
         if prepared.order is not None:
             gradient, frames = restore_order(gradient, frames, checked, prepared.order)
-        fields = (gradient, frames, first, second, divergences)
-        atoms_, whitened, first, second, divergences = (
-            None if field is None else cast_results(field, prepared.dtype) for field in fields
-        )
-        assert atoms_ is not None
-        assert whitened is not None
-        return Pullback(atoms_, whitened, first, second, divergences)
+        fields: list[Any] = [gradient, frames, first, second, divergences]
+        for i, found in enumerate(fields):
+            fields[i] = None if found is None else cast_results(found, prepared.dtype)
+        return Pullback(*fields)
 
     def _check(
         self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared

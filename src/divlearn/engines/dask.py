@@ -67,13 +67,7 @@ class DaskEngine:
 
 
 def as_dask(engine: Any) -> DaskEngine | None:
-    """Return the Dask engine that an engine is, or that its name stands for; else None.
-
-    Examples
-    --------
-    >>> as_dask("dask"), as_dask("native")
-    (DaskEngine(engine='auto', n_threads=1), None)
-    """
+    """Return the Dask engine that an engine is, or that its name stands for; else None."""
     if isinstance(engine, DaskEngine):
         return engine
     return DaskEngine() if isinstance(engine, str) and engine == "dask" else None

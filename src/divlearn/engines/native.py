@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines import _native  # type: ignore[attr-defined]
-from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.limits import LARGEST_SPREAD, LEAST_ALPHA, LOGDET_EXPONENT
-from divlearn.engines.packing import NativeAtoms, NativeData, instruction_sets, pack
+from divlearn.engines.base import Engine, Prepared, Pullback, add_part
+from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
+from divlearn.engines.parameters import Parameters, gradient_routes, traces_usable, value_routes
 from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
-from divlearn.engines.traces import trace_gradient, trace_values, usable
+from divlearn.engines.traces import trace_gradient, trace_values
 from divlearn.spectral import abld_scalar
+from divlearn.threads import available_threads
+from divlearn.tolerances import LARGEST_LISTED_SHARE
 
 __all__ = ["NativeEngine", "instruction_sets"]
 
@@ -32,8 +33,7 @@ _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 _CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
-_LARGEST_SMALL_SHARE = 0.02  # of near neighbours, each done on its own after a product of traces
-_PAIRS = 4096  # of them at a time
+_PAIRS = 4096  # near neighbours that are done again at a time
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
@@ -49,38 +49,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def _add(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
-    """Add what the reference engine found for some rows of one atom, in place."""
-    result.atoms[atom] += extra.atoms
-    result.whitened[atom] += extra.whitened
-    for sums, share in ((result.alpha, extra.alpha), (result.beta, extra.beta)):
-        if sums is not None and share is not None:
-            sums[atom] += share
-    if result.values is not None:
-        result.values[rows, atom] = extra.values
-
-
 def _value_routes(parameters: Parameters) -> NDArray[np.str_]:
-    """How each atom's values are found; theta = 1 is the kernels' own affair."""
-    if parameters.alpha.shape[1] > 1:
-        return np.full(len(parameters.alpha), "spectrum")
-    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    burg, reverse = (alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0)
-    return np.asarray(np.select([burg, reverse], ["trace", "inverse trace"], "spectrum"))
-
-
-def _gradient_routes(
-    data: NativeData, atoms: NativeAtoms, parameters: Parameters
-) -> NDArray[np.str_]:
-    """How each atom's gradient is found; without eigenvectors where parameters and data allow."""
-    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    line = (np.abs(alpha + beta - 1) <= np.finfo(float).eps) & (alpha >= LEAST_ALPHA) & (beta > 0)
-    sound = data.spread.max() <= LARGEST_SPREAD / atoms.spread
-    sound &= np.abs(atoms.exponent - data.exponent.min()) <= LOGDET_EXPONENT
-    sound &= np.abs(atoms.exponent - data.exponent.max()) <= LOGDET_EXPONENT
-    routes = np.where(line & sound, "logdet", _value_routes(parameters))
-    traces = np.char.find(routes, "trace") >= 0
-    return np.where(traces & ~sound, "spectrum", routes)
+    """Routes of values; alpha + beta = 1 is the kernels' own affair."""
+    routes = value_routes(parameters)
+    return np.where(routes == "logdet", "spectrum", routes)
 
 
 class NativeEngine(Engine):
@@ -111,6 +83,11 @@ class NativeEngine(Engine):
     def __repr__(self) -> str:
         """Name the engine and its settings."""
         return f"{super().__repr__()[:-1]}, instruction_set={self.instruction_set!r})"
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to use now: those given, or all that the runtime of the kernels may take."""
+        return self.given_threads or available_threads(_native.max_threads)
 
     def prepare(self, X: Any) -> Prepared:
         """Validate data and pack it for the vector lanes. See `Engine.prepare`."""
@@ -158,7 +135,7 @@ class NativeEngine(Engine):
         self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
         out: RealArray,
     ) -> None:  # fmt: skip
-        if route == "spectrum" or not usable(data, atoms):
+        if route == "spectrum" or not traces_usable(data.extremes, atoms):
             self._spectral_encode(data, atoms, parameters, out)
         else:
             self._trace_encode(data, atoms, parameters, out, inverse=route == "inverse trace")
@@ -179,7 +156,7 @@ class NativeEngine(Engine):
         small = trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
-        if np.count_nonzero(small) > _LARGEST_SMALL_SHARE * small.size:
+        if np.count_nonzero(small) > LARGEST_LISTED_SHARE * small.size:
             self._spectral_encode(data, atoms, parameters, out)
             return
         rows, columns = np.nonzero(small)
@@ -189,7 +166,7 @@ class NativeEngine(Engine):
             factor, exponent = factorize(data.working[rows[some]])
             whitened = atoms.whitener[columns[some]] @ factor
             exponent = exponent - atoms.exponent[columns[some]].astype(int)
-            t = decompose(whitened, exponent, self.condition_limit, vectors=False).t
+            t = decompose(whitened, exponent, self.condition_limit, vectors=False)[0]
             scalar = abld_scalar(t, *point, derivatives=())
             out[rows[some], columns[some], 0] = scalar.f.sum(axis=-1)
 
@@ -209,7 +186,7 @@ class NativeEngine(Engine):
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
         gradient, whitened = np.empty((2, *atoms.shape))
-        routes = _gradient_routes(data, prepared, parameters)
+        routes = gradient_routes(parameters, data.extremes, prepared)
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
             some = prepared.chosen(chosen)
@@ -253,7 +230,7 @@ class NativeEngine(Engine):
                 part, atoms.original[atom], parameters.chosen(np.arange(n)[atom]),
                 cotangent[rows, atom], with_parameters, with_values,
             )  # fmt: skip
-            _add(result, extra, rows, atom)
+            add_part(result, extra, rows, atom)
         return result
 
     def _logdet_pullback(

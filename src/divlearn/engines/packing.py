@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines import _native  # type: ignore[attr-defined]
 from divlearn.engines.base import Prepared, Pullback
+from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import congruence
 from divlearn.threads import limit_blas
 
 __all__ = ["NativeAtoms", "NativeData", "instruction_sets", "pack"]
 
+_native: Any = import_module("divlearn.engines._native")  # compiled: there are no types to import
+
 
 def instruction_sets() -> tuple[str, ...]:
-    """Instruction sets the kernels can use on this machine, the fastest first.
-
-    Examples
-    --------
-    >>> instruction_sets()[-1]
-    'baseline'
-    """
+    """Instruction sets the kernels can use on this machine, the fastest first."""
     return tuple(_native.instruction_sets())
 
 
@@ -52,6 +50,11 @@ class NativeData(Prepared):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the matrices alone: packed arrays lose their alignment on the way."""
         return _pack_again, (self.working, self.instruction_set, self.order)
+
+    @cached_property
+    def extremes(self) -> Extremes:
+        """Largest spread, smallest and largest exponent."""
+        return float(self.spread.max()), float(self.exponent.min()), float(self.exponent.max())
 
     def arrays(self) -> Any:
         """Return the arrays the kernels take."""

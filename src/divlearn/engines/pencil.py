@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.jacobi import left_singular
 from divlearn.spectral import log_generalized_domain
 
-__all__ = ["Eigen", "check_domain", "congruence", "decompose", "factorize", "whiteners"]
+__all__ = ["check_domain", "congruence", "decompose", "factorize", "left_singular", "whiteners"]
 
 _LOG_2 = float(np.log(2.0))
+_MAX_SWEEPS = 40
 
 
 def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
@@ -42,20 +41,13 @@ def whiteners(factor: RealArray) -> RealArray:
     return np.tril(inverse)
 
 
-@dataclass(frozen=True, eq=False)
-class Eigen:
-    """Log-eigenvalues t (n, d), ascending, and eigenvectors (n, d, d) of whitened data."""
-
-    t: RealArray
-    vectors: RealArray | None
-
-
 def decompose(
     whitened: RealArray, exponent: IntArray, condition_limit: float, vectors: bool
-) -> Eigen:
+) -> tuple[RealArray, RealArray | None]:
     """Decompose ``G G^T 2^exponent`` for whitened data G, shape (n, d, d).
 
-    Where the eigenvalues span more than ``condition_limit``, one-sided Jacobi works on G itself.
+    Returns the log-eigenvalues (n, d), ascending, and the eigenvectors if they are wanted. Where
+    the eigenvalues span more than ``condition_limit``, one-sided Jacobi works on G itself.
     """
     largest = np.frexp(np.abs(whitened).max(axis=(1, 2)))[1]
     whitened = np.ldexp(whitened, -largest[:, None, None])
@@ -79,7 +71,7 @@ def decompose(
             "the eigenvalues of a pencil span more than double precision can hold; rescale the "
             "variables of all matrices alike: X -> S X S with a diagonal S"
         )
-    return Eigen(t, basis)
+    return t, basis
 
 
 def congruence(whitener: RealArray, inner: RealArray) -> RealArray:
@@ -113,3 +105,58 @@ def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[in
             f"every eigenvalue inside ({np.exp(lower):.6g}, {np.exp(upper):.6g}); choose "
             "parameters of the same sign"
         )
+
+
+def left_singular(G: RealArray) -> tuple[RealArray, RealArray]:
+    """One-sided Jacobi: small singular values to full relative accuracy, and left vectors.
+
+    The columns of G, shape (n, d, d), are rotated in pairs until they are orthogonal; their norms
+    are the singular values, ascending, and normalized they are the vectors. Everything is computed
+    from normalized columns and ratios of norms, so that columns may differ in size by the whole
+    floating-point range. Values that leave it are NaN.
+    """
+    d = G.shape[-1]
+    columns = np.ascontiguousarray(G.mT)  # columns[:, j] is column j
+    tolerance = float(np.finfo(np.float64).eps * np.sqrt(d))
+    with np.errstate(all="ignore"):  # a column that underflows to zero ends as NaN
+        for _ in range(_MAX_SWEEPS):
+            pairs = ((p, q) for p in range(d - 1) for q in range(p + 1, d))
+            if not sum(_rotate(columns, p, q, tolerance) for p, q in pairs):
+                break
+        else:  # subnormal columns have no digits left to make orthogonal
+            columns.fill(np.nan)
+        norms = _norm(columns)
+        order = np.argsort(norms, axis=1)
+        norms = np.take_along_axis(norms, order, axis=1)
+        columns = np.take_along_axis(columns, order[:, :, None], axis=1)
+        return norms, np.ascontiguousarray((columns / norms[:, :, None]).mT)
+
+
+def _norm(vectors: RealArray) -> RealArray:
+    """Norms along the last axis; squares of tiny entries would underflow."""
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    scaled = vectors / largest
+    norms: RealArray = largest[..., 0] * np.sqrt(np.einsum("...k,...k->...", scaled, scaled))
+    return norms
+
+
+def _rotate(columns: RealArray, p: int, q: int, tolerance: float) -> bool:
+    """Make columns p and q orthogonal, in place; say whether any matrix needed it."""
+    x, y = columns[:, p], columns[:, q]
+    x_norm, y_norm = _norm(x), _norm(y)
+    overlap = np.einsum("nk,nk->n", x / x_norm[:, None], y / y_norm[:, None])
+    active = np.abs(overlap) > tolerance
+    if not active.any():
+        return False
+    # (|y|^2 - |x|^2)/(2 |x| |y|), whose square may overflow where it does not.
+    ratio = y_norm / x_norm
+    half_gap = 0.5 * (ratio - 1 / ratio)
+    root = half_gap + np.copysign(np.hypot(half_gap, overlap), half_gap)
+    tangent = np.divide(overlap, root, out=np.zeros_like(root), where=active)
+    cosine = 1 / np.hypot(1, tangent)
+    sine = tangent * cosine
+    columns[:, p], columns[:, q] = (
+        cosine[:, None] * x - sine[:, None] * y,
+        sine[:, None] * x + cosine[:, None] * y,
+    )
+    return True

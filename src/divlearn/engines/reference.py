@@ -12,15 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.pencil import (
-    Eigen,
-    check_domain,
-    congruence,
-    decompose,
-    factorize,
-    whiteners,
-)
+from divlearn.engines.base import Engine, Prepared, Pullback
+from divlearn.engines.parameters import Parameters
+from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
 
@@ -48,8 +42,8 @@ class ReferenceEngine(Engine):
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         out = np.empty((data.n_matrices, len(atoms), data.d))
-        for rows, atom, eigen, _ in self._blocks(data, atoms, vectors=False):
-            out[rows, atom] = eigen.t
+        for rows, atom, t, _, _ in self._blocks(data, atoms, vectors=False):
+            out[rows, atom] = t
         return out
 
     def _encode(
@@ -87,13 +81,13 @@ class ReferenceEngine(Engine):
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
         values = np.empty(cotangent.shape) if with_values else None
         wanted = ("f_t", "f_alpha", "f_beta") if with_parameters else ("f_t",)
-        for rows, atom, eigen, whitener in self._blocks(data, atoms, vectors=True):
-            assert eigen.vectors is not None
-            weight = np.zeros_like(eigen.t)
+        for rows, atom, t, vectors, whitener in self._blocks(data, atoms, vectors=True):
+            assert vectors is not None
+            weight = np.zeros_like(t)
             for pair in range(cotangent.shape[2]):
                 point = parameters.alpha[atom, pair], parameters.beta[atom, pair]
-                check_domain(eigen.t, *point, names=_pair_names(rows.start, atom))
-                scalar = abld_scalar(eigen.t, *point, derivatives=wanted)
+                check_domain(t, *point, names=_pair_names(rows.start, atom))
+                scalar = abld_scalar(t, *point, derivatives=wanted)
                 c = cotangent[rows, atom, pair]
                 weight += c[:, None] * _saturated(scalar.f_t)
                 if with_parameters:
@@ -102,8 +96,8 @@ class ReferenceEngine(Engine):
                 if values is not None:
                     values[rows, atom, pair] = scalar.f.sum(axis=-1)
             # grad_B D = -V diag(f_t) V^T with V = L_B^-T Z, summed over the block as one product.
-            scaled = (eigen.vectors * weight[:, None, :]).transpose(1, 0, 2).reshape(data.d, -1)
-            whitened[atom] -= scaled @ eigen.vectors.transpose(1, 0, 2).reshape(data.d, -1).T
+            scaled = (vectors * weight[:, None, :]).transpose(1, 0, 2).reshape(data.d, -1)
+            whitened[atom] -= scaled @ vectors.transpose(1, 0, 2).reshape(data.d, -1).T
             factors[atom] = whitener
         whitened = 0.5 * (whitened + whitened.mT)
         gradient = congruence(factors, whitened)
@@ -113,8 +107,8 @@ class ReferenceEngine(Engine):
 
     def _blocks(
         self, data: Prepared, atoms: RealArray, *, vectors: bool
-    ) -> Iterator[tuple[slice, int, Eigen, RealArray]]:
-        """Yield (rows, atom, eigen, inverse Cholesky factor of the atom)."""
+    ) -> Iterator[tuple[slice, int, RealArray, RealArray | None, RealArray]]:
+        """Yield rows, atom, log-eigenvalues, eigenvectors, the atom's inverse Cholesky factor."""
         assert isinstance(data, ReferenceData)
         atom_factor, atom_exponent = factorize(atoms)
         whitener = whiteners(atom_factor)
@@ -127,7 +121,7 @@ class ReferenceEngine(Engine):
                     eigen = decompose(
                         whitener[atom] @ data.factor[rows], shift, self.condition_limit, vectors
                     )
-                    yield rows, atom, eigen, whitener[atom] * np.exp2(-0.5 * exponent)
+                    yield rows, atom, *eigen, whitener[atom] * np.exp2(-0.5 * exponent)
 
 
 def _saturated(derivative: RealArray | None) -> RealArray:

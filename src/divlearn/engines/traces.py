@@ -11,20 +11,13 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines.base import Pullback
-from divlearn.engines.limits import LARGEST_SPREAD, SMALLEST_TRACE, TRACE_EXPONENT
 from divlearn.engines.packing import NativeAtoms, NativeData
 from divlearn.threads import limit_blas
+from divlearn.tolerances import SMALLEST_TRACE
 
-__all__ = ["trace_gradient", "trace_values", "usable"]
+__all__ = ["trace_gradient", "trace_values"]
 
 _LOG_2 = float(np.log(2.0))
-
-
-def usable(data: NativeData, atoms: NativeAtoms) -> bool:
-    """Whether sizes and conditioning allow these formulas for all pairs."""
-    exponents = np.concatenate([data.exponent, atoms.exponent])
-    alike = bool(np.ptp(exponents) <= TRACE_EXPONENT)
-    return alike and bool(data.spread.max() <= LARGEST_SPREAD / atoms.spread.max())
 
 
 def _columns(data: NativeData, inverse: bool) -> RealArray:

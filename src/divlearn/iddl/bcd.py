@@ -11,10 +11,9 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, pack, unpack
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
 from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.problem import Trial
-from divlearn.optim.projected_gradient import minimize_projected_gradient
 from divlearn.sharded.blocks import Block
 
 __all__ = ["AtomBlock", "ParameterBlock", "solve_bcd"]

@@ -17,7 +17,7 @@ from divlearn.iddl.base import ACCURACY, IDDLBase
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
-from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
 from divlearn.sharded.shards import LocalShards
 

@@ -12,7 +12,7 @@ from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.iddl.base import ACCURACY, IDDLBase
 from divlearn.iddl.tasks import numbers_task
-from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
 
 __all__ = ["IDDLRegressor"]

@@ -3,9 +3,8 @@
 from divlearn.likelihood.fit import LikelihoodFit, fit_likelihood, fit_member, log_density
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.likelihood.normalizer import Normalizer, differentiate_normalizer, log_normalizer
-from divlearn.likelihood.parameters import FamilyParameters, fit_parameters
+from divlearn.likelihood.parameters import FamilyParameters, Spectra, fit_parameters
 from divlearn.likelihood.sampling import sample_family
-from divlearn.likelihood.spectra import Spectra
 
 __all__ = [
     "NAMED_MEMBERS", "FamilyParameters", "LikelihoodFit", "Members", "Normalizer", "Spectra",

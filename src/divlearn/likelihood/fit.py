@@ -2,7 +2,7 @@ r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.likelihood.concentration import solve_kappa
 from divlearn.likelihood.members import get_members
-from divlearn.likelihood.normalizer import log_normalizer
+from divlearn.likelihood.normalizer import log_normalizer, solve_kappa
 from divlearn.means import mean_abld
 
 __all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
@@ -151,22 +150,24 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
     >>> fit.converged, fit.alpha < 0.1, abs(fit.beta - 1) < 0.1
     (True, True, True)
     """
-    profile = _Profile.prepare(X, engine)
-    tried = [profile.at(*point) for point in get_members("learn").starts]
-    start = min(tried, key=lambda one: one.loss)
+    profile = _Profile(X, engine)
+    tried = [profile.at(*point)[:2] for point in get_members("learn").starts]
+    start = _most_likely(tried)
     profile.init = start.center
 
     def objective(point: RealArray) -> tuple[float, RealArray]:
-        state = profile.at(float(point[0]), float(point[1]))
-        tried.append(state)
-        return state.loss, state.gradient
+        fit, loss, gradient = profile.at(float(point[0]), float(point[1]))
+        tried.append((fit, loss))
+        return loss, gradient
 
     found = minimize(
         objective, [start.alpha, start.beta], jac=True, method="L-BFGS-B",
         bounds=[(0, _LARGEST_PARAMETER)] * 2, options={"gtol": 1e-6, "ftol": 1e-13},
     )  # fmt: skip
-    best = min(tried, key=lambda one: one.loss)
-    return profile.result(best, int(found.nit), bool(found.success), _explain(best, found))
+    best = _most_likely(tried)
+    return replace(
+        best, n_iter=int(found.nit), converged=bool(found.success), message=_explain(best, found)
+    )
 
 
 def fit_member(
@@ -198,51 +199,29 @@ def fit_member(
             f"(alpha, beta) = ({alpha:g}, {beta:g}) must both be >= 0; pass (-beta, -alpha) "
             "instead of two negative numbers, which is the same divergence"
         )
-    profile = _Profile.prepare(X, engine)
-    profile.init = None if init is None else np.asarray(init)
-    state = profile.at(float(alpha), float(beta))
-    return profile.result(state, state.n_iter, state.converged, f"centre: {state.message}")
+    profile = _Profile(X, engine, None if init is None else np.asarray(init))
+    return profile.at(float(alpha), float(beta))[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """The best centre and concentration at a point of the plane."""
-
-    alpha: float
-    beta: float
-    kappa: float
-    center: RealArray
-    loss: float  # kappa mean D + log Z
-    gradient: RealArray
-    n_iter: int
-    converged: bool
-    message: str
-
-
-@dataclass(eq=False)
 class _Profile:
     """Likelihood of a point of the plane, maximised over the centre and the concentration."""
 
-    engine: Engine
-    data: Prepared
-    log_volume: float
-    init: RealArray | None = None
-
-    @classmethod
-    def prepare(cls, X: ArrayLike | Prepared, engine: str | Engine) -> _Profile:
-        chosen = get_engine(engine)
-        given = chosen.prepare(X)
-        data = given
-        if given.dtype != np.float64:
-            data = chosen.prepare(given.matrices.astype(np.float64))
+    def __init__(
+        self, X: ArrayLike | Prepared, engine: str | Engine, init: RealArray | None = None
+    ) -> None:
+        self.engine, self.init = get_engine(engine), init
+        data = self.engine.prepare(X)
+        if data.dtype != np.float64:
+            data = self.engine.prepare(data.matrices.astype(np.float64))
         if data.n_matrices < 2:
             raise ValueError(
                 f"X has n_matrices={data.n_matrices}, must be >= 2 to tell a centre from a spread; "
                 "pass more matrices"
             )
-        return cls(chosen, data, float(_log_volume(data).mean()))
+        self.data, self._log_volume = data, float(_log_volume(data).mean())
 
-    def at(self, alpha: float, beta: float) -> _State:
+    def at(self, alpha: float, beta: float) -> tuple[LikelihoodFit, float, RealArray]:
+        """Fit the centre, started from the last one; returns also the loss and its gradient."""
         centroid = mean_abld(
             self.data, alpha, beta, init=self.init, tol=_CENTER_TOLERANCE, engine=self.engine
         )
@@ -267,16 +246,11 @@ class _Profile:
             kappa * float(slopes.beta[0]) + constant.beta,
         ])  # fmt: skip
         loss = kappa * centroid.objective + constant.log_z
-        return _State(
-            alpha, beta, kappa, centroid.mean, loss, gradient, centroid.n_iter,
-            centroid.converged, centroid.message,
+        fit = LikelihoodFit(
+            alpha, beta, kappa, centroid.mean, -loss - self._log_volume, centroid.n_iter,
+            centroid.converged, f"centre: {centroid.message}",
         )  # fmt: skip
-
-    def result(self, state: _State, n_iter: int, converged: bool, message: str) -> LikelihoodFit:
-        return LikelihoodFit(
-            state.alpha, state.beta, state.kappa, state.center, -state.loss - self.log_volume,
-            n_iter, converged, message,
-        )  # fmt: skip
+        return fit, loss, gradient
 
 
 def _log_volume(data: Prepared) -> RealArray:
@@ -286,7 +260,11 @@ def _log_volume(data: Prepared) -> RealArray:
     return volume
 
 
-def _explain(best: _State, found: Any) -> str:
+def _most_likely(fits: list[tuple[LikelihoodFit, float]]) -> LikelihoodFit:
+    return min(fits, key=lambda one: one[1])[0]
+
+
+def _explain(best: LikelihoodFit, found: Any) -> str:
     edge = [
         f"{name}={_LARGEST_PARAMETER:g}"
         for name in ("alpha", "beta")

@@ -28,12 +28,16 @@ from divlearn.spectral import abld_scalar, invert_f_t
 
 __all__ = [
     "Normalizer", "check_family", "differentiate_normalizer", "log_normalizer", "smallest_kappa",
+    "solve_kappa",
 ]  # fmt: skip
 
 _NEGLIGIBLE = 42.0  # e^-42 is far below rounding
 _ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is the more accurate of the two
 _LADDER = 1.25 ** np.arange(24.0)  # steps away from the mode, in units of the width
 _TINY = np.finfo(np.float64).tiny
+_SMALLEST_MARGIN = 1e-6  # relative; of less rounding would leave few digits
+_SMALLEST_KAPPA = 1e-3  # matrices that spread further are beyond floating-point numbers
+_SMALLEST_SLOPE = 0.2  # so that no step on a logarithmic scale is wild
 
 
 @dataclass(frozen=True)
@@ -145,14 +149,52 @@ def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) ->
 
 
 def smallest_kappa(alpha: float, beta: float, d: int) -> float:
-    """Concentration down to which, exclusively, Z is infinite.
-
-    Examples
-    --------
-    >>> smallest_kappa(0, 1, 5)
-    2.0
-    """
+    """Concentration down to which, exclusively, Z is infinite."""
     return 0.5 * (d - 1) * max(abs(alpha), abs(beta))
+
+
+def solve_kappa(
+    alpha: float, beta: float, mean_divergence: float, d: int, *, margin: float = math.nan,
+    largest: float = math.inf, rtol: float = 1e-9,
+) -> tuple[float, Normalizer]:  # fmt: skip
+    r"""Solve for the concentration whose expected divergence is the observed one.
+
+    log Z is convex in kappa, and its slope :math:`-E[D]` rises from minus infinity to zero. The
+    solution is kept away from where Z is infinite, and above 1e-3.
+
+    ``margin`` is a guess of how far kappa lies above its lower bound, ``largest`` what is returned
+    where the solution lies beyond, ``rtol`` the relative error of the divergence that is solved
+    for. Returns kappa and the constant there.
+    """
+    least, moment = smallest_kappa(alpha, beta, d), 0.25 * d * (d + 1)
+    # E[D] is moment / kappa if kappa is large, and inverse to the margin near its bound too: on
+    # logarithmic scales the slope is always about one.
+    if mean_divergence * largest <= moment:
+        return largest, differentiate_normalizer(alpha, beta, largest, d)
+    smallest = max(least * (1 + _SMALLEST_MARGIN), _SMALLEST_KAPPA * max(1.0, alpha + beta) ** 2)
+    floor = math.log(smallest - least)
+
+    def at(log_margin: float) -> tuple[float, Normalizer, float]:
+        kappa = least + math.exp(log_margin)
+        found = differentiate_normalizer(alpha, beta, kappa, d)
+        return kappa, found, math.log(mean_divergence) - math.log(-found.kappa)
+
+    here = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
+    (kappa, found, error), slope = at(here), 1.0
+    low, high = -math.inf, math.inf
+    while abs(error) > rtol and not (error > 0 and here == floor):
+        low, high = (here, high) if error < 0 else (low, here)
+        following = here - error / slope
+        if not low < following < high:  # which happens only where both are finite
+            following = 0.5 * (low + high)
+        following = max(floor, following)
+        if following == here:
+            break
+        before = error
+        kappa, found, error = at(following)
+        slope = max((error - before) / (following - here), _SMALLEST_SLOPE)
+        here = following
+    return kappa, found
 
 
 def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
@@ -242,11 +284,9 @@ def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArr
 
 
 def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
-    """Where e^{(d-1)|x|/2} w(x) is largest, and where beyond that it is negligible, on both sides.
+    """Where e^{(d-1)|x|/2} w(x) is largest, and where beyond that it is negligible.
 
-    Returns
-    -------
-    modes, ends : ndarray, shape (2,), distances from zero to the right and to the left.
+    Both are distances from zero, to the right and to the left.
     """
     slope, sides = 0.5 * (d - 1), np.array([[1.0], [-1.0]])
     modes = np.abs(invert_f_t(slope / kappa * sides, alpha, beta))

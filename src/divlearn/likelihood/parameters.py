@@ -15,29 +15,39 @@ centres and parameters loses next to nothing.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
-from divlearn.likelihood.concentration import solve_kappa
+from divlearn.engines import Engine, Prepared
 from divlearn.likelihood.members import Members, Point
 from divlearn.likelihood.normalizer import (
     Normalizer,
     differentiate_normalizer,
     log_normalizer,
     smallest_kappa,
+    solve_kappa,
 )
-from divlearn.likelihood.spectra import SpectralSums
 from divlearn.spectral import abld_scalar
 
-__all__ = ["FamilyParameters", "ParameterFit", "fit_parameters"]
+__all__ = [
+    "Cloud", "FamilyParameters", "ParameterFit", "Spectra", "SpectralSums", "as_numbers",
+    "fit_parameters", "sum_cloud",
+]  # fmt: skip
+
+Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
+
 
 _KAPPA_TOLERANCES = (1e-9, 1e-5)  # relative; what is lost of the likelihood is the square of it
 _ENOUGH = 500  # matrices of one centre, to see in which units to search
 _LEAST_INFORMATION = 1e-12
+_RANGE = (-700.0, 700.0)  # of exp
 _LEAST_RATIO = 1.001  # of a concentration that is kept to the least for which Z is finite
 
 
@@ -135,80 +145,76 @@ def fit_parameters(
     guess = zeros if kappa is None else kappa
     kept = np.where(zeros > 0 if held is None else held, guess, np.nan)
     rtol = float(np.clip(tol, *_KAPPA_TOLERANCES))
-    problem = _Problem(spectra, members, tied, kept, largest_kappa, rtol)
     margin = guess - smallest_kappa(*start, spectra.d)
-    first = best = problem.evaluate(members.locate(*start), zeros, margin)
-    units, n_free = problem.units(first), members.n_free
-    at_first = np.concatenate([first.coordinates, zeros]) / units
+    problem = _Problem(spectra, members, tied, kept, margin, largest_kappa, rtol)
+    coordinates = members.locate(*start)
+    first_loss, first_gradient = problem.evaluate(coordinates, zeros)
+    units, n_free = problem.units(), members.n_free
+    at_first = np.concatenate([coordinates, zeros]) / units
 
     def objective(scaled: RealArray) -> tuple[float, RealArray]:
-        nonlocal best
-        values, found = scaled * units, first
-        if not np.array_equal(scaled, at_first):
-            found = problem.evaluate(values[:n_free], values[n_free:], best.margin)
-        best = found if found.loss < best.loss else best
-        return found.loss, found.gradient * units
+        if np.array_equal(scaled, at_first):
+            return first_loss, first_gradient * units
+        loss, gradient = problem.evaluate(*np.split(scaled * units, [n_free]))
+        return loss, gradient * units
 
     limits = members.bounds + [(-np.inf, np.inf)] * len(zeros)
-    least_gain = tol / max(1, abs(first.loss))
+    least_gain = tol / max(1, abs(first_loss))
     minimize(
         objective, at_first, jac=True, method="L-BFGS-B",
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
     )  # fmt: skip
-    return ParameterFit(problem.parameters(best), best.shift, best.loss)
+    return ParameterFit(problem.parameters(), problem.best[1], problem.best[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Evaluation:
-    """The objective at a point, as a mean over the weights."""
-
-    coordinates: RealArray
-    shift: RealArray
-    kappa: RealArray
-    margin: RealArray  # of kappa above its lower bound
-    log_z: RealArray
-    loss: float
-    gradient: RealArray
-
-
-@dataclass(frozen=True, eq=False)
 class _Problem:
-    spectra: SpectralSums
-    members: Members
-    tied: bool
-    kept: RealArray  # concentrations that are given, NaN where they are not
-    largest_kappa: float
-    rtol: float  # of the divergence that a concentration is solved for
+    """The objective, as a mean over the weights, at coordinates of a member and shifts.
 
-    def evaluate(self, coordinates: RealArray, shift: RealArray, margin: RealArray) -> _Evaluation:
+    The best place is (coordinates, shift, kappa, log_z, loss); ``margin`` is how far kappa lies
+    above its lower bound there. ``kept`` are concentrations that are given, NaN where they are not.
+    """
+
+    def __init__(
+        self, spectra: SpectralSums, members: Members, tied: bool, kept: RealArray,
+        margin: RealArray, largest_kappa: float, rtol: float,
+    ) -> None:  # fmt: skip
+        self.spectra, self.members, self.tied, self.kept = spectra, members, tied, kept
+        self.margin, self.options = margin, {"largest": largest_kappa, "rtol": rtol}
+        self.best: tuple[Any, ...] = ()
+
+    def evaluate(self, coordinates: RealArray, shift: RealArray) -> tuple[float, RealArray]:
+        """Loss and gradient; the place of the least loss is kept."""
         point, share = self.members.place_nearby(coordinates), self.spectra.share
         D, in_alpha, in_beta, in_t = self.spectra.sums(*point, shift)
-        solved = self._solve(point, D, margin)
+        solved = self._solve(point, D)
         kappa, constants = np.array([one[0] for one in solved]), [one[1] for one in solved]
         log_z, z_alpha, z_beta = np.array([(z.log_z, z.alpha, z.beta) for z in constants]).T
         in_coordinates = self.members.pull(
             point, kappa @ in_alpha + share @ z_alpha, kappa @ in_beta + share @ z_beta
         )
-        margin = kappa - smallest_kappa(*point, self.spectra.d)
         loss = float(kappa @ D + share @ log_z)
-        gradient = np.concatenate([in_coordinates, -kappa * in_t])
-        return _Evaluation(coordinates, shift, kappa, margin, log_z, loss, gradient)
+        if not self.best or loss < self.best[-1]:
+            self.best = coordinates, shift, kappa, log_z, loss
+            self.margin = kappa - smallest_kappa(*point, self.spectra.d)
+        return loss, np.concatenate([in_coordinates, -kappa * in_t])
 
-    def parameters(self, at: _Evaluation) -> FamilyParameters:
-        """Return the parameters of every component."""
-        point, log_z = self.members.place(at.coordinates), at.log_z
-        if point != self.members.place_nearby(at.coordinates):
-            log_z = np.array([log_normalizer(*point, kappa, self.spectra.d) for kappa in at.kappa])
+    def parameters(self) -> FamilyParameters:
+        """Parameters of every component where the loss was least."""
+        coordinates, _, kappa, log_z, _ = self.best
+        point = self.members.place(coordinates)
+        if point != self.members.place_nearby(coordinates):
+            log_z = np.array([log_normalizer(*point, one, self.spectra.d) for one in kappa])
         alpha, beta = (np.full(len(log_z), value) for value in point)
-        return FamilyParameters(alpha, beta, at.kappa, log_z)
+        return FamilyParameters(alpha, beta, kappa, log_z)
 
-    def units(self, at: _Evaluation) -> RealArray:
-        """One standard error for a single matrix, of every coordinate and shift."""
-        spectra, point = self.spectra, self.members.place_nearby(at.coordinates)
-        of_shifts = 1 / np.sqrt(at.kappa * spectra.d * spectra.share)  # f_tt is about one
+    def units(self) -> RealArray:
+        """One standard error for a single matrix, of every coordinate and shift, at the best."""
+        coordinates, _, kappas, _, _ = self.best
+        spectra, point = self.spectra, self.members.place_nearby(coordinates)
+        of_shifts = 1 / np.sqrt(kappas * spectra.d * spectra.share)  # f_tt is about one
         clouds, scores = spectra.thinned(_ENOUGH), []
-        for (t, _), kappa in zip(clouds, at.kappa, strict=True):
+        for (t, _), kappa in zip(clouds, kappas, strict=True):
             values = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
             f, f_t, f_alpha, f_beta = (
                 kappa * row.sum(axis=1)
@@ -225,11 +231,9 @@ class _Problem:
         information = np.maximum((left**2).sum(axis=0), _LEAST_INFORMATION)
         return np.concatenate([1 / np.sqrt(information), of_shifts])
 
-    def _solve(
-        self, point: Point, D: RealArray, margin: RealArray
-    ) -> list[tuple[float, Normalizer]]:
+    def _solve(self, point: Point, D: RealArray) -> list[tuple[float, Normalizer]]:
         """Concentrations, and the constants there."""
-        d, options = self.spectra.d, {"largest": self.largest_kappa, "rtol": self.rtol}
+        d, options, margin = self.spectra.d, self.options, self.margin
         if self.tied:
             mean = float(D.sum())
             return len(D) * [solve_kappa(*point, mean, d, margin=margin[0], **options)]
@@ -242,3 +246,97 @@ class _Problem:
                 one = kappa, differentiate_normalizer(*point, kappa, d)
             solved.append(one)
         return solved
+
+
+# ---------------------------------------------------------------------- sums over log-eigenvalues
+
+
+class SpectralSums(ABC):
+    """What parameters of densities are learned from, wherever the matrices are."""
+
+    totals: RealArray  # shape (n_components,), weight around each centre
+    d: int  # rows of a matrix
+
+    def __len__(self) -> int:
+        """Count the centres."""
+        return len(self.totals)
+
+    @property
+    def share(self) -> RealArray:
+        """Share of the weight of each centre."""
+        share: RealArray = self.totals / self.totals.sum()
+        return share
+
+    @abstractmethod
+    def only(self, component: int) -> SpectralSums:
+        """Those around one centre."""
+
+    @abstractmethod
+    def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
+        """Weighted sums of f(t - shift), f_alpha, f_beta and f_t, shape (4, n_components).
+
+        They are per unit of weight of all together.
+        """
+
+    @abstractmethod
+    def thinned(self, enough: int) -> list[Cloud]:
+        """Every m-th matrix around each centre, at most so many."""
+
+
+class Spectra(SpectralSums):
+    """Log-eigenvalues of matrices relative to their centres.
+
+    As a divergence is a sum over them, sums of divergences are those of the 1 x 1 matrices
+    :math:`e^t`, which engines handle at no cost of linear algebra.
+
+    Parameters
+    ----------
+    engine : Engine
+    clouds : sequence of (t, weight), one for each centre
+        Arrays of shape (n_matrices, d) and (n_matrices,), with a positive sum of weights.
+    """
+
+    def __init__(self, engine: Engine, clouds: Sequence[Cloud]) -> None:
+        self.clouds = clouds
+        self.totals = np.array([weight.sum() for _, weight in clouds])
+        self.d = int(clouds[0][0].shape[1])
+        self._engine = engine
+        self._numbers = [as_numbers(engine, t) for t, _ in clouds]
+
+    def only(self, component: int) -> Spectra:
+        """Those around one centre."""
+        return Spectra(self._engine, self.clouds[component : component + 1])
+
+    def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
+        """Sum over all; see `SpectralSums.sums`."""
+        found = np.empty((4, len(self)))
+        for k, ((_, weight), numbers) in enumerate(zip(self.clouds, self._numbers, strict=True)):
+            shares = weight / self.totals.sum()
+            found[:, k] = sum_cloud(self._engine, numbers, shares, alpha, beta, shift[k])
+        return found
+
+    def thinned(self, enough: int) -> list[Cloud]:
+        """Take every m-th; see `SpectralSums.thinned`."""
+        steps = [math.ceil(len(t) / enough) for t, _ in self.clouds]
+        return [(t[::m], weight[::m]) for m, (t, weight) in zip(steps, self.clouds, strict=True)]
+
+
+def as_numbers(engine: Engine, t: RealArray) -> Prepared:
+    """Prepare the numbers e^t, one row of t after the other."""
+    # They need no check: e^t is positive if it does not underflow.
+    return engine.prepare(Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1)))
+
+
+def sum_cloud(
+    engine: Engine, numbers: Prepared, weight: RealArray, alpha: float, beta: float, shift: float
+) -> RealArray:
+    """Weighted sums of f(t - shift), f_alpha, f_beta and f_t over matrices with the numbers e^t."""
+    cotangent = np.repeat(weight, numbers.n_matrices // len(weight))[:, None]
+    back = engine.pullback(
+        numbers, np.exp(shift).reshape(1, 1, 1), alpha, beta, cotangent, values=True
+    )
+    assert back.values is not None
+    assert back.alpha is not None
+    assert back.beta is not None
+    value = np.vdot(cotangent, back.values)
+    return np.array([value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]])

@@ -18,10 +18,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "LogEuclideanSVM",
     ),
     "divlearn.cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
-    "divlearn.cluster.lloyd": ("Run",),
-    "divlearn.cluster.mixture.em": ("EMRun",),
-    "divlearn.cluster.mixture.expectation": ("Mixture",),
-    "divlearn.cluster.rules": ("Point",),
     "divlearn.committee": ("SPDClassifier",),
     "divlearn.committee.tangent": ("TangentClassifier",),
     "divlearn.descriptors": (
@@ -34,9 +30,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "SoftmaxLoss",
     ),
     "divlearn.kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
-    "divlearn.likelihood.parameters": ("FamilyParameters",),
-    "divlearn.optim.adam": ("Moments",),
-    "divlearn.optim.problem": ("Trial",),
+    "divlearn.likelihood": ("FamilyParameters",),
     "sklearn.discriminant_analysis": ("LinearDiscriminantAnalysis",),
     "sklearn.linear_model": ("LogisticRegression", "Ridge"),
     "sklearn.model_selection": (

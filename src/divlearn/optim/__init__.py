@@ -1,10 +1,9 @@
 """Optimisers on products of manifolds, in coordinates that move with the point."""
 
 from divlearn.optim.adam import Moments
-from divlearn.optim.conjugate_gradient import minimize_conjugate_gradient
+from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Problem, Progress, Result, Trial
-from divlearn.optim.projected_gradient import minimize_projected_gradient
 
 __all__ = [
     "Moments", "Problem", "Progress", "Result", "Trial", "minimize_conjugate_gradient",

@@ -16,7 +16,6 @@ from divlearn.spd import find_not_definite
 
 __all__ = ["in_frames", "move_frames", "usable"]
 
-_MARGIN = 100.0  # times what a matrix needs to be positive definite at all
 _LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
 _ROUNDING = 1e-17
 _SERIES = 1.1  # of half a step: up to here, which is as far as searches go, series are short
@@ -27,7 +26,7 @@ def usable(atoms: RealArray) -> bool:
 
     Steps that lead elsewhere are too long.
     """
-    tolerance = _MARGIN * tolerances.positive_definite(atoms.shape[-1])
+    tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(atoms.shape[-1])
     host = to_host(atoms)  # no factorization on a device says for sure that there is none
     return bool(np.isfinite(host).all()) and not find_not_definite(host, tolerance).size
 

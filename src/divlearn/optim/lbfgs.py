@@ -8,17 +8,7 @@ from functools import partial
 import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
-from divlearn.optim.line_search import search
-from divlearn.optim.problem import (
-    Callback,
-    Problem,
-    Progress,
-    Result,
-    Trial,
-    check_end,
-    projected,
-    stuck,
-)
+from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
 
 __all__ = ["Memory", "minimize_lbfgs"]
 
@@ -29,27 +19,20 @@ _CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is
 
 
 class Memory:
-    """Pairs of steps and changes of the gradient, and the quasi-Newton step they give.
-
-    Parameters
-    ----------
-    size : int
-        Pairs to remember.
-    """
+    """At most `size` pairs of steps and changes of the gradient, and the quasi-Newton step."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._slots: deque[int] = deque(maxlen=size)  # the oldest first
         self._vectors: RealArray | None = None  # steps, changes, and room for a gradient
 
-    @property
-    def pairs(self) -> Pairs:
-        """A copy of what is remembered, and where: products of vectors may know their places."""
-        return list(self._slots), None if self._vectors is None else self._vectors.copy()
+    def state(self, iteration: int, gradient: RealArray) -> State:
+        """Copy what a run resumes from; vectors keep their places, so that products round alike."""
+        vectors = None if self._vectors is None else self._vectors.copy()
+        return iteration, gradient, (list(self._slots), vectors)
 
-    @pairs.setter
-    def pairs(self, pairs: Pairs) -> None:
-        slots, vectors = pairs
+    def restore(self, slots: list[int], vectors: RealArray | None) -> None:
+        """Go back to what was remembered."""
         self._slots = deque(slots, maxlen=self._size)
         self._vectors = None if vectors is None else vectors.copy()
 
@@ -71,15 +54,7 @@ class Memory:
             self._vectors[self._size + slot] = change.ravel()
 
     def multiply(self, gradient: RealArray, free: RealArray | None = None) -> RealArray:
-        """Multiply by the inverse of the learned Hessian, on the free coordinates alone.
-
-        Examples
-        --------
-        >>> memory = Memory(5)
-        >>> memory.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
-        >>> memory.multiply(np.array([8.0, 0.0]))
-        array([2., 0.])
-        """
+        """Multiply by the inverse of the learned Hessian, on the free coordinates alone."""
         if self._vectors is None:
             return gradient if free is None else gradient * free
         vectors, held = self._vectors, None
@@ -118,16 +93,9 @@ def _two_loops(gram: RealArray, slots: list[int]) -> RealArray:
 
 
 def minimize_lbfgs(
-    problem: Problem,
-    start: Trial,
-    *,
-    max_iter: int,
-    tol: float,
-    memory: int = 10,
-    first_step: float = 1.0,
-    callback: Callback | None = None,
-    broken_off: State | None = None,
-) -> Result:
+    problem: Problem, start: Trial, *, max_iter: int, tol: float, memory: int = 10,
+    first_step: float = 1.0, callback: Callback | None = None, broken_off: State | None = None,
+) -> Result:  # fmt: skip
     r"""Minimise by limited-memory BFGS.
 
     In coordinates that move with the point, parallel transport is the identity and the flat
@@ -154,32 +122,26 @@ def minimize_lbfgs(
     -------
     Result
     """
-    learned = Memory(memory)
-    trial = start
-    iteration, gradient, learned.pairs = broken_off or (
-        0, problem.gradient(start), ([], None)
-    )  # fmt: skip
+    learned, trial = Memory(memory), start
+    iteration, gradient, pairs = broken_off or (0, problem.gradient(start), ([], None))
+    learned.restore(*pairs)
     limits = problem.limits(trial.point)
     while True:
         slope = projected(gradient, limits)
-        state = partial(_state, iteration, gradient, learned)
+        state = partial(learned.state, iteration, gradient)
         progress = Progress(iteration, trial, problem.size(slope), state)
-        end = check_end(progress, max_iter, tol, callback)
+        end = progress.end(max_iter, tol, callback)
         if end is not None:
             return end
         found = _line_search(problem, trial, slope, limits, learned, first_step)
         if found is None:
-            return stuck(progress)
+            return progress.stuck()
         following, step = found
         change = problem.gradient(following)
         learned.learn(step, change - gradient)
         trial, gradient = following, change
         limits = problem.limits(trial.point)
         iteration += 1
-
-
-def _state(iteration: int, gradient: RealArray, learned: Memory) -> State:
-    return iteration, gradient, learned.pairs
 
 
 def _line_search(

@@ -1,4 +1,4 @@
-"""What an optimiser needs to know of a problem, and what it gives back."""
+"""What an optimiser needs to know of a problem, what it gives back, and the search along a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-__all__ = ["Callback", "Problem", "Progress", "Result", "Trial", "check_end", "projected", "stuck"]
+__all__ = ["Callback", "Problem", "Progress", "Result", "Trial", "projected", "search"]
+
+_ARMIJO = 1e-4  # share of the decrease a tangent promises that must be kept
+_TRIALS = 30
+_LONGEST = 2.0  # size of a step: further than any model of the objective reaches
+_ROUNDING = 1e-14  # relative changes of the objective that mean nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,22 +59,6 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
-    """Where an optimiser stands after an iteration; number 0 is the start.
-
-    Some can go on from there: what they need for that, beside the trial, is what `state` returns.
-    """
-
-    iteration: int
-    trial: Trial
-    gradient_norm: float
-    state: Callable[[], Any] | None = None
-
-
-Callback = Callable[[Progress], str | None]
-
-
-@dataclass(frozen=True, eq=False)
 class Result:
     """Where an optimiser ended.
 
@@ -89,36 +78,72 @@ class Result:
     message: str
 
 
-def check_end(
-    progress: Progress, max_iter: int, tol: float, callback: Callback | None
-) -> Result | None:
-    """Decide whether an optimiser has come to an end, after telling the callback."""
-    size = progress.gradient_norm
-    stop = callback(progress) if callback else None
-    if stop is not None:
-        return Result(progress.trial, size, progress.iteration, False, stop)
-    if size <= tol:
-        message = f"size of the gradient {size:.2g} <= tol={tol:g}"
-        return Result(progress.trial, size, progress.iteration, True, message)
-    if progress.iteration == max_iter:
-        message = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
-        return Result(progress.trial, size, progress.iteration, False, message)
-    return None
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Where an optimiser stands after an iteration; number 0 is the start.
+
+    Some can go on from there: what they need for that, beside the trial, is what `state` returns.
+    """
+
+    iteration: int
+    trial: Trial
+    gradient_norm: float
+    state: Callable[[], Any] | None = None
+
+    def end(self, max_iter: int, tol: float, callback: Callback | None) -> Result | None:
+        """Tell the callback; return the result if this is where the optimiser stops."""
+        size, stop, converged = self.gradient_norm, callback(self) if callback else None, False
+        if stop is None and size <= tol:
+            stop, converged = f"size of the gradient {size:.2g} <= tol={tol:g}", True
+        elif stop is None and self.iteration == max_iter:
+            stop = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
+        if stop is None:
+            return None
+        return Result(self.trial, size, self.iteration, converged, stop)
+
+    def stuck(self) -> Result:
+        """End where no step lowers the objective."""
+        size = self.gradient_norm
+        message = f"no step lowers the objective; size of the gradient {size:.2g}"
+        return Result(self.trial, size, self.iteration, False, message)
 
 
-def stuck(progress: Progress) -> Result:
-    """End where no step lowers the objective."""
-    size = progress.gradient_norm
-    message = f"no step lowers the objective; size of the gradient {size:.2g}"
-    return Result(progress.trial, size, progress.iteration, False, message)
+Callback = Callable[[Progress], str | None]
 
 
 def projected(gradient: RealArray, limits: RealArray | float) -> RealArray:
-    """Gradient without the part that pushes against a limit.
-
-    Examples
-    --------
-    >>> projected(np.array([1.0, 1.0, -1.0]), np.array([-np.inf, 0.0, 0.0]))
-    array([ 1.,  0., -1.])
-    """
+    """Gradient without the part that pushes against a limit."""
     return np.where((limits >= 0) & (gradient > 0), 0, gradient)
+
+
+def search(
+    problem: Problem, trial: Trial, slope: RealArray, direction: RealArray,
+    limits: RealArray | float,
+) -> tuple[Trial, RealArray] | None:  # fmt: skip
+    """Find a step along a direction that lowers the objective enough.
+
+    Returns the trial and the step, which is cut at the limits and to a sensible length, or None.
+    """
+    size = problem.size(direction)
+    if not 0 < size < np.inf:
+        return None
+    length = min(1.0, _LONGEST / size)
+    for _ in range(_TRIALS):
+        step = np.maximum(length * direction, limits)
+        expected = float(np.vdot(step, slope))
+        if expected >= 0 or abs(expected) <= _ROUNDING * abs(trial.value):
+            return None
+        following = problem.trial(problem.move(trial.point, step))
+        if following.value <= trial.value + _ARMIJO * expected:
+            return following, step
+        length *= _shorten(following.value - trial.value, expected)
+    return None
+
+
+def _shorten(rise: float, expected: float) -> float:
+    """Where the parabola through what is known has its minimum, within reason."""
+    if not np.isfinite(rise):
+        return 0.1
+    curvature = rise - expected
+    ratio = -expected / (2 * curvature) if curvature > 0 else 0.5
+    return float(np.clip(ratio, 0.1, 0.5))

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import check_rows, locate_errors, require_targets
+from divlearn.models.storage import fingerprint
 from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
 from divlearn.weights import as_weights
 
 __all__ = [
-    "Block", "BlockSource", "EngineChoice", "bytes_of", "engine_for", "locate_block", "make_block",
+    "Block", "BlockSource", "EngineChoice", "bytes_of", "engine_for", "fingerprint_block",
+    "locate_block", "make_block",
     "targets_block",
 ]  # fmt: skip
 
@@ -169,6 +171,11 @@ def targets_block(block: Block) -> NDArray[Any]:
     """Return what the matrices of a block are to be predicted by."""
     with locate_block(block):
         return np.asarray(require_targets(block.y))
+
+
+def fingerprint_block(block: Block) -> str:
+    """SHA-256 of the matrices of a block, of what they are to predict and of their weights."""
+    return fingerprint((block.data.matrices, block.y, block.weights))
 
 
 def engine_for(engine: Engine, n_matrices: int, d: int) -> Engine:

@@ -1,4 +1,4 @@
-"""The encoding as a differentiable function."""
+"""The encoding as a differentiable function, and what it requires of tensors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import numpy as np
 import torch
 
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.torch.checks import as_parameter, check_matrices, check_same_device, symmetric_part
-from divlearn.torch.second import Direction, hessian_product
+from divlearn.tolerances import TENSOR_ASYMMETRY
+from divlearn.torch.second import hessian_product
 
-__all__ = ["encode"]
+__all__ = ["check_matrices", "encode"]
+
+_DTYPES = (torch.float32, torch.float64)
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def encode(
@@ -49,11 +52,84 @@ def encode(
     tensor([[0.0000], [0.6137]], dtype=torch.float64)
     """
     X, atoms = check_matrices(X, "X"), check_matrices(atoms, "atoms")
-    check_same_device(X, atoms)
+    if X.device != atoms.device:
+        raise ValueError(
+            f"X is on {X.device}, but the atoms are on {atoms.device}; move one of them with "
+            ".to(device)"
+        )
     chosen = _engine_for(X, engine)
-    first, second = (as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
+    first, second = (_as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
     result: torch.Tensor = _Encoding.apply(X, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
     return result
+
+
+def check_matrices(tensor: Any, name: str) -> torch.Tensor:
+    """Return a floating-point tensor of square matrices, or raise.
+
+    Half precision becomes float32 inside ``torch.autocast``, as in torch's own linear algebra.
+    """
+    layout = "(n_atoms, d, d)" if name == "atoms" else "(n_matrices, d, d)"
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(_not_a_tensor(tensor, name, layout))
+    if tensor.dtype in _HALVES and torch.is_autocast_enabled(tensor.device.type):
+        tensor = tensor.float()
+    if tensor.dtype not in _DTYPES:
+        raise TypeError(
+            f"{name} has dtype {tensor.dtype}, but SPD matrices must be torch.float32 or "
+            f"torch.float64; pass {name}.double()"
+        )
+    shape = tuple(tensor.shape)
+    if len(shape) != 3:
+        fix = f"for a single matrix pass {name}[None]" if len(shape) == 2 else "reshape it"
+        raise ValueError(f"{name} has shape {shape}, expected {layout}; {fix}")
+    if shape[1] != shape[2]:
+        raise ValueError(
+            f"{name} has shape {shape}: its matrices are {shape[1]} by {shape[2]}, not square; "
+            "compute covariances of the features first"
+        )
+    checked: torch.Tensor = tensor
+    return checked
+
+
+def _not_a_tensor(value: Any, name: str, layout: str) -> str:
+    required = f"must be a tensor of SPD matrices, shape {layout}"
+    if isinstance(value, np.ndarray):
+        return f"{name} is a NumPy array, but {required}; pass torch.from_numpy({name})"
+    if isinstance(value, list | tuple):
+        kind = type(value).__name__
+        return f"{name} is a {kind}, but {required}; pass torch.stack or torch.tensor of it"
+    if name == "atoms":
+        return (
+            f"atoms={value!r}, but they {required}; start from some of the matrices, as in "
+            "DivergenceLayer(X[:24])"
+        )
+    return f"{name}={value!r}, but it {required}"
+
+
+def _as_parameter(value: Any, name: str, like: torch.Tensor) -> torch.Tensor:
+    """Return alpha or beta as a tensor of the type and on the device of another."""
+    try:
+        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name}={value!r} must be a number or a tensor of numbers") from None
+
+
+def _checked_symmetric(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """Return (X + X^T)/2, or raise where X is not symmetric to about one percent.
+
+    Roundings and difference quotients leave matrices that are not exactly symmetric.
+    """
+    matrices = tensor.detach()
+    gap = (matrices - matrices.mT).abs().flatten(1).amax(dim=1)
+    wrong = (gap > TENSOR_ASYMMETRY * matrices.abs().flatten(1).amax(dim=1)).nonzero()
+    if len(wrong):
+        i = int(wrong[0])
+        raise ValueError(
+            f"{name}[{i}] is not symmetric: entries (i, j) and (j, i) differ by up to "
+            f"{float(gap[i]):.3g}, must be <= {TENSOR_ASYMMETRY:g} of the largest entry; pass "
+            f"0.5 * ({name} + {name}.mT) if that is what is meant"
+        )
+    return _symmetric(matrices)
 
 
 def _engine_for(X: torch.Tensor, engine: str | Engine) -> Engine:
@@ -87,8 +163,8 @@ class _Encoding(torch.autograd.Function):
         X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
         engine: Engine,
     ) -> torch.Tensor:  # fmt: skip
-        data = engine.prepare(_give(symmetric_part(X, "X")))
-        checked = _give(symmetric_part(atoms, "atoms"))
+        data = engine.prepare(_give(_checked_symmetric(X, "X")))
+        checked = _give(_checked_symmetric(atoms, "atoms"))
         return _take(engine.encode(data, checked, _give(alpha), _give(beta)), X)
 
     @staticmethod
@@ -148,7 +224,7 @@ class _Curvature(torch.autograd.Function):
         at, cotangent, along = tensors[:4], tensors[4], tensors[5:]
         shape = cotangent.shape[1:]
         gradient, rates = hessian_product(
-            Direction(*_in_double(at, shape)), Direction(*_in_double(along, shape)),
+            _in_double(at, shape), _in_double(along, shape),
             cotangent.double().reshape(len(cotangent), len(at[1]), -1),
         )  # fmt: skip
         parameters = (

@@ -12,8 +12,7 @@ from torch import nn
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.spd import check_spd
-from divlearn.torch.checks import check_matrices
-from divlearn.torch.functional import encode
+from divlearn.torch.functional import check_matrices, encode
 from divlearn.torch.retraction import bounded_change, bounded_step, factorize
 
 __all__ = ["DivergenceLayer"]

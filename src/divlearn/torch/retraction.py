@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from divlearn.tolerances import positive_definite, repair_floor
+from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 
 __all__ = [
     "bounded_change", "bounded_step", "exponential_step", "factorize", "retract_",
@@ -13,7 +13,6 @@ __all__ = [
 
 _LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
 _LARGEST_CHANGE = 0.5  # of alpha or beta in a step
-_ROOM = 8.0  # above what `check_spd` requires, for roundings
 
 
 def riemannian_gradient(atoms: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -80,13 +79,7 @@ def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tenso
 
 
 def factorize(atoms: torch.Tensor) -> torch.Tensor:
-    """Return Cholesky factors in float64, or raise.
-
-    Examples
-    --------
-    >>> factorize(4 * torch.eye(1)[None])
-    tensor([[[2.]]], dtype=torch.float64)
-    """
+    """Return Cholesky factors in float64, or raise."""
     factor: torch.Tensor
     factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
     if failed.any():
@@ -105,19 +98,7 @@ def bounded_step(
     S is shortened to spectral norm one. The smallest eigenvalue of the correlation matrix stays
     above the square root of the type's epsilon, or above its value before the step where that is
     smaller, and variances stay within the square roots of the type's range. An atom with S = 0
-    stays as it is, bit by bit.
-
-    Parameters
-    ----------
-    before : tensor, shape (n_atoms, d, d)
-    factor : tensor of float64, the same shape, its Cholesky factors
-    coordinates : tensor, the same shape, S; the result can be differentiated in it.
-
-    Examples
-    --------
-    >>> start = torch.eye(1)[None]
-    >>> bounded_step(start, start.double(), 100 * start)
-    tensor([[[2.7183]]])
+    stays as it is, bit by bit. The result can be differentiated in S.
     """
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
@@ -137,13 +118,7 @@ def bounded_step(
 
 
 def bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
-    """Return alpha or beta after a step, >= 0 and not too far from before.
-
-    Examples
-    --------
-    >>> bounded_change(torch.tensor([0.2, 0.2]), torch.tensor([-3.0, 9.0]), "alpha")
-    tensor([0.0000, 0.7000])
-    """
+    """Return alpha or beta after a step, >= 0 and not too far from before."""
     if not torch.isfinite(after.detach()).all():
         raise ValueError(
             f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
@@ -158,7 +133,7 @@ def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
     values, vectors = _correlations(moved)
     floor = _correlations(before.double())[0][:, :1].clamp(
-        _ROOM * positive_definite(d, dtype), repair_floor(dtype)
+        TENSOR_MARGIN * positive_definite(d, dtype), repair_floor(dtype)
     )
     variances = moved.diagonal(dim1=1, dim2=2)
     start = before.double().diagonal(dim1=1, dim2=2)

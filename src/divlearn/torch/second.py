@@ -13,8 +13,6 @@ follow from those of q, which have a closed form without a difference: equal eig
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,54 +23,40 @@ from divlearn.spectral import _chi, _kappa, abld_scalar
 __all__ = ["hessian_product"]
 
 Array = NDArray[np.float64]
+Tensors = tuple[torch.Tensor, ...]
 _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
-
-
-class Direction(NamedTuple):
-    """One direction in, or one gradient with respect to, all that is differentiated."""
-
-    X: torch.Tensor
-    atoms: torch.Tensor
-    alpha: torch.Tensor
-    beta: torch.Tensor
 
 
 @torch.no_grad()
 def hessian_product(
-    at: Direction, along: Direction, cotangent: torch.Tensor
-) -> tuple[Direction, torch.Tensor]:
+    at: Tensors, along: Tensors, cotangent: torch.Tensor
+) -> tuple[Tensors, torch.Tensor]:
     """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` in a direction.
 
-    All tensors are float64; alpha and beta have shape (n_atoms, n_pairs) and the cotangent
-    (n_matrices, n_atoms, n_pairs).
-
-    Returns
-    -------
-    gradient : Direction, with respect to X, atoms, alpha and beta
-    rates : tensor, shape of the cotangent: with respect to it, how fast the divergences change
+    Both are (X, atoms, alpha, beta), all tensors float64; alpha and beta have shape
+    (n_atoms, n_pairs) and the cotangent (n_matrices, n_atoms, n_pairs). Returns the gradient with
+    respect to these four, and to the cotangent: how fast the divergences change.
     """
-    gradient = Direction(*(torch.zeros_like(tensor) for tensor in at))
-    rates = torch.zeros_like(cotangent)
-    for k in range(len(at.atoms)):  # eigenvectors of all pairs at once would not fit
+    gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
+    for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
         one, rates[:, k] = _with_one_atom(
-            Direction(at.X, *(part[k] for part in at[1:])),
-            Direction(along.X, *(part[k] for part in along[1:])),
+            (at[0], *(part[k] for part in at[1:])), (along[0], *(part[k] for part in along[1:])),
             cotangent[:, k, :, None],
-        )
-        gradient.X.add_(one.X)
+        )  # fmt: skip
+        gradient[0].add_(one[0])
         for total, part in zip(gradient[1:], one[1:], strict=True):
             total[k] = part
-    return gradient, rates
+    return tuple(gradient), rates
 
 
 def _with_one_atom(
-    at: Direction, along: Direction, weight: torch.Tensor
-) -> tuple[Direction, torch.Tensor]:
-    values, V = _pencils(at.X, at.atoms)
-    e, g = V.mT @ along.X @ V, V.mT @ along.atoms @ V
+    at: Tensors, along: Tensors, weight: torch.Tensor
+) -> tuple[Tensors, torch.Tensor]:
+    values, V = _pencils(*at[:2])
+    e, g = (V.mT @ one @ V for one in along[:2])
     t = values.log()
-    a, b = along.alpha[:, None], along.beta[:, None]
-    scalar = _Scalars(t, at.alpha, at.beta, in_parameters=bool((a != 0).any() | (b != 0).any()))
+    a, b = (one[:, None] for one in along[2:])
+    scalar = _Scalars(t, *at[2:], in_parameters=bool((a != 0).any() | (b != 0).any()))
     speed = (_diagonal(e) / values - _diagonal(g))[:, None]  # of t
     turn = (weight * (a * scalar.t_alpha + b * scalar.t_beta)).sum(dim=1)
     slope = (weight * scalar.t).sum(dim=1)
@@ -83,7 +67,7 @@ def _with_one_atom(
     in_atoms = r * g - q * e - torch.diag_embed(turn)
     in_alpha = scalar.t_alpha * speed + a * scalar.alpha_alpha + b * scalar.alpha_beta
     in_beta = scalar.t_beta * speed + a * scalar.alpha_beta + b * scalar.beta_beta
-    gradient = Direction(
+    gradient = (
         V @ in_X @ V.mT,
         (V @ in_atoms @ V.mT).sum(dim=0),
         (weight * in_alpha).sum(dim=(0, 2)),

@@ -1,25 +1,32 @@
-"""Arrays on a GPU: CuPy arrays and torch tensors, taken and given without copies."""
+"""Arrays on a GPU: CuPy, imported at its first use, and torch tensors, without copies."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
-from divlearn.engines.cuda.lazy import cp
+__all__ = ["as_cupy", "as_kind", "as_numpy", "cp", "current", "kind_of"]
 
-__all__ = ["as_cupy", "as_kind", "as_numpy", "current", "kind_of"]
+
+class _CuPy:
+    """CuPy, which the package is whole without."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by whoever inspects modules
+            raise AttributeError(name)
+        value = getattr(import_module("cupy"), name)
+        setattr(self, name, value)  # found without this detour from now on
+        return value
+
+
+cp: Any = _CuPy()
 
 
 def kind_of(array: Any) -> str:
-    """Whose array it is: "cupy" or "torch" on a GPU, "numpy" for anything else.
-
-    Examples
-    --------
-    >>> kind_of([[1.0]])
-    'numpy'
-    """
+    """Whose array it is: "cupy" or "torch" on a GPU, "numpy" for anything else."""
     package = type(array).__module__.partition(".")[0]
     if package == "cupy":
         return "cupy"

@@ -1,4 +1,7 @@
-"""Data and atoms on the device, in the form the kernels take."""
+"""Data and atoms on the device: checked, and in the form the kernels take.
+
+What looks wrong is judged on the host, which finds the words.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Prepared
-from divlearn.engines.cuda.arrays import kind_of
-from divlearn.engines.cuda.kernels import Layout, kernels_for
-from divlearn.engines.cuda.lazy import cp
+from divlearn import tolerances
+from divlearn.arrays import IntArray, RealArray, as_real
+from divlearn.engines.base import Prepared, check_cotangent_shape, permute, typical_sizes
+from divlearn.engines.cuda.arrays import as_cupy, cp, kind_of
+from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
+from divlearn.engines.parameters import Extremes
+from divlearn.spd import check_spd
 
-__all__ = ["Block", "CudaAtoms", "CudaData", "fits"]
+__all__ = [
+    "Block", "CudaAtoms", "CudaData", "as_matrices", "check_cotangent", "check_device_out",
+    "check_on_device", "checkable", "fits", "permute_on_device", "sizes_on_device",
+]  # fmt: skip
 
 _RESIDENT_SHARE = 0.4  # of the free memory that data may take for good
 _STREAMED_BYTES = 1 << 30  # of data that is sent again in every call, per block
@@ -44,25 +52,15 @@ def _prepared(kernel: str, matrices: Any, *leading: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some of the data on the device.
+    """Some of the data on the device, as CuPy arrays."""
 
-    Attributes
-    ----------
-    start : index of the first matrix.
-    count : matrices among whose factors those of the block are.
-    matrices : cupy array (n, d, d), float64.
-    factors : cupy array, flat: Cholesky factors of the matrices scaled by 2^-exponent, in the
-        order of ``fragments.cuh``.
-    exponents, logdets, spreads : cupy arrays (n,), of the scaled matrices.
-    """
-
-    start: int
-    count: int
-    matrices: Any
-    factors: Any
-    exponents: Any
-    logdets: Any
-    spreads: Any
+    start: int  # index of the first matrix
+    count: int  # matrices among whose factors those of the block are
+    matrices: Any  # (n, d, d), float64
+    factors: Any  # flat: Cholesky factors, scaled by 2^-exponent, in the order of fragments.cuh
+    exponents: Any  # (n,)
+    logdets: Any  # (n,), of the scaled matrices
+    spreads: Any  # (n,)
     kept: dict[str, Any] = field(default_factory=dict)  # what routes compute once
 
     @classmethod
@@ -91,7 +89,7 @@ class Block:
         )  # fmt: skip
 
     @cached_property
-    def extremes(self) -> tuple[float, float, float]:
+    def extremes(self) -> Extremes:
         """Largest spread, smallest and largest exponent."""
         found = cp.stack([self.spreads.max(), self.exponents.min(), self.exponents.max()])
         largest, low, high = cp.asnumpy(found).tolist()
@@ -100,18 +98,11 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class CudaData(Prepared):
-    """Data on the device, or on its way there block by block where it is too large.
+    """Data on the device, or on its way there block by block where it is too large."""
 
-    Attributes
-    ----------
-    device : number of the device.
-    resident : Block, optional. All of the data, where it fits.
-    kind : {"numpy", "cupy", "torch"}, of the data and of every result.
-    """
-
-    device: int
-    resident: Block | None
-    kind: str = "numpy"
+    device: int  # number
+    resident: Block | None  # all of the data, where it fits
+    kind: str = "numpy"  # or "cupy" or "torch", of the data and of every result
 
     @classmethod
     def of(cls, matrices: Any, order: IntArray | None, kind: str = "numpy") -> CudaData:
@@ -122,7 +113,7 @@ class CudaData(Prepared):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the matrices alone."""
-        return _prepare_again, (cp.asnumpy(self.working), self.order)
+        return CudaData.of, (cp.asnumpy(self.working), self.order)
 
     @property
     def on_device(self) -> bool:
@@ -133,25 +124,20 @@ class CudaData(Prepared):
     def matrices(self) -> RealArray:
         """The checked matrices as they were passed, a NumPy array."""
         host: RealArray = cp.asnumpy(self.working)
-        if self.order is None:
-            return host
-        back = np.argsort(self.order)
-        return np.ascontiguousarray(host[..., back[:, None], back])
+        return host if self.order is None else permute(host, np.argsort(self.order))
 
     @property
     def there(self) -> Any:
         """The same where results for the data are."""
         if self.kind == "numpy" or self.order is None:
             return self.matrices if self.kind == "numpy" else self.working
-        back = cp.asarray(np.argsort(self.order))
-        return self.working[:, back[:, None], back]
+        return permute_on_device(self.working, np.argsort(self.order))
 
     @cached_property
     def sizes(self) -> RealArray:
         """Mean logarithm of each variable's variance, in the order of `matrices`."""
-        xp = cp if self.on_device else np
-        variances = xp.diagonal(self.working, axis1=1, axis2=2).astype(np.float64)
-        found: RealArray = cp.asnumpy(xp.log(variances).mean(axis=0))
+        measure = sizes_on_device if self.on_device else typical_sizes
+        found = measure(self.working)
         return found if self.order is None else found[np.argsort(self.order)]
 
     def blocks(self) -> Iterator[Block]:
@@ -170,7 +156,7 @@ class CudaData(Prepared):
 def fits(shape: tuple[int, ...]) -> bool:
     """Whether matrices of that shape may stay on the device, prepared."""
     n, d = shape[:2]
-    size = 8 * n * (2 * d * d + Layout.of(d).factor)
+    size = 8 * n * (2 * d * d + Layout(d).factor)
     return bool(size <= _RESIDENT_SHARE * cp.cuda.Device().mem_info[0])
 
 
@@ -213,17 +199,8 @@ class _Uploads:
         return array
 
 
-def _prepare_again(matrices: RealArray, order: IntArray | None) -> CudaData:
-    return CudaData.of(matrices, order)
-
-
 class CudaAtoms:
-    """Atoms as the kernels take them, and what turns their sums into gradients.
-
-    Parameters
-    ----------
-    atoms : array, shape (n_atoms, d, d), on the host or on the device.
-    """
+    """Atoms as the kernels take them, and what turns their sums into gradients."""
 
     def __init__(self, atoms: Any) -> None:
         n, d = atoms.shape[:2]
@@ -270,3 +247,88 @@ class CudaAtoms:
         factor = cp.linalg.cholesky(self.matrices)
         product = cp.matmul(cp.matmul(factor.transpose(0, 2, 1), gradient), factor)
         return 0.5 * (product + product.transpose(0, 2, 1))
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def as_matrices(X: Any) -> Any:
+    """Return something on the host as an array; ragged lists stay, for `check_spd` to refuse."""
+    try:
+        return np.asarray(X)
+    except ValueError:
+        return X
+
+
+def checkable(X: Any) -> bool:
+    """Whether `check_on_device` can judge an array: matrices of floats the kernels take."""
+    right = getattr(X, "dtype", None) in (np.float32, np.float64) and X.ndim == 3
+    return bool(right and X.shape[1] == X.shape[2] <= largest_dimension() and 0 not in X.shape)
+
+
+def check_on_device(X: Any, name: str = "X") -> Any:
+    """Return SPD matrices (n, d, d) as a new, exactly symmetric array on the device.
+
+    Judged here: that all entries are finite, that matrices are symmetric up to rounding in units
+    of their diagonals, and that they have Cholesky factors with a margin, all as in `check_spd`.
+    """
+    if not checkable(X):
+        return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
+    transposed = X.transpose(0, 2, 1)
+    diagonal = cp.diagonal(X, axis1=1, axis2=2)
+    units = cp.sqrt(cp.abs(diagonal))
+    allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
+    sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all() & cp.isfinite(X).all()
+    if bool(sound):
+        symmetric = 0.5 * X + 0.5 * transposed
+        if _all_definite(symmetric):
+            return symmetric
+    return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
+
+
+def _all_definite(X: Any) -> bool:
+    """Whether all matrices less the tolerance have Cholesky factors, diagonals about one."""
+    d = X.shape[-1]
+    exponent = cp.frexp(cp.diagonal(X, axis1=1, axis2=2).astype(np.float64))[1] // 2
+    units = cp.ldexp(cp.ones(exponent.shape), -exponent)
+    scaled = X * units[:, :, None] * units[:, None, :]
+    scaled -= tolerances.positive_definite(d, X.dtype) * cp.eye(d)
+    try:
+        Block.of(0, scaled)
+    except ValueError:
+        return False
+    return True
+
+
+def permute_on_device(matrices: Any, order: IntArray) -> Any:
+    """Rows and columns in another order."""
+    index = cp.asarray(order)
+    return cp.ascontiguousarray(matrices[:, index[:, None], index])
+
+
+def sizes_on_device(matrices: Any) -> RealArray:
+    """Mean logarithm of each variable's variance, on the host."""
+    variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+    sizes: RealArray = cp.asnumpy(cp.log(variances).mean(axis=0))
+    return sizes
+
+
+def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:
+    """Return the cotangent as contiguous doubles, or raise."""
+    check_cotangent_shape(tuple(cotangent.shape), shape)
+    if cotangent.dtype.kind != "f" or not bool(cp.isfinite(cotangent).all()):
+        return cp.asarray(as_real(cp.asnumpy(cotangent), "cotangent"))
+    return cp.ascontiguousarray(cotangent, np.float64)
+
+
+def check_device_out(out: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return ``out`` as a contiguous array on the device, a new one if it is None."""
+    if out is None:
+        return cp.empty(shape, dtype)
+    target = as_cupy(out)
+    if target.shape != shape or target.dtype.kind != "f" or not target.flags.c_contiguous:
+        raise ValueError(
+            f"out has shape {target.shape} and dtype {target.dtype}, but must be a contiguous "
+            f"floating-point array of shape {shape} on the device of the data"
+        )
+    return target

@@ -8,28 +8,22 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import (
-    Parameters,
-    Prepared,
-    Pullback,
-    check_same_size,
-    is_descending,
-    restore_order,
-)
-from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, current, kind_of
-from divlearn.engines.cuda.checks import (
+from divlearn.engines.base import Prepared, Pullback, check_same_size, is_descending, restore_order
+from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
+from divlearn.engines.cuda.data import (
+    CudaData,
     as_matrices,
     check_cotangent,
     check_device_out,
     check_on_device,
     checkable,
+    fits,
     permute_on_device,
     sizes_on_device,
 )
-from divlearn.engines.cuda.data import CudaData, fits
 from divlearn.engines.cuda.kernels import largest_dimension
-from divlearn.engines.cuda.lazy import cp
 from divlearn.engines.cuda.routes import CudaRoutes
+from divlearn.engines.parameters import Parameters
 from divlearn.spd import check_spd
 
 __all__ = ["CudaEngine"]
@@ -156,7 +150,7 @@ class CudaEngine(CudaRoutes):
                 return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
             prepared, checked = self._check(data, atoms)
             assert isinstance(prepared, CudaData)
-            parameters = Parameters.resolve(as_numpy(alpha), as_numpy(beta), len(checked))
+            parameters = Parameters(as_numpy(alpha), as_numpy(beta), len(checked))
             shape = (prepared.n_matrices, *parameters.shape)
             target = check_device_out(out, shape, prepared.dtype)
             table = target.reshape(len(target), *parameters.alpha.shape)
@@ -184,7 +178,7 @@ class CudaEngine(CudaRoutes):
                 )  # fmt: skip
             prepared, checked = self._check(data, atoms)
             assert isinstance(prepared, CudaData)
-            resolved = Parameters.resolve(first, second, len(checked))
+            resolved = Parameters(first, second, len(checked))
             shape = (prepared.n_matrices, *resolved.shape)
             weights = check_cotangent(as_cupy(cotangent), shape)
             weights = weights.reshape(len(weights), *resolved.alpha.shape)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from divlearn.engines.cuda.lazy import cp
+from divlearn.engines.cuda.arrays import cp
 
 __all__ = [
     "LARGEST_DIMENSION", "MOST_FAILURES", "Kernels", "Layout", "kernels_for", "largest_dimension",
@@ -49,88 +48,33 @@ def _even(x: int) -> int:
     return x + x % 2
 
 
-@dataclass(frozen=True)
 class Layout:
-    """How matrices of one dimension are spread over threads; mirrors ``team.cuh``.
+    """How matrices of a dimension are spread over threads; mirrors ``team.cuh``.
 
-    Attributes
-    ----------
-    d : dimension.
-    team : threads that hold a matrix.
-    columns : columns each of them holds.
-    blocks : blocks a multiprocessor must have room for, which limits registers.
+    A team of threads holds a matrix, each some of its columns; `blocks` is what a multiprocessor
+    must have room for, which limits registers. Each part has what was fastest on an H200.
     """
 
-    d: int
-    team: int
-    columns: int
-    blocks: int = 1
-
-    @classmethod
-    def of(cls, d: int, part: str = "") -> Layout:
-        """Layout for a dimension, as it was fastest for a part on an H200.
-
-        Examples
-        --------
-        >>> Layout.of(6), Layout.of(102)
-        (Layout(d=6, team=1, columns=6, blocks=1), Layout(d=102, team=128, columns=1, blocks=1))
-        """
+    def __init__(self, d: int, part: str = "") -> None:
+        team, columns, blocks = -(-d // _WARP) * _WARP, 1, 1
         if d <= 8:  # everything in the registers of a thread
-            return cls(d, 1, d)
-        for largest, *chosen in _LAYOUTS.get(part, _LAYOUTS[""]):
-            if d <= largest:
-                return cls(d, *chosen)
-        return cls(d, -(-d // _WARP) * _WARP, 1)
-
-    @property
-    def row(self) -> int:
-        """Doubles from one row of a stored matrix to the next."""
-        return -(-self.d // 4) * 4
-
-    @property
-    def tiles(self) -> int:
-        """Rows of 8 x 8 tiles."""
-        return -(-self.d // 8)
-
-    @property
-    def factor(self) -> int:
-        """Doubles of a triangular factor."""
-        if self.d <= 8:
-            return self.d * (self.d + 1) // 2
-        return self.tiles * (self.tiles + 1) // 2 * 64
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block of teams."""
-        return max(self.team, 128) if self.team <= _WARP else self.team
-
-    @property
-    def teams(self) -> int:
-        """Teams of a block."""
-        return self.threads // self.team
-
-    @property
-    def solvers(self) -> int:
-        """Threads of a block that iterates for eigenvalues."""
-        return 128 if self.d <= 18 else _WARP
-
-    @property
-    def rotators(self) -> int:
-        """Threads of a block of the accurate route."""
-        return 128 if self.d <= _WARP else 256
-
-    @property
-    def tables(self) -> int:
-        """Pairs a block of the accurate route works on at a time."""
-        if self.d > _WARP:
-            return 1
-        matches = -(-self.d // 2)
-        return self.rotators // (1 << (matches - 1).bit_length())
-
-    @property
-    def preparers(self) -> int:
-        """Threads that prepare one matrix."""
-        return _WARP if self.d <= _WARP else 128
+            team, columns = 1, d
+        else:
+            for largest, *chosen in reversed(_LAYOUTS.get(part, _LAYOUTS[""])):
+                if d <= largest:
+                    team, columns, blocks = chosen
+        self.d, self.team, self.columns, self.blocks = d, team, columns, blocks
+        self.row = -(-d // 4) * 4  # doubles from one row of a stored matrix to the next
+        self.tiles = -(-d // 8)  # rows of 8 x 8 tiles
+        tiled = self.tiles * (self.tiles + 1) // 2 * 64
+        self.factor = d * (d + 1) // 2 if d <= 8 else tiled  # doubles of a triangular factor
+        self.threads = max(team, 128) if team <= _WARP else team  # of a block of teams
+        self.teams = self.threads // team  # of a block
+        self.solvers = 128 if d <= 18 else _WARP  # threads of a block that iterates for eigenvalues
+        self.rotators = 128 if d <= _WARP else 256  # threads of a block of the accurate route
+        matches = 1 << (-(-d // 2) - 1).bit_length()
+        self.tables = self.rotators // matches if d <= _WARP else 1  # pairs it has at a time
+        self.preparers = _WARP if d <= _WARP else 128  # threads that prepare one matrix
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
@@ -185,11 +129,6 @@ def source(part: str) -> str:
     """Source of a part with everything it includes, each file once.
 
     In one piece, since the cache on disk would not notice changes of an included file.
-
-    Examples
-    --------
-    >>> "multiply_add_tile" in source("accumulate")
-    True
     """
     seen: set[str] = set()
 
@@ -204,16 +143,11 @@ def source(part: str) -> str:
 
 
 class Kernels:
-    """Kernels for one dimension.
-
-    Parameters
-    ----------
-    d : int
-    """
+    """Kernels for one dimension."""
 
     def __init__(self, d: int) -> None:
-        self.layout = Layout.of(d)
-        self.layouts = {part: Layout.of(d, part) for part in _PARTS}
+        self.layout = Layout(d)
+        self.layouts = {part: Layout(d, part) for part in _PARTS}
         self._modules: dict[str, Any] = {}
         self._functions: dict[str, Any] = {}
 

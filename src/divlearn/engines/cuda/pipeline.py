@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from divlearn.engines.cuda.arrays import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms
 from divlearn.engines.cuda.kernels import MOST_FAILURES, Kernels, kernels_for
-from divlearn.engines.cuda.lazy import cp
+from divlearn.tolerances import LARGEST_LISTED_SHARE
 
-__all__ = ["Device", "Failures", "GradientSums", "Piece"]
+__all__ = ["Device", "Failures", "Piece"]
 
 _SCRATCH_BYTES = 1 << 29  # intermediate results on the device at a time
 _LARGEST_GRID = 65535  # of atoms: the second dimension of a grid
 _SUMMING_WARPS = 4096  # that add up eigenvectors at a time, about: they wait for memory
 _SLICE_ROWS = 16  # matrices each of them sums, at least
-_LARGEST_LISTED_SHARE = 0.02  # of pairs that are done one by one after a direct route
 _THREADS = 128
 
 
@@ -37,27 +36,13 @@ class Failures:
         return sorted((int(a), int(r)) for a, r in cp.asnumpy(self.pairs[:length]))
 
 
-@dataclass(frozen=True)
 class Piece:
-    """Rows and atoms that are worked on together."""
+    """Rows of a block and atoms that are worked on together."""
 
-    rows: slice  # of the block
-    atoms: slice
-
-    @property
-    def n_rows(self) -> int:
-        """Number of matrices."""
-        return int(self.rows.stop - self.rows.start)
-
-    @property
-    def n_atoms(self) -> int:
-        """Number of atoms."""
-        return int(self.atoms.stop - self.atoms.start)
-
-    @property
-    def pairs(self) -> int:
-        """Number of pairs."""
-        return self.n_rows * self.n_atoms
+    def __init__(self, rows: slice, atoms: slice) -> None:
+        self.rows, self.atoms = rows, atoms
+        self.n_rows, self.n_atoms = int(rows.stop - rows.start), int(atoms.stop - atoms.start)
+        self.pairs = self.n_rows * self.n_atoms
 
 
 def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
@@ -70,16 +55,6 @@ def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
             yield Piece(
                 slice(start, min(start + rows, n_rows)), slice(first, min(first + atoms, n_atoms))
             )
-
-
-@dataclass
-class GradientSums:
-    """What a pullback adds up, on the device."""
-
-    inner: Any  # (n_atoms, d, d), sum of Z diag(weight) Z^T
-    alpha: Any  # (n_atoms, m), or None
-    beta: Any
-    values: Any  # (rows of the block, n_atoms, m), or None
 
 
 class Spectra:
@@ -159,7 +134,7 @@ class Spectra:
             _pointer(self.stored if vectors else None), self.values, self.states, self.list,
             self.length, device.failures.pairs, device.failures.length,
             np.int64(device.block.count), np.int64(piece.n_rows), np.int64(piece.pairs),
-            np.int64(device.first_atom + piece.atoms.start),
+            np.int64(piece.atoms.start),
             np.int64(device.block.start + piece.rows.start),
         )  # fmt: skip
 
@@ -178,26 +153,13 @@ def _pointer(array: Any) -> Any:
 
 
 class Device:
-    """A block of data and some atoms on the device.
-
-    Parameters
-    ----------
-    block : Block
-    atoms : CudaAtoms
-    condition_limit : float
-    failures : Failures
-    first_atom : int
-        Number of the first atom, in the failures.
-    """
+    """A block of data and some atoms on the device."""
 
     def __init__(
-        self, block: Block, atoms: CudaAtoms, condition_limit: float, failures: Failures,
-        first_atom: int = 0,
-    ) -> None:  # fmt: skip
+        self, block: Block, atoms: CudaAtoms, condition_limit: float, failures: Failures
+    ) -> None:
         self.block, self.atoms = block, atoms
-        self.condition_limit = condition_limit
-        self.failures = failures
-        self.first_atom = first_atom
+        self.condition_limit, self.failures = condition_limit, failures
         self.kernels = kernels_for(atoms.matrices.shape[-1])
         properties = cp.cuda.Device().attributes
         self.accurate_blocks = 8 * int(properties["MultiProcessorCount"])
@@ -276,7 +238,7 @@ class Device:
         """Compute the values of the pairs on the list, or of the whole piece if they are many."""
         if length == 0:
             return
-        if length > _LARGEST_LISTED_SHARE * found.piece.pairs:
+        if length > LARGEST_LISTED_SHARE * found.piece.pairs:
             found = Spectra(self, found.piece, vectors=False)
             found.compute(vectors=False)
             self._write_values(found, alpha, beta, out, None)
@@ -286,27 +248,34 @@ class Device:
 
     # ------------------------------------------------------------------ gradients
 
-    def add_gradient(self, alpha: Any, beta: Any, cotangent: Any, sums: GradientSums) -> None:
-        """Add the gradients of this block; cotangent (rows, n_atoms, m)."""
+    def add_gradient(
+        self, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any, in_beta: Any,
+        values: Any,
+    ) -> None:  # fmt: skip
+        """Add the gradients of this block; cotangent (rows, n_atoms, m).
+
+        Sums of Z diag(weight) Z^T go to inner (n_atoms, d, d), derivatives in the parameters to
+        arrays (n_atoms, m), divergences to values (rows, n_atoms, m); these may be None.
+        """
         m = alpha.shape[1]
         for piece in self._pieces(vectors=True):
             found = Spectra(self, piece, vectors=True)
             found.compute(vectors=True)
             weights = found.diagonal  # which is not needed any more
-            shares = None if sums.alpha is None else cp.empty((2, m, piece.pairs))
+            shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
             first, second = (None, None) if shares is None else shares
-            values = None if sums.values is None else _corner(sums.values, piece)
+            corner = None if values is None else _corner(values, piece)
             self.kernels.launch(
                 "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
                 alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
-                *map(_pointer, (first, second, values)), np.int32(m),
+                *map(_pointer, (first, second, corner)), np.int32(m),
                 np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
             )  # fmt: skip
-            sums.inner[piece.atoms] += self._sum_vectors(found, weights)
+            inner[piece.atoms] += self._sum_vectors(found, weights)
             if shares is not None:
                 added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
-                sums.alpha[piece.atoms] += added[0].T
-                sums.beta[piece.atoms] += added[1].T
+                in_alpha[piece.atoms] += added[0].T
+                in_beta[piece.atoms] += added[1].T
 
     def _sum_vectors(self, found: Spectra, weights: Any) -> Any:
         piece, layout = found.piece, self.kernels.layout

@@ -9,42 +9,27 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Engine, Parameters, Prepared, Pullback
-from divlearn.engines.cuda.arrays import as_numpy, kind_of
+from divlearn.engines.base import Engine, Prepared, Pullback, add_part
+from divlearn.engines.cpu import cpu_engine
+from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
-from divlearn.engines.cuda.lazy import cp
-from divlearn.engines.cuda.pipeline import Device, Failures, GradientSums
-from divlearn.engines.cuda.traces import TraceTable
-from divlearn.engines.limits import LARGEST_SPREAD, LEAST_ALPHA, LOGDET_EXPONENT
+from divlearn.engines.cuda.pipeline import Device, Failures
+from divlearn.engines.parameters import Parameters, gradient_routes, traces_usable, value_routes
+from divlearn.tolerances import SMALLEST_TRACE
 
 __all__ = ["CudaRoutes"]
 
-_EPS = float(np.finfo(np.float64).eps)
+_LOG_2 = float(np.log(2.0))
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
-
-
-def _on_line(parameters: Parameters) -> NDArray[np.bool_]:
-    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    return np.asarray((np.abs(alpha + beta - 1) <= _EPS) & (alpha > 0) & (beta > 0))
 
 
 def _on_device(parameters: Parameters) -> tuple[Any, Any]:
     """Send parameters to the device, atom by atom."""
     alpha, beta = (np.ascontiguousarray(p) for p in (parameters.alpha, parameters.beta))
     return cp.asarray(alpha), cp.asarray(beta)
-
-
-def _value_routes(parameters: Parameters) -> NDArray[np.str_]:
-    """How each atom's values are found."""
-    if parameters.alpha.shape[1] > 1:
-        return np.full(len(parameters.alpha), "spectrum")
-    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    rules = [(alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0), _on_line(parameters)]
-    return np.asarray(np.select(rules, ["trace", "inverse trace", "logdet"], "spectrum"))
 
 
 class CudaRoutes(Engine):
@@ -93,7 +78,7 @@ class CudaRoutes(Engine):
         self, data: CudaData, atoms: RealArray, parameters: Parameters
     ) -> Iterator[tuple[slice, Any]]:
         """Yield rows and their values (rows, n_atoms, m) on the device."""
-        routes = _value_routes(parameters)
+        routes = value_routes(parameters)
         chosen = {str(route): np.flatnonzero(routes == route) for route in np.unique(routes)}
         prepared = CudaAtoms(atoms)
         parts = {route: prepared.chosen(index) for route, index in chosen.items()}
@@ -119,11 +104,11 @@ class CudaRoutes(Engine):
         alpha, beta = _on_device(parameters)
         if route == "logdet":
             device.logdet_values(alpha, beta, out)
-        elif route == "spectrum" or not TraceTable.usable(device.block, device.atoms):
+        elif route == "spectrum" or not traces_usable(device.block.extremes, device.atoms):
             device.divergences(alpha, beta, out)
         else:
-            table = TraceTable(device.block, device.atoms, inverse=route == "inverse trace")
-            small = table.values(out[:, :, 0])
+            inverse = route == "inverse trace"
+            small = _trace_values(device.block, device.atoms, out[:, :, 0], inverse=inverse)
             if small is not None:
                 device.redo(small, alpha, beta, out)
 
@@ -154,7 +139,9 @@ class CudaRoutes(Engine):
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
         gradient, whitened = cp.empty(atoms.shape), cp.empty(atoms.shape)
-        routes = self._gradient_routes(data, prepared, parameters)
+        routes = np.full(len(prepared), "spectrum")
+        if data.resident is not None:
+            routes = gradient_routes(parameters, data.resident.extremes, prepared)
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
             some, picked = prepared.chosen(index), parameters.chosen(index)
@@ -171,20 +158,6 @@ class CudaRoutes(Engine):
             gradient[where], whitened[where] = part.atoms, part.whitened
         return Pullback(gradient, whitened)
 
-    def _gradient_routes(
-        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters
-    ) -> NDArray[np.str_]:
-        """How each atom's gradient is found; without eigenvectors where that is accurate."""
-        if data.resident is None:
-            return np.full(len(atoms), "spectrum")
-        largest, low, high = data.resident.extremes
-        sound = largest <= LARGEST_SPREAD / atoms.spread
-        sound &= np.abs(atoms.exponent - low) <= LOGDET_EXPONENT
-        sound &= np.abs(atoms.exponent - high) <= LOGDET_EXPONENT
-        routes = np.where(sound, _value_routes(parameters), "spectrum")
-        small = (routes == "logdet") & (parameters.alpha[:, 0] < LEAST_ALPHA)
-        return np.where(small, "spectrum", routes)
-
     def _spectral_pullback(
         self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any,
         with_parameters: bool, with_values: bool,
@@ -197,10 +170,10 @@ class CudaRoutes(Engine):
         failures = Failures()
         for block in data.blocks():
             rows = slice(block.start, block.start + len(block))
-            sums = GradientSums(inner, first, second, None if values is None else values[rows])
             device = Device(block, atoms, self.condition_limit, failures)
             weights = cp.ascontiguousarray(cp.asarray(cotangent[rows]))
-            device.add_gradient(alpha, beta, weights, sums)
+            some = None if values is None else values[rows]
+            device.add_gradient(alpha, beta, weights, inner, first, second, some)
         whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
         result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
         for row, atom, part in self._failed(data, failures):
@@ -210,7 +183,7 @@ class CudaRoutes(Engine):
             extra = self._fallback._pullback(
                 part, one, picked, weights, with_parameters, with_values
             )
-            _add(result, extra, row, atom)
+            add_part(result, extra, row, atom, cp.asarray)
         return result
 
     def _logdet_pullback(
@@ -236,7 +209,7 @@ class CudaRoutes(Engine):
         gradient = cp.zeros(atoms.matrices.shape)
         for block in data.blocks():
             some = cp.asarray(cotangent[block.start : block.start + len(block)])[:, :, 0]
-            gradient += TraceTable(block, atoms, inverse=inverse).gradient(some)
+            gradient += _trace_gradient(block, atoms, some, inverse=inverse)
         return Pullback(gradient, atoms.whiten(gradient))
 
     # ------------------------------------------------------------------ blocks, and other engines
@@ -268,8 +241,6 @@ class CudaRoutes(Engine):
 
     @property
     def _fallback(self) -> Engine:
-        from divlearn.engines import cpu_engine
-
         return cpu_engine(self.given_threads, self.accuracy)
 
 
@@ -277,11 +248,40 @@ class HostData(Prepared):
     """Data the kernels do not take: it stays where it is."""
 
 
-def _add(result: Pullback, extra: Pullback, row: slice, atom: slice) -> None:
-    """Add what another engine found for one pair, in place."""
-    for name in ("atoms", "whitened", "alpha", "beta"):
-        sums, share = getattr(result, name), getattr(extra, name)
-        if sums is not None:
-            sums[atom] += cp.asarray(share)
-    if result.values is not None:
-        result.values[row, atom] = cp.asarray(extra.values)
+def _columns(block: Block, inverse: bool) -> Any:
+    """Return matrices of the data or their inverses, (n, d * d); computed once."""
+    if not inverse:
+        return block.matrices.reshape(len(block), -1)
+    if "inverses" not in block.kept:
+        inverses = cp.linalg.inv(block.matrices)
+        inverses = 0.5 * (inverses + inverses.transpose(0, 2, 1))
+        block.kept["inverses"] = inverses.reshape(len(block), -1)
+    return block.kept["inverses"]
+
+
+def _trace_values(block: Block, atoms: CudaAtoms, out: Any, *, inverse: bool) -> Any:
+    """Do what `divlearn.engines.traces` does, on the device.
+
+    Returns where they are too small to be trusted, None if nowhere.
+    """
+    d = atoms.matrices.shape[-1]
+    other = atoms.matrices if inverse else atoms.in_units(atoms.inverse)
+    unit = float(atoms.exponent[0])
+    of_data = block.logdets + (block.exponents - unit) * (d * _LOG_2)
+    of_atoms = atoms.logdets + (atoms.exponents - unit) * (d * _LOG_2)
+    sign = -1.0 if inverse else 1.0
+    traces = cp.matmul(_columns(block, inverse), other.reshape(len(atoms), -1).T)
+    out[...] = traces - sign * (of_data[:, None] - of_atoms) - d
+    small = out < SMALLEST_TRACE * d
+    return small if bool(small.any()) else None
+
+
+def _trace_gradient(block: Block, atoms: CudaAtoms, cotangent: Any, *, inverse: bool) -> Any:
+    """At (0, 1) sum_i w_i (B^-1 - B^-1 X_i B^-1), at (1, 0) sum_i w_i (X_i^-1 - B^-1)."""
+    precision = atoms.in_units(atoms.inverse)
+    summed = cp.matmul(cotangent.T, _columns(block, inverse)).reshape(precision.shape)
+    own = cotangent.sum(axis=0)[:, None, None] * precision
+    if inverse:
+        return 0.5 * (summed + summed.transpose(0, 2, 1)) - own
+    product = cp.matmul(cp.matmul(precision, summed), precision)
+    return own - 0.5 * (product + product.transpose(0, 2, 1))

@@ -1,14 +1,18 @@
-"""Riemannian conjugate gradients, with parallel transport that is the identity in moving frames."""
+"""Gradient descent on manifolds: conjugate gradients, and spectral steps projected on limits.
+
+In frames that move with the point, parallel transport is the identity.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.optim.line_search import search
-from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, check_end, stuck
+from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
 
-__all__ = ["minimize_conjugate_gradient"]
+__all__ = ["minimize_conjugate_gradient", "minimize_projected_gradient"]
+
+_SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
 
 def minimize_conjugate_gradient(
@@ -43,12 +47,12 @@ def minimize_conjugate_gradient(
     iteration = 0
     while True:
         progress = Progress(iteration, trial, problem.size(gradient))
-        end = check_end(progress, max_iter, tol, callback)
+        end = progress.end(max_iter, tol, callback)
         if end is not None:
             return end
         found = search(problem, trial, gradient, length * direction, -np.inf)
         if found is None and np.array_equal(direction, -gradient):
-            return stuck(progress)
+            return progress.stuck()
         if found is None:
             direction = -gradient
             continue
@@ -58,9 +62,8 @@ def minimize_conjugate_gradient(
         before = float(np.vdot(direction, previous))
         direction = _next_direction(direction, previous, gradient)
         # The next step promises as much as this one did at its start, and a little more.
-        length = (
-            1.5 * taken * before / min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
-        )
+        promise = min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
+        length = 1.5 * taken * before / promise
         iteration += 1
 
 
@@ -68,3 +71,42 @@ def _next_direction(direction: RealArray, previous: RealArray, gradient: RealArr
     factor = float(np.vdot(gradient, gradient - previous)) / float(np.vdot(previous, previous))
     following = -gradient + max(0.0, factor) * direction
     return following if np.vdot(following, gradient) < 0 else -gradient
+
+
+def minimize_projected_gradient(
+    problem: Problem, start: Trial, *, max_iter: int, tol: float, first_step: float = 0.1,
+    callback: Callback | None = None,
+) -> Result:  # fmt: skip
+    """Minimise by spectral projected gradients (Birgin, Martinez and Raydan, 2000), monotonically.
+
+    Parameters
+    ----------
+    problem, start, max_iter, first_step, callback
+        As in `minimize_conjugate_gradient`.
+    tol : float
+        Stop where the size of the projected gradient is at most this.
+
+    Returns
+    -------
+    Result
+    """
+    trial, gradient = start, problem.gradient(start)
+    length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
+    iteration = 0
+    while True:
+        limits = problem.limits(trial.point)
+        slope = projected(gradient, limits)
+        progress = Progress(iteration, trial, problem.size(slope))
+        end = progress.end(max_iter, tol, callback)
+        if end is not None:
+            return end
+        found = search(problem, trial, slope, -length * slope, limits)
+        if found is None:
+            return progress.stuck()
+        trial, step = found
+        previous, gradient = gradient, problem.gradient(trial)
+        curvature = float(np.vdot(step, gradient - previous))
+        squared = float(np.vdot(step, step))
+        length = squared / curvature if curvature > squared / _LONGEST else _LONGEST
+        length = float(np.clip(length, _SHORTEST, _LONGEST))
+        iteration += 1

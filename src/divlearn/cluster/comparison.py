@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import chi2
 
 from divlearn.arrays import RealArray
-from divlearn.cluster.mixture.em import EMSettings, refit, run_em
-from divlearn.cluster.mixture.expectation import Mixture
+from divlearn.cluster.em import EM, Mixture
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.shards import Shards
 
@@ -46,57 +45,36 @@ class MemberFit:
 
 
 def count_parameters(n_components: int, d: int, members: Members, share: str) -> int:
-    """Free parameters of a mixture: weights, centres, and what is learned of the densities.
-
-    Examples
-    --------
-    >>> count_parameters(2, 3, get_members("learn"), "all")  # 1 + 2 * 6 + 3
-    16
-    """
+    """Free parameters of a mixture: weights, centres, and what is learned of the densities."""
     n_points = n_components if share == "none" else 1
     n_concentrations = 1 if share == "all" else n_components
     centers = n_components * d * (d + 1) // 2
     return n_components - 1 + centers + members.n_free * n_points + n_concentrations
 
 
-def compare_members(shards: Shards, mixture: Mixture, settings: EMSettings) -> dict[str, MemberFit]:
-    """Fit the named members, and all at once, from the responsibilities of a mixture.
-
-    Parameters
-    ----------
-    shards : Shards
-    mixture : Mixture
-    settings : EMSettings
-        Of the mixture, but for its members.
-
-    Returns
-    -------
-    dict of MemberFit, the learned one first.
-    """
+def compare_members(
+    shards: Shards, mixture: Mixture, share: str, max_iter: int, tol: float,
+    watch: Callable[[str], None],
+) -> dict[str, MemberFit]:  # fmt: skip
+    """Fit the learned member, then the named ones, from the responsibilities of a mixture."""
+    n = shards.n_seen
     # Likelihoods are compared in units of one, for all matrices together.
-    exact = replace(settings, tol=min(settings.tol, _EXACT / shards.n_seen))
-    fits = {
-        name: _fit(shards, mixture, replace(exact, members=members), name)
-        for name, members in {"learned": get_members("learn"), **NAMED_MEMBERS}.items()
-    }
-    learned = fits["learned"]
-    for name in NAMED_MEMBERS:
-        fit = fits[name]
-        gain = max(learned.log_likelihood - fit.log_likelihood, 0.0)
-        more = learned.n_parameters - fit.n_parameters
-        fits[name] = replace(fit, p_value=float(chi2.sf(2 * gain, more)))
+    tol = min(tol, _EXACT / n)
+    fits: dict[str, MemberFit] = {}
+    for name, members in {"learned": get_members("learn"), **NAMED_MEMBERS}.items():
+        em = EM(shards, members, share, max_iter, tol, watch)
+        run = em.run(em.refit(mixture))
+        family, log_likelihood = run["mixture"][2], run["lower_bound"] * n
+        n_parameters = count_parameters(len(mixture[0]), shards.d, members, share)
+        bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
+        if fits:
+            gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
+            p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
+        fits[name] = MemberFit(
+            name, family.alpha, family.beta, family.kappa, log_likelihood, n_parameters, bic,
+            p_value,
+        )  # fmt: skip
     return fits
-
-
-def _fit(shards: Shards, mixture: Mixture, settings: EMSettings, name: str) -> MemberFit:
-    run = run_em(shards, refit(shards, mixture, settings), settings)
-    family, d = run.mixture.parameters, shards.d
-    n_parameters = count_parameters(len(mixture.weights), d, settings.members, settings.share)
-    log_likelihood = run.lower_bound * shards.n_seen
-    bic = n_parameters * math.log(shards.n_seen) - 2 * log_likelihood
-    return MemberFit(
-        name, family.alpha, family.beta, family.kappa, log_likelihood, n_parameters, bic
-    )
 
 
 def describe(fits: Mapping[str, MemberFit]) -> str:

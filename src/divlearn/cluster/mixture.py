@@ -3,30 +3,36 @@ r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation m
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp, softmax
+from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count, check_number
+from divlearn.cluster.base import ClusterBase, Run, check_init
 from divlearn.cluster.clusters import Labels
-from divlearn.cluster.mixture.em import EMRun, EMSettings
-from divlearn.cluster.mixture.fit import fit_mixture
-from divlearn.cluster.mixture.model import MixtureModel
-from divlearn.cluster.mixture.summary import count_parameters
-from divlearn.cluster.starts import check_init
+from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
+from divlearn.cluster.em import EM, Mixture, log_joint
+from divlearn.cluster.moves import fit_mixture
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
+from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
-from divlearn.likelihood.members import get_members
-from divlearn.sharded.fingerprints import fingerprint_block
+from divlearn.likelihood.members import Members, get_members
+from divlearn.likelihood.normalizer import log_normalizer
+from divlearn.likelihood.parameters import FamilyParameters
+from divlearn.likelihood.sampling import sample_family
+from divlearn.sharded.blocks import Block, fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
@@ -35,7 +41,7 @@ __all__ = ["ABMixture"]
 _SHARES = ("all", "divergence", "none")
 
 
-class ABMixture(MixtureModel):
+class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
     .. math:: p(X) = \sum_k \pi_k \,
@@ -122,6 +128,12 @@ class ABMixture(MixtureModel):
     wishart with ... degrees of freedom up to noise: ...
     """
 
+    weights_: RealArray
+    means_: RealArray
+    alpha_: RealArray
+    beta_: RealArray
+    kappa_: RealArray
+    n_components_: int
     bics_: dict[int, float]
     lower_bound_: float
     converged_: bool
@@ -178,25 +190,30 @@ class ABMixture(MixtureModel):
 
     def _fit(self, shards: Shards) -> None:
         n_matrices, d = shards.n_seen, shards.d
-        counts, settings = self._counts(n_matrices), self._settings()
+        counts, members = self._counts(n_matrices), self._check()
         check_count(self.n_init, "n_init")
         random_state = check_random_state(self.random_state)
-        runs: dict[int, EMRun] = {}
+        watch = partial(say, self, level=2)
+        em = EM(shards, members, self.share, self.max_iter, self.tol, watch)
+        runs: dict[int, Run] = {}
         self.bics_, self.n_features_in_ = {}, d
         with checkpointed(self, X=partial(shards.map, fingerprint_block)):
             for count in counts:
                 init = check_init(self.init, count, d)
-                fit = partial(fit_mixture, shards, count, init, self.n_init, settings, random_state)
+                fit = partial(
+                    fit_mixture, em, count, init, self.n_init, random_state, partial(say, self)
+                )
                 try:
                     run = runs[count] = stage("mixture", fit, random_state)
                 except KeyboardInterrupt:
+                    note_interrupt()
                     if not runs:
                         raise
                     break  # before the next number had anything to keep
-                n_parameters = count_parameters(count, d, settings.members, self.share)
-                bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run.lower_bound
+                n_parameters = count_parameters(count, d, members, self.share)
+                bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run["lower_bound"]
                 self.bics_[count] = float(bic)
-                if run.interrupted:
+                if run["interrupted"]:
                     break
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if len(runs) < len(counts):
@@ -220,16 +237,15 @@ class ABMixture(MixtureModel):
         shards: Any = open_data(X, None, sample_weight, engine=self.engine)
         return self.fit(shards).predict(shards)
 
-    def _keep(self, run: EMRun) -> None:
-        mixture, family = run.mixture, run.mixture.parameters
-        self.weights_, self.means_ = mixture.weights, mixture.means
+    def _keep(self, run: Run) -> None:
+        self.weights_, self.means_, family = run["mixture"]
         self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
         self.n_components_ = len(self.weights_)
-        self.lower_bound_, self.history_ = run.lower_bound, run.history
-        self.converged_, self.n_iter_, self.message_ = run.converged, run.n_iter, run.message
-        if not (run.converged or run.interrupted):
+        for name in ("lower_bound", "history", "converged", "n_iter", "message"):
+            setattr(self, f"{name}_", run[name])
+        if not (run["converged"] or run["interrupted"]):
             warnings.warn(
-                f"the best start did not converge: {run.message}; raise max_iter or tol",
+                f"the best start did not converge: {self.message_}; raise max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -253,12 +269,202 @@ class ABMixture(MixtureModel):
                 )
         return list(dict.fromkeys(int(count) for count in counts))
 
-    def _settings(self) -> EMSettings:
+    def _check(self) -> Members:
+        """Check what runs need, and return the members to choose from."""
         if self.share not in _SHARES:
             raise ValueError(f"share={self.share!r} must be one of {', '.join(_SHARES)}")
         check_count(self.max_iter, "max_iter")
         check_number(self.tol, "tol")
-        return EMSettings(
-            get_members(self.divergence), self.share, self.max_iter, self.tol,
-            partial(say, self), partial(say, self, level=2),
-        )  # fmt: skip
+        return get_members(self.divergence)
+
+    # ------------------------------------------------------------------ answers
+
+    def score_samples(self, X: ArrayLike) -> RealArray:
+        r"""Compute the log-density of each matrix.
+
+        It is that with respect to the affine-invariant volume, and does not change if data and
+        mixture undergo a congruence. Subtract :math:`\frac{d+1}{2} \log\det X` for the density with
+        respect to dX, as `scipy.stats.wishart` has it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices,)
+        """
+        found: RealArray = self._map(X, _densities)
+        return found
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Compute the mean log-density of matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        total, count = self._total(X)
+        return total / count
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Find the most likely component of each matrix.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray of int, shape (n_matrices,)
+        """
+        found: Labels = self._map(X, _labels)
+        return found
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        """Compute the probability of each component, given each matrix.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_components)
+        """
+        found: RealArray = self._map(X, _probabilities)
+        return found
+
+    def bic(self, X: ArrayLike) -> float:
+        """Bayesian information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        float
+        """
+        total, count = self._total(X)
+        return float(self._n_parameters() * np.log(count) - 2 * total)
+
+    def aic(self, X: ArrayLike) -> float:
+        """Akaike information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+
+        Returns
+        -------
+        float
+        """
+        return float(2 * self._n_parameters() - 2 * self._total(X)[0])
+
+    def compare(self, X: ArrayLike) -> dict[str, MemberFit]:
+        """Fit mixtures of the named members, and the learned one, from these components.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d), or shards
+            The training matrices. Shards have the weights that they were opened with.
+
+        Returns
+        -------
+        dict of MemberFit
+            With their log-likelihoods, BIC, and likelihood-ratio tests against "learned".
+        """
+        shards = self._open(X)
+        self._check()
+        watch = partial(say, self, level=2)
+        return compare_members(shards, self._mixture, self.share, self.max_iter, self.tol, watch)
+
+    def summary(self, X: ArrayLike) -> str:
+        """Say which member the data chose, against the named ones; see `compare`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d)
+            The training matrices.
+
+        Returns
+        -------
+        str
+        """
+        return describe(self.compare(X))
+
+    def sample(self, n_samples: int = 1) -> tuple[RealArray, Labels]:
+        """Draw matrices from the mixture; see `divlearn.likelihood.sample_family`.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+
+        Returns
+        -------
+        X : ndarray, shape (n_samples, d, d)
+        y : ndarray of int, shape (n_samples,), the components they come from, ascending.
+        """
+        check_is_fitted(self)
+        check_count(n_samples, "n_samples")
+        random_state = check_random_state(self.random_state)
+        counts = random_state.multinomial(n_samples, self.weights_)
+        parts = [
+            sample_family(
+                self.alpha_[k], self.beta_[k], self.kappa_[k], int(counts[k]), self.means_[k],
+                random_state,
+            )
+            for k in np.flatnonzero(counts)
+        ]  # fmt: skip
+        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    @property
+    def _mixture(self) -> Mixture:
+        points = list(zip(self.alpha_, self.beta_, self.kappa_, strict=True))
+        # Components mostly share theirs.
+        known = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
+        log_z = np.array([known[point] for point in points])
+        family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
+        return self.weights_, self.means_, family
+
+    def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
+        """Answer from the logarithms of weights times densities, block by block."""
+        return np.concatenate(self._open(X).map(_answer_block, self._mixture, answer))
+
+    def _total(self, X: ArrayLike) -> tuple[float, int]:
+        """Sum of the log-densities, and their number."""
+        shards = self._open(X)
+        return float(shards.reduce(_sum_block, self._mixture)), shards.n_matrices
+
+    def _n_parameters(self) -> int:
+        members = get_members(self.divergence)
+        return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
+
+
+def _answer_block(block: Block, mixture: Mixture, answer: Callable[[RealArray], Any]) -> Any:
+    return answer(log_joint(block, mixture))
+
+
+def _sum_block(block: Block, mixture: Mixture) -> float:
+    return float(_densities(log_joint(block, mixture)).sum())
+
+
+def _densities(joint: RealArray) -> RealArray:
+    found: RealArray = logsumexp(joint, axis=1)
+    return found
+
+
+def _labels(joint: RealArray) -> Labels:
+    found: Labels = joint.argmax(axis=1)
+    return found
+
+
+def _probabilities(joint: RealArray) -> RealArray:
+    found: RealArray = softmax(joint, axis=1)
+    return found

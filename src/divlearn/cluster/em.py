@@ -1,0 +1,241 @@
+"""Expectation maximisation for mixtures of densities exp(-kappa D) / Z, wherever the data is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from divlearn.arrays import RealArray, to_host
+from divlearn.cluster.base import Run, repeat
+from divlearn.cluster.clusters import Clusters, Members, Point, nearest_block
+from divlearn.fitting.checkpoint import loop
+from divlearn.likelihood.members import Members as Family
+from divlearn.likelihood.parameters import (
+    FamilyParameters,
+    ParameterFit,
+    SpectralSums,
+    fit_parameters,
+)
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Parts, Shards
+
+__all__ = [
+    "EM", "FEWEST_MEMBERS", "FIRST_POINT", "LARGEST_KAPPA", "Mixture", "Responsibilities",
+    "expect", "log_joint", "nearest", "unit_of",
+]  # fmt: skip
+
+# From here on matrices of a component are equal up to rounding. Likelihoods would grow for ever.
+LARGEST_KAPPA = 1e8
+FIRST_POINT = (0.5, 0.5)  # divergence of starts, before there is any density
+# A component of fewer matrices has no concentration of its own: with one it would be infinite.
+FEWEST_MEMBERS = 5.0
+_CENTER_STEPS = 3  # what is left the next iteration does
+_CENTER_TOLERANCE = 1e-10
+_SHARE_OF_TOL = 0.1  # what is left undone in one iteration
+_PARAMETER_STEPS = 10
+_START_STEPS = 3
+_NEGLIGIBLE = 1e-10  # responsibility, times the weight of the matrix
+_LARGEST_DIVERGENCE = 1e280  # divergences may overflow; sums over components must not
+
+# Weights, shape (n_components,), centres (n_components, d, d), and the densities around them.
+Mixture = tuple[RealArray, RealArray, FamilyParameters]
+
+
+class EM:
+    """Expectation maximisation on shards, over the members of a family.
+
+    Components share what ``share`` says: {"all", "divergence", "none"}. A run stops where the mean
+    log-likelihood rises by no more than ``tol``.
+    """
+
+    def __init__(
+        self, shards: Shards, members: Family, share: str, max_iter: int, tol: float,
+        watch: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.shards, self.members, self.share = shards, members, share
+        self.max_iter, self.tol, self.watch = max_iter, tol, watch
+
+    def run(self, start: Mixture) -> Run:
+        """Raise the likelihood from a start until it stays; it never falls but for rounding."""
+        with loop("em") as rounds:
+            mixture, rows = rounds.state or (start, [])
+            began = time.perf_counter() - (rows[-1][-1] if rows else 0.0)
+            responsibilities, bound = expect(self.shards, mixture)
+            rows = rows or [(bound, mixture[2], time.perf_counter() - began)]
+
+            def turn(_: int) -> tuple[str, str | None]:
+                nonlocal mixture, rows, responsibilities
+                following = self._maximize(mixture, responsibilities)
+                responsibilities, bound = expect(self.shards, following)
+                rise = bound - rows[-1][0]
+                row = bound, following[2], time.perf_counter() - began
+                mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
+                rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
+                rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
+                stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
+                return f"log-likelihood {bound:.6g} per matrix", stop
+
+            def save(_: int) -> None:
+                rounds.save((mixture, rows))
+
+            _, converged, interrupted, message = repeat(
+                turn, save, len(rows) - 1, self.max_iter, self.watch
+            )
+        bounds, families, seconds = zip(*rows, strict=True)
+        history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
+        for name in ("alpha", "beta", "kappa"):
+            history[name] = np.stack([getattr(family, name) for family in families])
+        return {
+            "mixture": mixture, "lower_bound": bounds[-1], "n_iter": len(rows) - 1,
+            "converged": converged, "interrupted": interrupted, "message": message,
+            "history": history,
+        }  # fmt: skip
+
+    def start(self, centers: RealArray) -> Mixture:
+        """Densities around given centres, the same for all, for matrices that go to the nearest."""
+        found = nearest(self.shards, centers, FIRST_POINT)
+        spectra = found.spectra(centers)
+        fits = [
+            fit_parameters(
+                spectra, Family("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=self.tol,
+                max_iter=_START_STEPS,
+            )
+            for point in self.members.starts
+        ]  # fmt: skip
+        best = min(fits, key=lambda fit: fit.loss)
+        means = centers.copy()
+        means[found.alive] *= np.exp(best.shift)[:, None, None]
+        same = best.parameters.only(np.zeros(len(centers), dtype=np.intp))
+        return found.weights, means, same
+
+    def refit(self, mixture: Mixture) -> Mixture:
+        """Densities of these members for the responsibilities of a mixture."""
+        return self._maximize(mixture, expect(self.shards, mixture)[0])
+
+    def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
+        """Weights, then a few steps of the centres, then parameters and scales of the centres."""
+        family, weights, alive = mixture[2], responsibilities.weights, responsibilities.alive
+        # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
+        enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (family.kappa * self.shards.d))
+        means, spectra = responsibilities.move(
+            mixture, np.maximum(enough, _CENTER_TOLERANCE), _CENTER_STEPS
+        )
+        fit = self._fit_families(spectra, family.only(alive))
+        means[alive] *= np.exp(fit.shift)[:, None, None]
+        found = fit.parameters
+        if self.share == "all":  # components without matrices have what all have
+            alive, found = (
+                np.arange(len(weights)), found.only(np.zeros(len(weights), dtype=np.intp))
+            )  # fmt: skip
+        return weights, means, family.replaced(alive, found)
+
+    def _fit_families(self, spectra: SpectralSums, family: FamilyParameters) -> ParameterFit:
+        """Better parameters and factors of the centres, by what components share."""
+        few = spectra.totals < FEWEST_MEMBERS
+
+        def fit(part: SpectralSums, rows: slice, tied: bool) -> ParameterFit:
+            start = float(family.alpha[rows][0]), float(family.beta[rows][0])
+            return fit_parameters(
+                part, self.members, start, tied=tied, kappa=family.kappa[rows], held=few[rows],
+                largest_kappa=LARGEST_KAPPA, tol=_SHARE_OF_TOL * self.tol,
+                max_iter=_PARAMETER_STEPS,
+            )  # fmt: skip
+
+        if self.share != "none":
+            return fit(spectra, slice(None), self.share == "all")
+        shift, rows = np.zeros(len(few)), np.flatnonzero(~few)
+        parts = [fit(spectra.only(int(k)), slice(k, k + 1), False) for k in rows]
+        for k, part in zip(rows, parts, strict=True):
+            family = family.replaced(np.array([k]), part.parameters)
+            shift[k] = part.shift[0]
+        return ParameterFit(family, shift, float("nan"))
+
+
+class Responsibilities:
+    """How much every component has of every matrix, by the `Members` of every block.
+
+    Weights of components have a sum of one; those that are alive have more than a negligible part
+    of some matrix.
+    """
+
+    def __init__(self, shards: Shards, members: Parts) -> None:
+        totals, own, self.log_likelihood = shards.reduce(_sums_block, beside=[members])
+        self.weights = totals / totals.sum()
+        self.alive: NDArray[np.intp] = np.flatnonzero(own)
+        self._clusters = Clusters(shards, members, own)
+
+    def spectra(self, centers: RealArray) -> SpectralSums:
+        """Log-eigenvalues of the matrices of components that are alive, around given centres."""
+        return self._clusters.spectra(self.alive, centers[self.alive])
+
+    def move(
+        self, mixture: Mixture, tol: RealArray, max_iter: int
+    ) -> tuple[RealArray, SpectralSums]:
+        """Take some steps of the centres that are alive towards their centroids.
+
+        Returns all centres, and the log-eigenvalues around those that are alive.
+        """
+        _, means, family = mixture
+        means, alive = means.copy(), self.alive
+        points = list(zip(family.alpha[alive].tolist(), family.beta[alive].tolist(), strict=True))
+        means[alive] = self._clusters.settle(alive, means[alive], points, max_iter, tol[alive])
+        return means, self.spectra(means)
+
+
+def log_joint(block: Block, mixture: Mixture) -> RealArray:
+    """Logarithm of weight times density, shape (n_matrices, n_components)."""
+    weights, means, family = mixture
+    # Components gather their matrices by responsibilities, which the host has to know.
+    divergences = to_host(block.engine.encode(block.data, means, family.alpha, family.beta))
+    np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
+    with np.errstate(divide="ignore"):  # a component may have no weight
+        logarithms: RealArray = np.log(weights) - family.log_z
+    return logarithms - family.kappa * divergences
+
+
+def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
+    """Responsibilities times weights of the matrices, and the mean log-likelihood."""
+    found = Responsibilities(shards, shards.hold(_expect_block, mixture, unit_of(shards)))
+    return found, found.log_likelihood / shards.n_seen
+
+
+def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
+    """Give every matrix to its nearest centre."""
+    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, unit_of(shards)))
+
+
+def unit_of(shards: Shards) -> float:
+    """Return the mean weight: of weights in this unit only the ratios matter."""
+    return shards.total_weight / shards.n_seen
+
+
+def _expect_block(block: Block, mixture: Mixture, unit: float) -> Members:
+    logarithms = log_joint(block, mixture)
+    density = logsumexp(logarithms, axis=1)
+    weights = block.weights / unit
+    table = np.exp(logarithms - density[:, None]) * weights[:, None]
+    return _members(table, float(weights @ density))
+
+
+def _nearest_block(block: Block, centers: RealArray, point: Point, unit: float) -> Members:
+    labels = nearest_block(block, centers, *point)[0]
+    table = np.zeros((len(block), len(centers)))
+    table[np.arange(len(block)), labels] = block.weights / unit
+    return _members(table, 0.0)
+
+
+def _members(table: RealArray, log_likelihood: float) -> Members:
+    """Members with their sums, with and without negligible parts, and the log-likelihood."""
+    rows = [np.flatnonzero(column > _NEGLIGIBLE) for column in table.T]
+    weights = [table[own, k] for k, own in enumerate(rows)]
+    own = np.array([one.sum() for one in weights])
+    return rows, weights, (table.sum(axis=0), own, log_likelihood)
+
+
+def _sums_block(block: Block, members: Members) -> tuple[RealArray, RealArray, float]:
+    sums: tuple[RealArray, RealArray, float] = members[2]
+    return sums

@@ -1,0 +1,232 @@
+"""A mixture from several starts, with moves out of local maxima.
+
+In a move one component is given up and another is split in two. Expectation maximisation
+hardly ever moves a centre from one cluster to another, so that it may end with one component on two
+clusters and two on another. The likelihood tells such ends apart by far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.cluster import KMeans
+
+from divlearn.arrays import RealArray, to_host
+from divlearn.cluster.base import Run, Starts, best_of
+from divlearn.cluster.clusters import find_nearest
+from divlearn.cluster.em import (
+    EM,
+    FEWEST_MEMBERS,
+    FIRST_POINT,
+    LARGEST_KAPPA,
+    Mixture,
+    log_joint,
+    unit_of,
+)
+from divlearn.fitting.checkpoint import stage
+from divlearn.fitting.interrupts import note_interrupt
+from divlearn.geometry import compose
+from divlearn.likelihood.members import Point
+from divlearn.means import mean_abld
+from divlearn.sharded.blocks import Block
+from divlearn.spectral import abld_scalar
+from divlearn.vector_kmeans import fit_vectors
+
+__all__ = ["fit_mixture"]
+
+Split = tuple[float, RealArray]  # what two centres gain over one, and these
+
+_ALMOST = 0.999  # of a limit
+_ROUNDS = 3  # of 2-means, to see what a split is worth
+_STEPS = 3  # towards the centroids in each
+_TRIALS = 3  # of a split
+_FEWEST = 4  # matrices that may be split
+
+
+def fit_mixture(
+    em: EM, n_components: int, init: str | RealArray, n_init: int,
+    random_state: np.random.RandomState, say: Callable[[str], None],
+) -> Run:  # fmt: skip
+    """Return the best of several runs; from given centres there is one, without moves."""
+    drawn = em.shards.draw(3 * n_components)
+    block = replace(drawn, weights=drawn.weights / unit_of(em.shards))
+    starts = Starts(block, n_components)
+
+    def run() -> Run:
+        draw = partial(starts.draw, init, *FIRST_POINT, random_state)
+        centers = stage("centers", draw, random_state)
+        first = stage("start", partial(em.start, centers))
+        found: Run = stage("em", partial(em.run, first))
+        if isinstance(init, str) and len(centers) > 1:
+            found = _relocate(em, block, found, random_state)
+        return found
+
+    def tell_of(start: str, run: Run) -> None:
+        say(
+            f"{n_components} components, {start}: log-likelihood {run['lower_bound']:.6g} per "
+            f"matrix after {run['n_iter']} iterations; {run['message']}"
+        )
+
+    n_init = n_init if isinstance(init, str) else 1
+    run_once = partial(stage, "run", run, random_state)
+    best = best_of(n_init, run_once, lambda run: -float(run["lower_bound"]), tell_of)
+    return best | {"message": "; ".join([best["message"], *_remarks(em, best["mixture"])])}
+
+
+def _remarks(em: EM, mixture: Mixture) -> list[str]:
+    """Say what to know about the components."""
+    weights, _, family = mixture
+    own_kappa, own_point = em.share != "all", em.share == "none"
+    remarks = []
+    few = weights * em.shards.n_seen < FEWEST_MEMBERS
+    if few.any():
+        kept = " and the kappa of the start" * own_kappa
+        remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")
+    narrow = family.kappa >= _ALMOST * LARGEST_KAPPA
+    if narrow.any():
+        remarks.append(
+            f"{_name(narrow, own_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices are equal "
+            "up to rounding, and the likelihood is unbounded"
+        )
+    if em.members.n_free == 2:
+        (_, difference), (_, product) = em.members.bounds
+        beyond = np.abs(family.beta - family.alpha) >= _ALMOST * difference
+        beyond |= family.alpha * family.beta >= _ALMOST * product
+        if beyond.any():
+            remarks.append(
+                f"{_name(beyond, own_point)} alpha and beta at the end of the search: tails are "
+                "heavier than any member's"
+            )
+    return remarks
+
+
+def _name(which: NDArray[np.bool_], own: bool) -> str:
+    """Subject of a sentence: some components, or all where they have it in common."""
+    if not own:
+        return "all components have"
+    found = np.flatnonzero(which)
+    return f"component{'s' * (len(found) > 1)} {', '.join(map(str, found))} with"
+
+
+def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
+    """Go on from the end of a run with moves that raise the likelihood, at most one per component.
+
+    A block of all matrices, or a sample, judges moves before they are tried. Histories of all moves
+    that were made follow each other. Within each the likelihood never falls, and each ends higher
+    than the one before.
+    """
+    moves = _Moves(block, random_state)
+    for _ in range(len(run["mixture"][0])):
+        if run["interrupted"]:
+            break
+        try:
+            start = moves.propose(run["mixture"])
+            if start is None:
+                break
+            following: Run = stage("em", partial(em.run, start))
+        except KeyboardInterrupt:
+            note_interrupt()
+            return run | {"interrupted": True, "message": "interrupted by the user in a move"}
+        rise = following["lower_bound"] - run["lower_bound"]
+        em.watch(f"a move changes the log-likelihood by {rise:.3g} per matrix")
+        if not rise > em.tol:
+            return run | {"interrupted": following["interrupted"]}
+        history = {
+            name: np.concatenate([before, following["history"][name]])
+            for name, before in run["history"].items()
+        }
+        n_iter = run["n_iter"] + following["n_iter"]
+        run = following | {"n_iter": n_iter, "history": history}
+    return run
+
+
+class _Moves:
+    """What is looked at to find a move; splits are kept while their component stays."""
+
+    def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
+        self._block = block
+        self._random_state = random_state
+        self._known: dict[str, Split] = {}
+
+    def propose(self, mixture: Mixture) -> Mixture | None:
+        """Return the mixture after the move that promises most, or None if none does."""
+        found, self._known = stage("move", partial(self._propose, mixture), self._random_state)
+        return found
+
+    def _propose(self, mixture: Mixture) -> tuple[Mixture | None, dict[str, Split]]:
+        weights, means, family = mixture
+        joint = log_joint(self._block, mixture)
+        labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
+        splits = [self._split(mixture, k, np.flatnonzero(labels == k)) for k in range(len(weights))]
+        net = np.array([gain for gain, _ in splits])[:, None] - cost
+        np.fill_diagonal(net, -np.inf)
+        split, given_up = np.unravel_index(net.argmax(), net.shape)
+        if not net[split, given_up] > 0:
+            return None, self._known
+        means, weights = means.copy(), weights.copy()
+        means[[split, given_up]] = splits[split][1]
+        weights[[split, given_up]] = 0.5 * weights[split]
+        moved = family.replaced(np.array([given_up]), family.only(np.array([split])))
+        return (weights / weights.sum(), means, moved), dict(self._known)
+
+    def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
+        """Log-likelihood that is lost without each component, if the others stay as they are."""
+        density = logsumexp(joint, axis=1)
+        lost = [
+            density - logsumexp(np.delete(joint, k, axis=1), axis=1) for k in range(joint.shape[1])
+        ]
+        cost: RealArray = np.array(lost) @ self._block.weights
+        return cost
+
+    def _split(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
+        """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
+        key = hashlib.sha256(rows.tobytes()).hexdigest()
+        if key not in self._known:
+            self._known[key] = (
+                self._divide(mixture, component, rows)
+                if len(rows) >= _FEWEST
+                else (-np.inf, mixture[1][[component] * 2])
+            )
+        return self._known[key]
+
+    def _divide(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
+        engine, family, middle = self._block.engine, mixture[2], mixture[1][component]
+        point = float(family.alpha[component]), float(family.beta[component])
+        matrices, weights = self._block.matrices[rows], self._block.weights[rows]
+        data = engine.take(self._block.data, rows)
+        one = to_host(engine.encode(data, middle[None], *point))[:, 0]
+        # Equal matrices cannot be split, which is seen in the gain.
+        halves = KMeans(2, n_init=_TRIALS, random_state=self._random_state)
+        found = fit_vectors(halves, _scores(matrices, middle, point), weights)
+        labels, centers = found.labels_, np.stack([middle, middle])
+        for _ in range(_ROUNDS):
+            for k in np.unique(labels):
+                own = np.flatnonzero(labels == k)
+                centers[k] = mean_abld(
+                    engine.take(data, own), *point, weights[own], centers[k], max_iter=_STEPS,
+                    engine=engine,
+                ).mean  # fmt: skip
+            labels, two = find_nearest(engine.encode(data, centers, *point))
+        # Each of the two has half of the weight.
+        gain = family.kappa[component] * (one - two) - np.log(2)
+        return float(weights @ gain), centers
+
+
+def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
+    r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to a matrix L L^T, as rows.
+
+    Their mean vanishes at the centroid, and they do not grow where divergences hardly do: unlike
+    logarithms they make no outliers of what the density takes for ordinary.
+    """
+    whitener = np.linalg.inv(np.linalg.cholesky(middle))
+    values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)
+    logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
+    slopes = abld_scalar(logarithms, *point, derivatives="f_t").f_t
+    assert slopes is not None
+    return compose(vectors, slopes).reshape(len(matrices), -1)

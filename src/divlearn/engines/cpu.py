@@ -1,0 +1,49 @@
+"""Engines that run on the CPU: which are installed, and the fastest of them."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from divlearn.engines.base import Engine
+from divlearn.engines.reference import ReferenceEngine
+
+__all__ = ["available_engines", "cpu_engine", "make_engine"]
+
+
+@cache
+def available_engines() -> tuple[str, ...]:
+    """Names of the engines that run on the CPU here, the fastest first.
+
+    Examples
+    --------
+    >>> "reference" in available_engines()
+    True
+    """
+    if os.environ.get("DIVLEARN_NO_NATIVE", "0") not in ("", "0"):
+        return ("reference",)
+    try:
+        import divlearn.engines.native  # noqa: F401
+    except ImportError:
+        return ("reference",)
+    return ("native", "reference")
+
+
+def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> Engine:
+    """Return the fastest engine that needs no other device.
+
+    Examples
+    --------
+    >>> cpu_engine(1).name in ("native", "reference")
+    True
+    """
+    return make_engine(available_engines()[0], n_threads, accuracy)
+
+
+def make_engine(name: str, n_threads: int | None, accuracy: str | float) -> Engine:
+    """Make one of `available_engines`."""
+    if name == "reference":
+        return ReferenceEngine(n_threads, accuracy)
+    from divlearn.engines.native import NativeEngine
+
+    return NativeEngine(n_threads, accuracy)

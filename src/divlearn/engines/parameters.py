@@ -1,0 +1,103 @@
+"""Parameters of atoms, and the routes by which engines find values and gradients for them."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from divlearn.arrays import RealArray, as_real
+from divlearn.tolerances import (
+    LARGEST_PARAMETER,
+    LARGEST_SPREAD,
+    LEAST_ALPHA,
+    LOGDET_EXPONENT,
+    TRACE_EXPONENT,
+)
+
+__all__ = ["Extremes", "Parameters", "gradient_routes", "traces_usable", "value_routes"]
+
+Extremes = tuple[float, float, float]  # of data: largest spread, smallest and largest exponent
+
+
+class Parameters:
+    """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree.
+
+    ``D^(-a,-b) = D^(b,a)``, so a pair of non-positive parameters is turned round and its
+    gradients are turned back by `restore`. `shape` is that of the caller, (n_atoms,) or
+    (n_atoms, m).
+    """
+
+    def __init__(self, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> None:
+        first, second = (
+            as_real(value, name, largest=LARGEST_PARAMETER)
+            for value, name in ((alpha, "alpha"), (beta, "beta"))
+        )
+        try:
+            shape = np.broadcast_shapes(first.shape, second.shape)
+            shape = shape if len(shape) == 2 else np.broadcast_shapes(shape, (n_atoms,))
+            if len(shape) > 2 or shape[0] != n_atoms or 0 in shape:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"alpha has shape {first.shape} and beta {second.shape}, but both must fit "
+                f"(n_atoms,) = ({n_atoms},) or (n_atoms, n_pairs); pass one number for all atoms "
+                "or one per atom"
+            ) from None
+        a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
+        self._turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
+        # Adding zero turns -0.0 into 0.0.
+        self.alpha: RealArray = np.where(self._turned, -b, a) + 0.0
+        self.beta: RealArray = np.where(self._turned, -a, b) + 0.0
+        self.shape = shape
+
+    @property
+    def opposite(self) -> bool:
+        """Whether some pair has opposite signs (a bounded domain; no compiled route)."""
+        return bool(((self.alpha < 0) | (self.beta < 0)).any())
+
+    def chosen(self, index: NDArray[np.intp]) -> Parameters:
+        """Select those of some atoms, in ascending order."""
+        if len(index) == len(self.alpha):
+            return self
+        some = copy(self)  # which checks nothing again
+        some.alpha, some.beta = self.alpha[index], self.beta[index]
+        some._turned, some.shape = self._turned[index], (len(index), *self.shape[1:])
+        return some
+
+    def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
+        """Gradients in the caller's signs and shape."""
+        return (
+            np.where(self._turned, -beta, alpha).reshape(self.shape),
+            np.where(self._turned, -alpha, beta).reshape(self.shape),
+        )
+
+
+def value_routes(parameters: Parameters) -> NDArray[np.str_]:
+    """How each atom's values are found: "spectrum", "trace", "inverse trace" or "logdet"."""
+    if parameters.alpha.shape[1] > 1:
+        return np.full(len(parameters.alpha), "spectrum")
+    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
+    line = (np.abs(alpha + beta - 1) <= np.finfo(np.float64).eps) & (alpha > 0) & (beta > 0)
+    rules = [(alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0), line]
+    return np.asarray(np.select(rules, ["trace", "inverse trace", "logdet"], "spectrum"))
+
+
+def gradient_routes(parameters: Parameters, extremes: Extremes, atoms: Any) -> NDArray[np.str_]:
+    """How each atom's gradient is found; without eigenvectors where that is accurate."""
+    spread, low, high = extremes
+    sound = spread <= LARGEST_SPREAD / atoms.spread
+    sound &= np.abs(atoms.exponent - low) <= LOGDET_EXPONENT
+    sound &= np.abs(atoms.exponent - high) <= LOGDET_EXPONENT
+    routes = np.where(sound, value_routes(parameters), "spectrum")
+    small = (routes == "logdet") & (parameters.alpha[:, 0] < LEAST_ALPHA)
+    return np.where(small, "spectrum", routes)
+
+
+def traces_usable(extremes: Extremes, atoms: Any) -> bool:
+    """Whether sizes and conditioning allow values by traces for all pairs."""
+    spread, low, high = extremes
+    low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
+    return bool(high - low <= TRACE_EXPONENT and spread <= LARGEST_SPREAD / atoms.spread.max())
