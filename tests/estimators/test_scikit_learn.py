@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
-from divlearn.baselines import coded, log_svm, tuning
+from divlearn.baselines import coded, log_svm
 from divlearn.committee import tangent
 
 SEED = {"random_state": 0}
@@ -63,7 +63,7 @@ def expected_failures(stand_in):
 @pytest.fixture(autouse=True)
 def short_grids(monkeypatch):
     """What is chosen from how many values is no matter here."""
-    monkeypatch.setitem(tuning.PENALTIES, "linear", (1.0, 10.0))
+    monkeypatch.setitem(log_svm.PENALTIES, "linear", (1.0, 10.0))
     monkeypatch.setattr(log_svm, "FOLDS", 2)
     monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
     monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 2)

@@ -94,6 +94,9 @@ def set_state(**values):
     return lambda page: page["model"]["state"].update(values)
 
 
+NUMBERS = dict.fromkeys(("alpha", "beta", "kappa", "log_z"), {"array": 0})
+
+
 def make(name, **state):
     return {"object": name, "state": state}
 
@@ -108,10 +111,12 @@ HOSTILE = {
     "a class that is no text": (put(model=make([1])), "class"),
     "a class of a module": (put(model=make("__init__")), "class '__init__'"),
     "a record in place of a model": (
-        put(model=make("Head", weights={"array": 0}, bias={"array": 0})), "holds Head",
+        put(model=make("FamilyParameters", **NUMBERS)), "holds FamilyParameters",
     ),
-    "a record that lacks a field": (set_state(init=make("Head")), "Head lacks weights"),
-    "a record with one more": (set_state(init=make("Head", weights=1, bias=2, x=3)), "has x"),
+    "a record that lacks a field": (set_state(init=make("Model")), "Model lacks atoms"),
+    "a record with one more": (
+        set_state(init=make("FamilyParameters", **NUMBERS, x=3)), "has x",
+    ),
     "an array that is not there": (set_state(init={"array": 99}), "array 99 of"),
     "an array from behind": (set_state(init={"array": -1}), "array -1 of"),
     "an array by truth": (set_state(init={"array": True}), "array True of"),
