@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -119,3 +120,22 @@ def test_the_readme_shows_measured_accuracy():
     """No figure is typed by hand: the rows are those of docs/accuracy.md."""
     tables = load("readme_tables")
     assert tables.between((TOP / "README.md").read_text(), "accuracy") == tables.accuracy_table()
+
+
+def public_objects():
+    reference = load("reference")
+    for modules in reference.public_modules().values():
+        for module in modules:
+            for name in module.__all__:
+                yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def test_everything_public_has_a_docstring():
+    """Classes, their public methods and properties, and functions."""
+    for name, value in public_objects():
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), name
+        if inspect.isclass(value):
+            for key, member in vars(value).items():
+                if not key.startswith("_") and (callable(member) or isinstance(member, property)):
+                    assert inspect.getdoc(getattr(value, key)), f"{name}.{key}"

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IntArray", "RealArray", "as_axis", "as_real", "beside", "check_real", "to_host"]
-
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 
 
 def to_host(array: Any) -> RealArray:
     """Bring an array from a device; one of NumPy stays as it is."""
-    host: RealArray = array if isinstance(array, np.ndarray) else array.get()
-    return host
+    return array if isinstance(array, np.ndarray) else array.get()
 
 
 def beside(array: Any, like: Any) -> RealArray:

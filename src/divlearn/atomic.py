@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["check_replaceable", "open_atomic"]
-
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_count", "check_number", "check_sortable", "import_extra", "is_number"]
-
 
 def check_count(
     value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""

@@ -348,8 +348,7 @@ def vectorize(S: RealArray) -> RealArray:
     array([1.   , 2.828, 3.   ])
     """
     rows, columns = np.triu_indices(S.shape[-1])
-    vectors: RealArray = S[..., rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
-    return vectors
+    return S[..., rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
 
 
 def exp_map(base: ArrayLike, tangent: ArrayLike) -> RealArray:

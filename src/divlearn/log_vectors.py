@@ -11,8 +11,6 @@ from divlearn.arrays import RealArray
 from divlearn.geometry import expm, logm, vectorize
 from divlearn.threads import limit_blas
 
-__all__ = ["from_log_vectors", "log_vectors"]
-
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
 
 

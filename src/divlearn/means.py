@@ -152,8 +152,7 @@ def mean_abld(
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
     """``sum_i w_i X_i``."""
-    total: RealArray = np.einsum("n,nij->ij", weights, matrices)
-    return total
+    return np.einsum("n,nij->ij", weights, matrices)
 
 
 def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -306,5 +305,4 @@ def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArra
     largest = weights.max()
     check_total_weight(largest)
     weights = weights / largest  # tiny and huge weights must not underflow in the sum
-    normalized: RealArray = weights / weights.sum()
-    return normalized
+    return weights / weights.sum()

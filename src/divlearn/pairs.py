@@ -11,8 +11,6 @@ from divlearn.engines.pencil import check_domain, congruence, decompose, factori
 from divlearn.spd import check_spd
 from divlearn.tolerances import condition_limit
 
-__all__ = ["Pairs", "check_pair"]
-
 
 def check_pair(
     X: ArrayLike, Y: ArrayLike, *, ndim: int | None = None

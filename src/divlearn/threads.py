@@ -12,8 +12,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_threads", "limit_blas", "one_thread"]
-
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
     """Threads that work may take now, counted as scikit-learn does.

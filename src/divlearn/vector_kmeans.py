@@ -13,8 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from divlearn.arrays import RealArray
 from divlearn.threads import one_thread
 
-__all__ = ["fit_vectors", "greedy_seeds"]
-
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
     """Fit k-means to rows, with one thread: several add up their sums as they become ready.

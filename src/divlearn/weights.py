@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_real
 
-__all__ = ["as_weights", "check_total_weight", "check_weights"]
-
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
     """Return the weights of all matrices: finite and >= 0, with a sum > 0."""

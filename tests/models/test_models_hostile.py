@@ -94,7 +94,7 @@ def set_state(**values):
     return lambda page: page["model"]["state"].update(values)
 
 
-NUMBERS = dict.fromkeys(("alpha", "beta", "kappa", "log_z"), {"array": 0})
+NUMBERS = {name: {"array": 0} for name in ("alpha", "beta", "kappa", "log_z")}
 
 
 def make(name, **state):

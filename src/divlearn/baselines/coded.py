@@ -28,8 +28,6 @@ from divlearn.fitting.progress import say
 from divlearn.fitting.selection import choose
 from divlearn.threads import limit_blas
 
-__all__ = ["CodedClassifier", "Parameters", "Stage", "check_penalties", "learn_dictionary"]
-
 Parameters = dict[str, float]
 # What was updated last ("start", "atoms" or "codes"), atoms, codes and the objective.
 Stage = tuple[str, RealArray, RealArray, float]
@@ -141,13 +139,11 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         codes = self.transform(X)
-        scores: RealArray = self.machine_.decision_function(codes / self.unit_)
-        return scores
+        return self.machine_.decision_function(codes / self.unit_)
 
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
         codes = self.transform(X)
-        found: NDArray[np.intp] = self.machine_.predict(codes / self.unit_)
-        return found
+        return self.machine_.predict(codes / self.unit_)
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":

@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.engines.pencil import whiteners
 
-__all__ = ["Cone", "conic_codes"]
-
 _BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
 _MAX_ITER = 50
 _INNER = 100  # iterations for each model
@@ -113,8 +111,7 @@ class Cone:
         equal = np.full((len(self._whiteners), n), 1 / n)
         mean = self._whiteners @ self.atoms.mean(axis=0) @ self._whiteners.mT
         heights = np.linalg.slogdet(mean)[1] / mean.shape[-1]
-        scaled: RealArray = equal * np.exp(-heights)[:, None]
-        return scaled
+        return equal * np.exp(-heights)[:, None]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
@@ -183,14 +180,12 @@ class _Model:
         """Barzilai-Borwein lengths of steps, in the metric of H."""
         squares = (changes @ self.gram * changes).sum(axis=1)
         curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
-        lengths: RealArray = np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
-        return lengths
+        return np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
 
 
 def _gaps(codes: RealArray, gradients: RealArray) -> RealArray:
     along = (codes * gradients).sum(axis=1)
-    gaps: RealArray = along + codes.sum(axis=1) * np.maximum(-gradients, 0).max(axis=1)
-    return gaps
+    return along + codes.sum(axis=1) * np.maximum(-gradients, 0).max(axis=1)
 
 
 def _search(

@@ -18,11 +18,6 @@ from divlearn.baselines.spd_kernels import SPDKernel
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
-__all__ = [
-    "KernelAtomsProblem", "View", "bandwidths", "kernels", "lasso_values", "learn_sparse",
-    "local_codes", "measure", "sparse_codes",
-]  # fmt: skip
-
 View = tuple[RealArray, RealArray]
 
 # Bandwidths to try, over the median divergence of matrices and atoms; the smoothest kernel first.
@@ -62,8 +57,7 @@ def lasso_values(
 ) -> RealArray:
     """Objectives of `sparse_codes`, shape (n_samples,)."""
     fits = 1 + ((codes @ gram - 2 * similarities) * codes).sum(axis=1)
-    values: RealArray = fits + penalty * np.abs(codes).sum(axis=1)
-    return values
+    return fits + penalty * np.abs(codes).sum(axis=1)
 
 
 def sparse_codes(
@@ -118,8 +112,7 @@ def _gaps(targets: RealArray, gram: RealArray, penalty: float, codes: RealArray)
     steepest = np.abs(correlations).max(axis=0)
     scale = np.minimum(1, 0.5 * penalty / np.maximum(steepest, np.finfo(float).tiny))
     duals = 2 * scale * along - scale**2 * fits
-    gaps: RealArray = fits + penalty * np.abs(codes).sum(axis=0) - duals
-    return gaps
+    return fits + penalty * np.abs(codes).sum(axis=0) - duals
 
 
 def local_codes(view: View, bandwidth: float, n_neighbors: int) -> RealArray:

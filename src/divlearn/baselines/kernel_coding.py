@@ -22,8 +22,6 @@ from divlearn.baselines.spd_kernels import SPDKernel, get_kernel
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 
-__all__ = ["KernelLLC", "KernelSparseCoding"]
-
 _PENALTIES = (0.1, 0.03, 0.01)
 _NEIGHBORS = (5, 10, 20, 40)
 

@@ -23,8 +23,6 @@ from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say
 from divlearn.geometry import logm, sqrtm
 
-__all__ = ["LEML"]
-
 _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")

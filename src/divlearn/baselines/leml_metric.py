@@ -28,11 +28,6 @@ from divlearn.arrays import RealArray
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.geometry import invsqrtm
 
-__all__ = [
-    "Codes", "Solution", "distance_percentiles", "find_prior", "label_nearest", "move",
-    "near_pairs", "project", "solve_logdet",
-]  # fmt: skip
-
 Codes = NDArray[np.intp]
 # F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they ended, and
 # whether the user interrupted.
@@ -83,8 +78,7 @@ def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes
         euclidean_distances(queries[start : start + _ROWS], vectors, squared=True).argmin(axis=1)
         for start in range(0, len(queries), _ROWS)
     ]
-    labels: Codes = codes[np.concatenate(nearest)]
-    return labels
+    return codes[np.concatenate(nearest)]
 
 
 def near_pairs(

@@ -29,11 +29,6 @@ from divlearn.fitting.labelled import (
 from divlearn.fitting.selection import choose, held_out_accuracy
 from divlearn.log_vectors import log_vectors
 
-__all__ = [
-    "FOLDS", "GAMMAS", "PENALTIES", "LogEuclideanSVM", "TunedClassifier", "fit_svm",
-    "was_interrupted",
-]  # fmt: skip
-
 FOLDS = 5  # to choose by
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
@@ -168,13 +163,11 @@ class LogEuclideanSVM(TunedClassifier):
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         vectors = log_vectors(check_new(self, X))
-        scores: RealArray = self._machine.decision_function(vectors / self._unit)
-        return scores
+        return self._machine.decision_function(vectors / self._unit)
 
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
         vectors = log_vectors(check_new(self, X))
-        codes: NDArray[np.intp] = self._machine.predict(vectors / self._unit)
-        return codes
+        return self._machine.predict(vectors / self._unit)
 
     def _describe(self) -> None:
         accuracy = self.history_["accuracy"]
@@ -220,8 +213,7 @@ def fit_svm(
     def score(parameters: dict[str, float]) -> float:
         def predict(train: NDArray[np.intp], held: NDArray[np.intp]) -> NDArray[Any]:
             machine = _fit(kernel, whole, scaled[train], y[train], **parameters)
-            labels: NDArray[Any] = machine.predict(scaled[held])
-            return labels
+            return machine.predict(scaled[held])
 
         return held_out_accuracy(predict, y, folds)
 

@@ -31,8 +31,6 @@ from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
 
-__all__ = ["DivergenceMDM"]
-
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
 
@@ -126,8 +124,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
 
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
         """Take the first class where several means are nearest."""
-        codes: NDArray[np.intp] = self._distances(X, squared=None).argmin(axis=1)
-        return codes
+        return self._distances(X, squared=None).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`e^{-D(X \| C_k)} / \sum_j e^{-D(X \| C_j)}`.
@@ -135,8 +132,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
         D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
         distance. The shape is (n_matrices, n_classes).
         """
-        probabilities: RealArray = softmax(-self._distances(X, squared=None), axis=1)
-        return probabilities
+        return softmax(-self._distances(X, squared=None), axis=1)
 
     def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
         check_is_fitted(self)

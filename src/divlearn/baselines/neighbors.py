@@ -24,8 +24,6 @@ from divlearn.fitting.labelled import (
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
-__all__ = ["DivergenceKNN", "checked_blocks", "is_log_euclidean"]
-
 Indices = NDArray[np.intp]
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
@@ -149,14 +147,12 @@ class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         distances, neighbors = self._search(X)
         votes, nearest = self._vote(distances, neighbors)
         # The last key counts most; what ties in all of them stays in the order of classes.
-        first: Indices = np.lexsort((nearest, -votes), axis=1)[:, 0]
-        return first
+        return np.lexsort((nearest, -votes), axis=1)[:, 0]
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
         votes, _ = self._vote(*self._search(X))
-        shares: RealArray = votes / votes.sum(axis=1, keepdims=True)
-        return shares
+        return votes / votes.sum(axis=1, keepdims=True)
 
     def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
         check_is_fitted(self)

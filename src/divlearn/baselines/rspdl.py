@@ -21,8 +21,6 @@ from divlearn.optim.frames import move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
-__all__ = ["RSPDL", "ConicAtomsProblem", "learn_conic", "to_unit_trace"]
-
 _PENALTIES = (3.0, 1.0, 0.1)
 _STEPS = 5  # of conjugate gradients, for each update of the atoms
 
@@ -30,8 +28,7 @@ _STEPS = 5  # of conjugate gradients, for each update of the atoms
 def to_unit_trace(atoms: RealArray, amid: RealArray) -> RealArray:
     """Scale atoms such that tr(P^-1 B) = d, with P^-1 = W^T W and W = amid."""
     traces = np.einsum("ij,kjl,il->k", amid, atoms, amid)
-    scaled: RealArray = atoms * (atoms.shape[-1] / traces)[:, None, None]
-    return scaled
+    return atoms * (atoms.shape[-1] / traces)[:, None, None]
 
 
 def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
@@ -90,8 +87,7 @@ class ConicAtomsProblem(AtomsProblem):
         """Take a step."""
         moved = move_frames(point, step.reshape(point.shape))
         traces = ((self.cone.amid @ moved) ** 2).sum(axis=(1, 2))
-        scaled: RealArray = moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
-        return scaled
+        return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
 
 
 class RSPDL(CodedClassifier):

@@ -29,8 +29,6 @@ from divlearn.kernels.definiteness import theory
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.optim.frames import in_frames, move_frames, usable
 
-__all__ = ["LogEuclideanKernel", "SPDKernel", "SteinKernel", "get_kernel"]
-
 _ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: coding needs no more
 
 
@@ -43,8 +41,7 @@ class LogEuclideanKernel:
 
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
         """D of prepared data and atoms, shape (n_matrices, n_atoms)."""
-        squares: RealArray = euclidean_distances(data, log_vectors(atoms), squared=True)
-        return squares
+        return euclidean_distances(data, log_vectors(atoms), squared=True)
 
     def nearest_bandwidth(self, bandwidth: float, d: int) -> float:
         """Find the bandwidth nearest to a given one for which the kernel is positive definite."""
@@ -77,8 +74,7 @@ class LogEuclideanKernel:
         """
         pulls = cotangent.sum(axis=0) + 2 * between.sum(axis=0)
         towards = cotangent.T @ data + 2 * between @ point
-        gradient: RealArray = 2 * (pulls[:, None] * point - towards)
-        return gradient
+        return 2 * (pulls[:, None] * point - towards)
 
 
 class SteinKernel:
@@ -116,8 +112,7 @@ class SteinKernel:
 
     def point(self, atoms: RealArray) -> RealArray:
         """Turn atoms into frames."""
-        frames: RealArray = np.linalg.cholesky(atoms)
-        return frames
+        return np.linalg.cholesky(atoms)
 
     def atoms(self, point: RealArray) -> RealArray | None:
         """Turn frames into atoms."""

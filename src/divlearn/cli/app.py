@@ -20,8 +20,6 @@ from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which
 
-__all__ = ["main"]
-
 _HELP = """Which divergence should I use on my SPD matrices? Answers from your own data.
 
 From a folder of images, one sub-folder for each class, to a model and a report:

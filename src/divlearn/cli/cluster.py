@@ -11,8 +11,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
-__all__ = ["cluster"]
-
 
 def cluster(
     data: options.Data,

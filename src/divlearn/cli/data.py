@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from divlearn.cli.output import Named, Output
     from divlearn.datasets import Dataset
 
-__all__ = [
-    "KEEP", "data_files", "keep_together", "offer_groups", "read_data", "require_labels",
-    "with_options",
-]  # fmt: skip
-
 KEEP = "keep its groups together"  # in the same fold
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from divlearn.judge import PlaneMap
     from divlearn.report import Section
 
-__all__ = ["demo"]
-
 _FINE, _COARSE = 0.125, 0.5  # steps of the grid; every named point lies on both
 _LARGEST = 2.0
 _FOLDS = 3

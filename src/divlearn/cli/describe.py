@@ -10,8 +10,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output, check_paths, shell_name
 
-__all__ = ["describe"]
-
 
 def describe(
     images: Annotated[Path, typer.Argument(metavar="IMAGES", help="One sub-folder per class.")],

@@ -7,8 +7,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
-__all__ = ["doctor"]
-
 
 def doctor(
     data: options.Data,

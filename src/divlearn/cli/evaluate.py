@@ -12,8 +12,6 @@ from divlearn.cli.output import Output
 if TYPE_CHECKING:
     from divlearn.judge import Evaluation
 
-__all__ = ["evaluate", "show_evaluation"]
-
 
 def evaluate(
     data: options.Data,

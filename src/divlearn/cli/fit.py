@@ -11,8 +11,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output, shell_name
 
-__all__ = ["fit"]
-
 
 def fit(
     data: options.Data,

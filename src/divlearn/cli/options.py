@@ -7,11 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "CV", "AsJson", "Data", "EngineName", "Groups", "LabelsKey", "MatricesKey", "Regularize",
-    "ReportFile", "Seed",
-]  # fmt: skip
-
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
 ]

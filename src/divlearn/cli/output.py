@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
-__all__ = ["KEPT", "Bars", "Output", "check_paths", "escape_unknown", "harmless", "shell_name"]
-
 KEPT = 3  # exit code: interrupted, and the best so far was kept
 Named = tuple[str, Path | None]  # an option or argument, and its value
 

@@ -12,8 +12,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
-__all__ = ["predict"]
-
 _SHOWN = 20
 
 

@@ -10,8 +10,6 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
-__all__ = ["which"]
-
 
 def which(
     data: options.Data,

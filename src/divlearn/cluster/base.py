@@ -32,11 +32,6 @@ from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = [
-    "CentroidModel", "ClusterBase", "Measure", "Nearest", "Run", "Starts", "best_of",
-    "check_centers", "check_init", "repeat",
-]  # fmt: skip
-
 # From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
 Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Any, ...]]
@@ -148,8 +143,7 @@ def _table_block(block: Block, measure: Measure) -> RealArray:
 
 
 def _labels_block(block: Block, nearest: Nearest) -> Labels:
-    labels: Labels = nearest(block)[0]
-    return labels
+    return nearest(block)[0]
 
 
 def _loss_block(block: Block, nearest: Nearest) -> float:

@@ -26,11 +26,6 @@ from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spectral import clip_f_t, invert_f_t
 
-__all__ = [
-    "Clusters", "HeldCloud", "HeldSpectra", "Labels", "Members", "Point", "find_nearest",
-    "fixed_point_step", "hold_cloud", "nearest_block", "spectra_block",
-]  # fmt: skip
-
 Labels = NDArray[np.intp]
 
 # Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
@@ -133,8 +128,7 @@ class Clusters:
 
     def slope(self, number: int, center: RealArray, point: Point) -> RealArray:
         """Compute G, minus the gradient in the frame of the centre's Cholesky factor."""
-        slope: RealArray = self._slopes(np.array([number]), center[None], [point])[1][0]
-        return slope
+        return self._slopes(np.array([number]), center[None], [point])[1][0]
 
     def _slopes(
         self, numbers: Labels, centers: RealArray, points: Sequence[Point]
@@ -186,12 +180,10 @@ class _Centroid:
         frame = trial.point
         center = frame @ frame.T
         slope = self._clusters.slope(self._number, center, self._point)
-        gradient: RealArray = in_frames(-slope[None], center[None], frame[None])[0]
-        return gradient
+        return in_frames(-slope[None], center[None], frame[None])[0]
 
     def move(self, frame: RealArray, step: RealArray) -> RealArray:
-        moved: RealArray = move_frames(frame[None], step[None])[0]
-        return moved
+        return move_frames(frame[None], step[None])[0]
 
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step) / np.sqrt(len(step)))
@@ -219,8 +211,7 @@ class HeldSpectra(SpectralSums):
         sums = self._shards.reduce(
             _sums_block, self._chosen, alpha, beta, shift, beside=[self._clouds]
         )
-        mean: RealArray = sums / self.totals.sum()
-        return mean
+        return sums / self.totals.sum()
 
     def thinned(self, enough: int) -> list[Cloud]:
         """Take every m-th in the order of the blocks; see `SpectralSums.thinned`."""

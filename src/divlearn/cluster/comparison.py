@@ -14,8 +14,6 @@ from divlearn.cluster.em import EM, Mixture
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.shards import Shards
 
-__all__ = ["MemberFit", "compare_members", "count_parameters", "describe"]
-
 _EXACT = 1e-2  # log-likelihood
 
 

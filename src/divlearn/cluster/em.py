@@ -23,11 +23,6 @@ from divlearn.likelihood.parameters import (
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = [
-    "EM", "FEWEST_MEMBERS", "FIRST_POINT", "LARGEST_KAPPA", "Mixture", "Responsibilities",
-    "expect", "log_joint", "nearest", "unit_of",
-]  # fmt: skip
-
 # From here on matrices of a component are equal up to rounding. Likelihoods would grow for ever.
 LARGEST_KAPPA = 1e8
 FIRST_POINT = (0.5, 0.5)  # divergence of starts, before there is any density
@@ -237,5 +232,4 @@ def _members(table: RealArray, log_likelihood: float) -> Members:
 
 
 def _sums_block(block: Block, members: Members) -> tuple[RealArray, RealArray, float]:
-    sums: tuple[RealArray, RealArray, float] = members[2]
-    return sums
+    return members[2]

@@ -36,8 +36,6 @@ from divlearn.sharded.encoding import encode_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
-__all__ = ["ABKMeans", "KarcherKMeans", "given_point"]
-
 _LEARNED = {
     "learn": Penalized(),
     "likelihood": Likelihood(),

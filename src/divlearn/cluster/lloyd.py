@@ -26,8 +26,6 @@ from divlearn.fitting.checkpoint import loop
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["run_lloyd"]
-
 # Divergence of a matrix from its centroid up to which it may be rounding that holds them apart.
 _ROUNDING = 1e-16
 _RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing

@@ -22,8 +22,6 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_data
 from divlearn.vector_kmeans import fit_vectors
 
-__all__ = ["LogEuclideanKMeans"]
-
 
 class LogEuclideanKMeans(CentroidModel):
     r"""k-means of the logarithms of SPD matrices.
@@ -142,8 +140,7 @@ def _vectors_block(block: Block) -> tuple[RealArray, RealArray]:
 
 
 def _squares_block(block: Block, centers: RealArray) -> RealArray:
-    squares: RealArray = euclidean_distances(log_vectors(block.matrices), centers, squared=True)
-    return squares
+    return euclidean_distances(log_vectors(block.matrices), centers, squared=True)
 
 
 def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:

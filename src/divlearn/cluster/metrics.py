@@ -17,8 +17,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from divlearn.checks import check_sortable
 
-__all__ = ["count_pairs", "matched_f1_score", "pairwise_f1_score"]
-
 
 def count_pairs(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[int, int, int, int]:
     """Count pairs of samples that share class and cluster, the cluster only, the class, neither."""

@@ -36,8 +36,6 @@ from divlearn.sharded.blocks import Block, fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
-__all__ = ["ABMixture"]
-
 _SHARES = ("all", "divergence", "none")
 
 
@@ -294,8 +292,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices,)
         """
-        found: RealArray = self._map(X, _densities)
-        return found
+        return self._map(X, _densities)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Compute the mean log-density of matrices.
@@ -323,8 +320,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray of int, shape (n_matrices,)
         """
-        found: Labels = self._map(X, _labels)
-        return found
+        return self._map(X, _labels)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Compute the probability of each component, given each matrix.
@@ -337,8 +333,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         -------
         ndarray, shape (n_matrices, n_components)
         """
-        found: RealArray = self._map(X, _probabilities)
-        return found
+        return self._map(X, _probabilities)
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion; the lower the better.
@@ -456,15 +451,12 @@ def _sum_block(block: Block, mixture: Mixture) -> float:
 
 
 def _densities(joint: RealArray) -> RealArray:
-    found: RealArray = logsumexp(joint, axis=1)
-    return found
+    return logsumexp(joint, axis=1)
 
 
 def _labels(joint: RealArray) -> Labels:
-    found: Labels = joint.argmax(axis=1)
-    return found
+    return joint.argmax(axis=1)
 
 
 def _probabilities(joint: RealArray) -> RealArray:
-    found: RealArray = softmax(joint, axis=1)
-    return found
+    return softmax(joint, axis=1)

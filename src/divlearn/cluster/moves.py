@@ -38,8 +38,6 @@ from divlearn.sharded.blocks import Block
 from divlearn.spectral import abld_scalar
 from divlearn.vector_kmeans import fit_vectors
 
-__all__ = ["fit_mixture"]
-
 Split = tuple[float, RealArray]  # what two centres gain over one, and these
 
 _ALMOST = 0.999  # of a limit
@@ -181,8 +179,7 @@ class _Moves:
         lost = [
             density - logsumexp(np.delete(joint, k, axis=1), axis=1) for k in range(joint.shape[1])
         ]
-        cost: RealArray = np.array(lost) @ self._block.weights
-        return cost
+        return np.array(lost) @ self._block.weights
 
     def _split(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""

@@ -18,8 +18,6 @@ from divlearn.likelihood.parameters import SpectralSums, fit_parameters
 from divlearn.optim.gradients import minimize_projected_gradient
 from divlearn.optim.problem import Trial
 
-__all__ = ["LearnedRule", "Likelihood", "Penalized", "Point", "Rule", "Update"]
-
 _STEPS = 10  # per update; the next one goes on from there
 _TOLERANCE = 1e-5  # of the objective per unit of weight that a change of the parameters gains
 _LARGEST = 1e3  # from which a parameter is taken to grow without end
@@ -164,8 +162,7 @@ class _PenalizedProblem:
         return Trial(variables, value, gradient.sum(keepdims=True) if tied else gradient)
 
     def gradient(self, trial: Trial) -> RealArray:
-        gradient: RealArray = trial.memo
-        return gradient
+        return trial.memo
 
     def move(self, variables: RealArray, step: RealArray) -> RealArray:
         return np.maximum(variables + step, 0)

@@ -32,8 +32,6 @@ from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.threads import limit_blas
 
-__all__ = ["MEMBERS", "SPDClassifier", "fit_weights", "floored"]
-
 _PULL = 5.0  # of weights towards equal ones, in units of samples
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
 
@@ -246,8 +244,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return mixture
 
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
-        codes: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
-        return codes
+        return self.predict_proba(X).argmax(axis=1)
 
 
 def _fit_tangent(
@@ -261,8 +258,7 @@ def _fit_tangent(
 
 def floored(probabilities: RealArray) -> RealArray:
     """Mix probabilities with a little of every class, so that no logarithm is infinite."""
-    mixed: RealArray = (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
-    return mixed
+    return (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
 
 
 def fit_weights(
@@ -287,5 +283,4 @@ def fit_weights(
         return value, w * (slope - w @ slope)
 
     found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")
-    weights: RealArray = softmax(found.x)
-    return weights
+    return softmax(found.x)

@@ -21,8 +21,6 @@ from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
-__all__ = ["TangentClassifier", "fit_space", "tangent_features", "tangent_vectors"]
-
 Rows = NDArray[np.intp]
 Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviation
 # Vectors of the training part and of the held-out part of every fold; the space of all matrices,
@@ -117,10 +115,7 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: RealArray) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
         decisions = _decide(self.model_, tangent_vectors(X, self.space_))
-        result: RealArray = np.exp(
-            _log_probabilities(decisions, len(self.classes_), self.coupling_)
-        )
-        return result
+        return np.exp(_log_probabilities(decisions, len(self.classes_), self.coupling_))
 
     def _fit(
         self, vectors: RealArray, y: Rows, weights: RealArray, parameters: dict[str, Any]
@@ -144,7 +139,6 @@ def _log_probabilities(
     decisions: RealArray, n_classes: int, coupling: tuple[float, float] | None
 ) -> RealArray:
     if coupling is None:
-        normalized: RealArray = log_softmax(np.maximum(decisions, np.log(1e-12)), axis=1)
-        return normalized
+        return log_softmax(np.maximum(decisions, np.log(1e-12)), axis=1)
     sharpness, temperature = coupling
     return log_probabilities(couple(decisions, n_classes, sharpness), temperature)

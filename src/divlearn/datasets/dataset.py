@@ -19,8 +19,6 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
-__all__ = ["NOT_STATED", "Dataset", "Split", "SplitRule", "find_copies", "of_checked"]
-
 NOT_STATED = "not stated by the source"
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]

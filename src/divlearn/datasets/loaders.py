@@ -17,11 +17,6 @@ from divlearn.files import ImageFiles, SPDFile, list_images, read_spd
 from divlearn.files.images import PathLike, subfolders
 from divlearn.spd import SPDRepairWarning
 
-__all__ = [
-    "from_file", "load_basic_motions", "load_image_folder", "load_japanese_vowels", "load_spd",
-    "load_textures",
-]  # fmt: skip
-
 _TEXTURES = ("brick", "grass", "gravel")
 
 

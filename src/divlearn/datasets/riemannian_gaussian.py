@@ -24,10 +24,6 @@ from divlearn.arrays import RealArray
 from divlearn.datasets.synthetic import ClusterPlan, RandomState, random_frames, require
 from divlearn.threads import limit_blas
 
-__all__ = [
-    "Potential", "make_riemannian_gaussian_clusters", "parabola", "sample_log_eigenvalues",
-]  # fmt: skip
-
 # Maps an array of log-eigenvalues to V, V' and V'', elementwise.
 Potential = Callable[[RealArray], tuple[RealArray, RealArray, RealArray]]
 Transport = Callable[[RealArray], tuple[RealArray, RealArray]]  # values and slopes
@@ -230,8 +226,7 @@ def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealAr
         energy = potential(t)[0] - (gap / 2 + np.log(-np.expm1(-gap))).sum(axis=1)  # log 2 sinh
         energy = np.sqrt(np.maximum(energy - energy[0], 0))
         if energy[-1] >= wanted[-1]:
-            beyond: RealArray = np.interp(wanted[1:], energy, t)
-            return beyond
+            return np.interp(wanted[1:], energy, t)
         reach *= 2
 
 
@@ -268,5 +263,4 @@ def _log_repulsion(t: RealArray, x: RealArray) -> RealArray:
     gap = x[:, :, None] - x[:, None, :]
     index = np.arange(t.shape[1])
     ratio[:, index, index] = gap[:, index, index] = 1
-    logarithm: RealArray = 0.5 * np.log(ratio / gap).sum(axis=(1, 2))
-    return logarithm
+    return 0.5 * np.log(ratio / gap).sum(axis=(1, 2))

@@ -26,8 +26,6 @@ from divlearn.geometry import compose
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 
-__all__ = ["make_inverse_wishart_clusters", "make_wishart_clusters"]
-
 RandomState = int | np.random.RandomState | None
 
 # Matrices are drawn in blocks of about this many entries, so that little beside X is in memory.
@@ -263,8 +261,7 @@ class ClusterPlan:
             if abs(ratio - 1) < _SEPARATION_ERROR:
                 break
             scale *= ratio
-        roots: RealArray = base @ compose(vectors, np.exp(0.5 * scale * values))
-        return roots
+        return base @ compose(vectors, np.exp(0.5 * scale * values))
 
 
 def require(valid: NDArray[np.bool_], values: RealArray, name: str, relation: str) -> None:
@@ -277,8 +274,7 @@ def require(valid: NDArray[np.bool_], values: RealArray, name: str, relation: st
 
 def random_frames(n: int, d: int, random_state: np.random.RandomState) -> RealArray:
     """Orthonormal columns, uniform but for their signs, of which V diag(t) V^T knows nothing."""
-    frames: RealArray = np.linalg.qr(random_state.standard_normal((n, d, d)))[0]
-    return frames
+    return np.linalg.qr(random_state.standard_normal((n, d, d)))[0]
 
 
 def _bartlett(dof: RealArray, d: int, random_state: np.random.RandomState) -> RealArray:

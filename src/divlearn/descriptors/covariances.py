@@ -12,11 +12,6 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.checks import check_count
 from divlearn.engines import available_engines
 
-__all__ = [
-    "Boxes", "box_covariances", "box_grams", "check_boxes", "check_sides", "covariances",
-    "grid_boxes",
-]  # fmt: skip
-
 Boxes = NDArray[np.int64]  # (top, left, bottom, right), half open as slices are
 
 # Integral images touch every pixel once, at about the price of this many pixels of a box.
@@ -154,8 +149,7 @@ def _worst_pair(ratio: RealArray, coordinates: Mapping[int, int]) -> RealArray:
         return others
     with np.errstate(invalid="ignore"):  # nothing times infinity is nothing: exact zeros
         mixed = np.sqrt(np.nan_to_num(others * ratio[:, known].max(axis=1), nan=0.0, posinf=np.inf))
-    worst: RealArray = np.maximum(others, mixed)
-    return worst
+    return np.maximum(others, mixed)
 
 
 def _fill_coordinates(
@@ -173,8 +167,7 @@ def _about_the_mean(maps: RealArray) -> RealArray:
     """Mean of some of the pixels; of a constant feature the constant, to all digits."""
     first = maps[:, 0, 0]
     some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
-    mean: RealArray = first + some.mean(axis=(1, 2))
-    return mean
+    return first + some.mean(axis=(1, 2))
 
 
 def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:

@@ -18,8 +18,6 @@ from divlearn.checks import is_number
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
-__all__ = ["MatrixTransformer", "check_regularize", "ensure_definite", "least_floor"]
-
 
 class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Base of transformers from samples that are no rows of numbers to SPD matrices."""

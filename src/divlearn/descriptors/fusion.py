@@ -14,8 +14,6 @@ from divlearn.arrays import RealArray
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.spd import check_spd
 
-__all__ = ["BlockDiagonal", "block_diagonal"]
-
 Samples = ArrayLike | Sequence[Sequence[Any]]
 
 

@@ -12,8 +12,6 @@ from scipy import fft
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 
-__all__ = ["GaborBank"]
-
 _MOST_SCALES, _MOST_ORIENTATIONS = 12, 64  # envelopes grow: that of scale 11 has 58 pixels
 _SPREADS = 3.0  # of the largest envelope: as far as a pixel is seen
 
@@ -112,8 +110,7 @@ class GaborBank:
 def _gaussian(size: int, centre: float, spread: float) -> RealArray:
     """Gaussian on the frequencies of an axis, with what sampling folds back from beyond pi."""
     frequencies = 2 * np.pi * (fft.fftfreq(size)[:, None] + np.arange(-2, 3))
-    folded: RealArray = np.exp(-((frequencies - centre) ** 2) / (2 * spread**2)).sum(axis=1)
-    return folded
+    return np.exp(-((frequencies - centre) ** 2) / (2 * spread**2)).sum(axis=1)
 
 
 def _frequency(scale: int) -> float:

@@ -14,8 +14,6 @@ from divlearn.descriptors.definite import ensure_definite, least_floor
 from divlearn.descriptors.series import Series, SeriesTransformer
 from divlearn.geometry import check_symmetric
 
-__all__ = ["GaussianEmbedding"]
-
 Estimator = Callable[[RealArray], ArrayLike]
 
 _SHRUNK: dict[str, Estimator] = {

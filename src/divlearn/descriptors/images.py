@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, check_real
 
-__all__ = ["Images", "Stack", "check_images", "stacks"]
-
 Images = Sequence[NDArray[Any]] | NDArray[Any]
 # Consecutive images of one size: the index of the first, shape (n_images, height, width,
 # n_channels) in float64, and whether they came as float32.

@@ -15,8 +15,6 @@ from divlearn.descriptors.pixels import Feature, Preset
 from divlearn.descriptors.region import Part, RegionCovariance
 from divlearn.descriptors.series import Series, SeriesTransformer
 
-__all__ = ["CovarianceKernel", "RBFKernelDescriptor"]
-
 
 class RBFKernelDescriptor(SeriesTransformer):
     r"""Describe a sequence by the Gaussian kernel between its tracks.

@@ -13,8 +13,6 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.descriptors.gabor import GaborBank
 
-__all__ = ["COORDINATES", "PRESETS", "Feature", "Preset", "get_preset", "pixel_features"]
-
 Feature = str | GaborBank | Callable[[RealArray], Any]
 
 COORDINATES = {"x": 1, "y": 0}  # and the axes of an image they run along
@@ -35,8 +33,7 @@ class _Planes:
         if n_channels == 1:
             return self.images[..., 0]
         if n_channels == 3:
-            grey: RealArray = self.images @ _LUMA
-            return grey
+            return self.images @ _LUMA
         raise ValueError(
             f"images have {n_channels} channels, but grey values are defined for 1 and 3 (RGB); "
             'use the feature "channels", or pass grey or RGB images'

@@ -27,8 +27,6 @@ from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset
 from divlearn.fitting.progress import say, tell
 from divlearn.threads import limit_blas
 
-__all__ = ["Part", "RegionCovariance", "Regions"]
-
 _SMALLEST_SIDE = 3
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
 

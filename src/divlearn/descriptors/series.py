@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray, check_real
 from divlearn.descriptors.definite import MatrixTransformer, check_regularize
 
-__all__ = ["Series", "SeriesLike", "SeriesTransformer"]
-
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
 # Series are computed in blocks of about this many entries, which stay in cache.

@@ -18,12 +18,6 @@ from divlearn.spd import check_spd
 from divlearn.threads import available_threads, limit_blas
 from divlearn.tolerances import ALIKE, condition_limit
 
-__all__ = [
-    "ACCURACIES", "Engine", "Prepared", "Pullback", "add_part", "cast_results",
-    "check_cotangent_shape", "check_out", "check_same_size", "is_descending", "permute",
-    "restore_order", "typical_sizes",
-]  # fmt: skip
-
 ACCURACIES = ("auto", "accurate", "fast")
 _MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
 
@@ -109,8 +103,7 @@ def permute(matrices: RealArray, order: IntArray) -> RealArray:
 def typical_sizes(matrices: RealArray) -> RealArray:
     """Mean logarithm of each variable's variance."""
     variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
-    sizes: RealArray = np.log(variances).mean(axis=0)
-    return sizes
+    return np.log(variances).mean(axis=0)
 
 
 def is_descending(sizes: RealArray) -> bool:

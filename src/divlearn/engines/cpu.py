@@ -8,8 +8,6 @@ from functools import cache
 from divlearn.engines.base import Engine
 from divlearn.engines.reference import ReferenceEngine
 
-__all__ = ["available_engines", "cpu_engine", "make_engine"]
-
 
 @cache
 def available_engines() -> tuple[str, ...]:

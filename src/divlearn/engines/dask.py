@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-__all__ = ["DaskEngine", "as_dask"]
-
 
 class DaskEngine:
     """Workers of a Dask cluster, each of which runs an engine on the matrices it holds.

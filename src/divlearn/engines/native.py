@@ -25,8 +25,6 @@ from divlearn.spectral import abld_scalar
 from divlearn.threads import available_threads
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 
-__all__ = ["NativeEngine", "instruction_sets"]
-
 _NOTHING = np.empty(0)
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
@@ -90,7 +88,6 @@ class NativeEngine(Engine):
         return self.given_threads or available_threads(_native.max_threads)
 
     def prepare(self, X: Any) -> Prepared:
-        """Validate data and pack it for the vector lanes. See `Engine.prepare`."""
         prepared = super().prepare(X)
         if isinstance(prepared, NativeData) and prepared.instruction_set != self.instruction_set:
             return self._prepare(prepared.working, prepared.order)

@@ -16,8 +16,6 @@ from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import congruence
 from divlearn.threads import limit_blas
 
-__all__ = ["NativeAtoms", "NativeData", "instruction_sets", "pack"]
-
 _native: Any = import_module("divlearn.engines._native")  # compiled: there are no types to import
 
 

@@ -17,8 +17,6 @@ from divlearn.tolerances import (
     TRACE_EXPONENT,
 )
 
-__all__ = ["Extremes", "Parameters", "gradient_routes", "traces_usable", "value_routes"]
-
 Extremes = tuple[float, float, float]  # of data: largest spread, smallest and largest exponent
 
 

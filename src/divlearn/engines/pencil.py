@@ -9,8 +9,6 @@ import numpy as np
 from divlearn.arrays import IntArray, RealArray
 from divlearn.spectral import log_generalized_domain
 
-__all__ = ["check_domain", "congruence", "decompose", "factorize", "left_singular", "whiteners"]
-
 _LOG_2 = float(np.log(2.0))
 _MAX_SWEEPS = 40
 
@@ -136,8 +134,7 @@ def _norm(vectors: RealArray) -> RealArray:
     """Norms along the last axis; squares of tiny entries would underflow."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     scaled = vectors / largest
-    norms: RealArray = largest[..., 0] * np.sqrt(np.einsum("...k,...k->...", scaled, scaled))
-    return norms
+    return largest[..., 0] * np.sqrt(np.einsum("...k,...k->...", scaled, scaled))
 
 
 def _rotate(columns: RealArray, p: int, q: int, tolerance: float) -> bool:

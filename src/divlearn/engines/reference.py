@@ -18,8 +18,6 @@ from divlearn.engines.pencil import check_domain, congruence, decompose, factori
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
 
-__all__ = ["ReferenceEngine"]
-
 _BLOCK_ENTRIES = 1 << 20  # matrix entries worked on at a time
 
 

@@ -15,8 +15,6 @@ from divlearn.engines.packing import NativeAtoms, NativeData
 from divlearn.threads import limit_blas
 from divlearn.tolerances import SMALLEST_TRACE
 
-__all__ = ["trace_gradient", "trace_values"]
-
 _LOG_2 = float(np.log(2.0))
 
 

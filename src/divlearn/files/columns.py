@@ -25,8 +25,6 @@ from divlearn.files.variables import (
     text_array,
 )
 
-__all__ = ["COLUMN_FILES", "check_column", "fits", "read_column", "read_groups"]
-
 COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_groups` knows
 _LARGEST_FILE = 2**28
 

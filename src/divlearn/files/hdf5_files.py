@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from divlearn.checks import import_extra
 from divlearn.files.variables import Damage, Refusal, Variable, check_limit, quote, text_array
 
-__all__ = ["find_hdf5", "open_hdf5"]
-
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 # How the newer indices start: B-trees of version 2, fractal heaps, fixed and extensible arrays,
 # tables of shared messages, images of the cache. Without these bytes the library parses none.

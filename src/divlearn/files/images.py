@@ -19,8 +19,6 @@ from divlearn.files.variables import Refusal, explaining, open_regular
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["LARGEST_IMAGE", "ImageFiles", "PathLike", "list_images", "natural_key", "subfolders"]
-
 PathLike = str | os.PathLike[str]
 
 # Pixels, compared with the header before anything is decoded. Pillow itself warns at 89 million.

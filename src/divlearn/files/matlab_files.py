@@ -29,8 +29,6 @@ from divlearn.files.variables import (
     text_array,
 )
 
-__all__ = ["is_matlab", "open_matlab"]
-
 # Types of elements; SciPy's table has an entry for each of those of data.
 _MATRIX, _COMPRESSED = 14, 15
 _FLAGS, _SIDES, _NAME = frozenset({6}), frozenset({5, 6}), frozenset({1, 16})

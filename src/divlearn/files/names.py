@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from divlearn.files.variables import Refusal, Variable, quote
 
-__all__ = ["FILES", "GROUP_NAMES", "Column", "choose"]
-
 Column = tuple[Variable, ...]  # one array, or a training and a test part
 
 MATRIX_NAMES = (

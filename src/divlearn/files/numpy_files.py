@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from divlearn.files.variables import DEFLATE_RATIO, Damage, Variable, quote
 
-__all__ = ["NPY_MAGIC", "ZIP_MAGICS", "open_npy", "open_npz"]
-
 NPY_MAGIC = b"\x93NUMPY"
 # The second one is that of an archive without members.
 ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")

@@ -24,8 +24,6 @@ from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import check_spd
 
-__all__ = ["MODEL_MEMBERS", "SPDFile", "read_spd"]
-
 MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.save` writes
 
 

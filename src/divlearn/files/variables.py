@@ -17,11 +17,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DEFLATE_RATIO", "Damage", "Refusal", "Variable", "check_limit", "explaining", "open_regular",
-    "quote", "text_array",
-]  # fmt: skip
-
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
 # Names come from the file: shown escaped, and cut.

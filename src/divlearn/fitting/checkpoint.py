@@ -29,8 +29,6 @@ from divlearn.fitting.interrupts import Interrupts
 from divlearn.models.storage import fingerprint, libraries, read_object, write_object
 from divlearn.models.tree import Unknown
 
-__all__ = ["Loop", "checkpointed", "draw_seed", "loop", "resumable", "stage"]
-
 EVERY = 5.0  # seconds between two writes, at least
 _SHARE = 0.05  # of the time of a fit that writing may take
 _KIND = "checkpoint"
@@ -325,5 +323,4 @@ def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
             "were; pass the same data and parameters, remove the file to start anew, or name "
             "another"
         )
-    result: dict[str, Any] = entries
-    return result
+    return entries

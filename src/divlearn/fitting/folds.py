@@ -24,8 +24,6 @@ from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
 from divlearn.checks import check_sortable
 
-__all__ = ["Fold", "Folds", "check_groups", "count_groups", "fit_grouped", "make_folds"]
-
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 Folds = Sequence[Fold]
 

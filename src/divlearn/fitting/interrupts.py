@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar
 
-__all__ = ["Interrupts", "is_interrupted", "note_interrupt", "see_through"]
-
 _T = TypeVar("_T")
 
 

@@ -19,11 +19,6 @@ from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import check_spd
 from divlearn.weights import check_total_weight, check_weights
 
-__all__ = [
-    "Labelled", "MatricesMixin", "MatrixClassifierMixin", "all_or_nothing", "check_labelled",
-    "check_new", "check_size", "label",
-]  # fmt: skip
-
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
 
@@ -90,8 +85,7 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
         ndarray, shape (n_matrices,)
         """
         codes = self._predict_codes(X)
-        labels: NDArray[Any] = self.classes_[codes]
-        return labels
+        return self.classes_[codes]
 
     @abstractmethod
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:

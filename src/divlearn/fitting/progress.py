@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["Listener", "listen", "say", "tell", "track"]
-
 Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
 
 _T = TypeVar("_T")

@@ -16,8 +16,6 @@ from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import note_interrupt
 
-__all__ = ["choose", "held_out_accuracy", "predict_held_out"]
-
 _T = TypeVar("_T")
 Rows = NDArray[np.intp]
 Predict = Callable[[Rows, Rows], NDArray[Any]]  # fit on the first rows, predict the second

@@ -19,11 +19,6 @@ from sklearn.utils.validation import column_or_1d
 from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
 
-__all__ = [
-    "check_labels", "check_numbers", "check_rows", "class_factors", "find_classes",
-    "join_classes", "keep_classes", "locate_errors", "require_targets",
-]  # fmt: skip
-
 _FEW = 20  # matrices, among which any number of classes is plausible
 
 
@@ -136,8 +131,7 @@ def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]
     array([2., 1.])
     """
     if isinstance(class_weight, str) and class_weight == "balanced":
-        balanced: RealArray = counts.sum() / (len(classes) * counts)
-        return balanced
+        return counts.sum() / (len(classes) * counts)
     factors: RealArray = compute_class_weight(class_weight, classes=classes, y=classes)
     if not (np.isfinite(factors) & (factors >= 0)).all():
         raise ValueError(f"class_weight={class_weight!r} must be finite and >= 0 for every class")

@@ -33,8 +33,6 @@ from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 
-__all__ = ["ACCURACY", "IDDLBase"]
-
 ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
 _GAMMAS = (1e-4, 1e-3, 1e-2, 1e-1)
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
@@ -299,5 +297,4 @@ def _say(estimator: IDDLBase, level: int, text: str) -> None:
 
 
 def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
-    mean: RealArray = np.mean([model.scores(block) for model in models], axis=0)
-    return mean
+    return np.mean([model.scores(block) for model in models], axis=0)

@@ -16,8 +16,6 @@ from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_proje
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 
-__all__ = ["AtomBlock", "ParameterBlock", "solve_bcd"]
-
 _INNER = 8  # steps of conjugate gradients per atom, and of spectral projected gradients
 
 
@@ -125,13 +123,11 @@ class AtomBlock:
         whitened, *_ = self._objective.pull(
             trial.memo, atom, self._alpha, self._beta, parameters=False, columns=self._columns
         )
-        gradient: RealArray = in_frames(to_host(whitened), atom, frame[None])[0].ravel()
-        return gradient
+        return in_frames(to_host(whitened), atom, frame[None])[0].ravel()
 
     def move(self, frame: RealArray, step: RealArray) -> RealArray:
         """Take a step."""
-        moved: RealArray = move_frames(frame[None], step.reshape(1, *frame.shape))[0]
-        return moved
+        return move_frames(frame[None], step.reshape(1, *frame.shape))[0]
 
     def size(self, step: RealArray) -> float:
         """How far the atom goes."""

@@ -21,8 +21,6 @@ from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
 from divlearn.sharded.shards import LocalShards
 
-__all__ = ["IDDLClassifier"]
-
 
 class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[misc]
     r"""Classify SPD matrices by divergences to atoms, all learned together.
@@ -250,10 +248,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        result: RealArray = softmax(self._mean_scores(X) / self.temperature_, axis=1)
-        return result
+        return softmax(self._mean_scores(X) / self.temperature_, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable classes, shape (n_matrices,)."""
-        chosen: NDArray[Any] = self.classes_[self._mean_scores(X).argmax(axis=1)]
-        return chosen
+        return self.classes_[self._mean_scores(X).argmax(axis=1)]

@@ -12,11 +12,6 @@ from divlearn.geometry import expm, invsqrtm, logm
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = [
-    "FeatureMap", "Tangent", "Units", "column_moments", "fit_tangent", "merge_moments",
-    "tangent_values",
-]  # fmt: skip
-
 _LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 _Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
@@ -70,8 +65,7 @@ class FeatureMap:
     def compute(self, V: RealArray, units: Units) -> RealArray:
         """Features of divergences, both of shape (n_samples, n_features)."""
         mean, scale = units
-        features: RealArray = (_raw(V, self.offset) - beside(mean, V)) / beside(scale, V)
-        return features
+        return (_raw(V, self.offset) - beside(mean, V)) / beside(scale, V)
 
     def pull(
         self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
@@ -113,8 +107,7 @@ def fit_tangent(X: RealArray, weights: RealArray, n_components: int) -> Tangent:
 def tangent_values(X: RealArray, tangent: Tangent) -> RealArray:
     """Components of matrices, shape (n_matrices, n_components)."""
     whitener, mean, components = tangent
-    values: RealArray = (log_vectors(X, whitener) - mean) @ components.T
-    return values
+    return (log_vectors(X, whitener) - mean) @ components.T
 
 
 def _raw(V: RealArray, offset: RealArray | None) -> RealArray:

@@ -16,8 +16,6 @@ from divlearn.arrays import RealArray, beside, to_host
 from divlearn.iddl.losses import Loss
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Head", "Samples", "add_up_losses", "scores_of", "slopes_of", "solve_head"]
-
 _NEWTON_STEPS = 50
 _CG_STEPS = 100
 _BISECTIONS = 40
@@ -123,15 +121,13 @@ def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, h
 def scores_of(head: Head, features: RealArray) -> RealArray:
     """Scores of some samples, shape (n_samples, n_outputs)."""
     weights, bias = (beside(one, features) for one in head)
-    scores: RealArray = features @ weights.T + bias
-    return scores
+    return features @ weights.T + bias
 
 
 def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
     """Weighted gradients of the losses of some samples in their scores."""
     wanted, weights = targets[:2]
-    slopes: RealArray = weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
-    return slopes
+    return weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
 
 
 # --- Newton's method ------------------------------------------------------------------------------
@@ -202,8 +198,7 @@ class _Newton:
         if small:
             return np.tensordot(self._bends[1], direction, axes=2)
         parts = [*self._parts, self._bends[1]]
-        product: RealArray = shards.reduce(_product, self._loss, direction, beside=parts)
-        return product
+        return shards.reduce(_product, self._loss, direction, beside=parts)
 
     def _damping(self, state: _State) -> float:
         """Curvature where a hinge has none, gone at the minimum."""
@@ -213,8 +208,7 @@ class _Newton:
     def _precondition(self, state: _State, residual: RealArray) -> RealArray:
         size = max(state.size, 1e-6)
         scale = size * self._spread + 2 * np.diag(self._penalty) + self._damping(state)
-        result: RealArray = residual / np.maximum(scale, 1e-12 * scale.max())
-        return result
+        return residual / np.maximum(scale, 1e-12 * scale.max())
 
     def _step(self, state: _State, goal: float) -> RealArray:
         """Solve for the Newton step as far as it pays: the better, the closer the end is."""

@@ -21,8 +21,6 @@ from divlearn.iddl.training import Judge, Model, Part, Recipe, Report, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
-__all__ = ["Learned", "find_tangent", "learn_ensemble", "learn_single", "screen"]
-
 Teller = Callable[[int, str], None]  # the level of detail, and what is to be told
 History = dict[str, NDArray[np.generic]]
 # Models of a fold, iteration by iteration, their scores of what is held out, and the history.

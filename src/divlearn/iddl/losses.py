@@ -15,8 +15,6 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-__all__ = ["LOSSES", "Expansion", "HingeLoss", "Loss", "RidgeLoss", "SoftmaxLoss"]
-
 _ROUNDED = 0.02  # of the margin
 _EXACT, _ROUGH = 1e-9, 1e-4
 
@@ -147,8 +145,7 @@ class SoftmaxLoss(Loss):
         """Apply the second derivative. See `Loss.bend`."""
         shares = bends.astype(direction.dtype, copy=False)
         weighted = shares * direction
-        result: RealArray = weighted - shares * weighted.sum(axis=1, keepdims=True)
-        return result
+        return weighted - shares * weighted.sum(axis=1, keepdims=True)
 
 
 class HingeLoss(Loss):
@@ -198,8 +195,7 @@ class HingeLoss(Loss):
 
 def _spread(pushes: RealArray, targets: RealArray) -> RealArray:
     """Let every push on a class pull at the true one."""
-    result: RealArray = pushes - targets * pushes.sum(axis=1, keepdims=True)
-    return result
+    return pushes - targets * pushes.sum(axis=1, keepdims=True)
 
 
 LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (RidgeLoss, HingeLoss, SoftmaxLoss)}

@@ -19,8 +19,6 @@ from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["Dictionary", "Memo", "Objective", "design_rows", "encode_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
@@ -39,8 +37,7 @@ class Dictionary:
     def atoms(self) -> RealArray:
         """The B_k, shape (n_atoms, d, d), exactly symmetric."""
         products = self.frames @ self.frames.mT
-        atoms: RealArray = 0.5 * products + 0.5 * products.mT
-        return atoms
+        return 0.5 * products + 0.5 * products.mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +107,6 @@ class Objective:
     # ------------------------------------------------------------------ values
 
     def trial(self, point: Dictionary) -> Trial:
-        """Compute the objective. See `Problem.trial`."""
         if not usable(point.atoms):
             return Trial(point, np.inf)
         return self.solve_head(point, self.encode(point.atoms, point.parameters))
@@ -148,7 +144,6 @@ class Objective:
     # ------------------------------------------------------------------ gradients
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient. See `Problem.gradient`."""
         point = trial.point
         alpha, beta = self.variant.expand(point.parameters)
         whitened, *slopes = self.pull(
@@ -183,7 +178,6 @@ class Objective:
         return replace(point, frames=self.shards.place(point.frames))
 
     def move(self, point: Dictionary, step: RealArray) -> Dictionary:
-        """Take a step. See `Problem.move`."""
         size = point.frames.size
         frames, parameters = point.frames, point.parameters
         if self.learn_atoms:
@@ -193,13 +187,11 @@ class Objective:
         return Dictionary(frames, parameters)
 
     def size(self, step: RealArray) -> float:
-        """Longest way an atom or a parameter goes. See `Problem.size`."""
         atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
         ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
         return float(max(way.max() for way in ways if way.size))
 
     def limits(self, point: Dictionary) -> RealArray:
-        """Parameters stay non-negative. See `Problem.limits`."""
         free = np.full_like(point.frames.ravel(), -np.inf)
         return np.concatenate([free, beside(-point.parameters, free)])
 

@@ -15,8 +15,6 @@ from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.scoring import ScoreMixin
 
-__all__ = ["IDDLRegressor"]
-
 
 class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.

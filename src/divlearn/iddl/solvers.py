@@ -17,8 +17,6 @@ from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 
-__all__ = ["Fit", "Run", "Watch", "first_trial", "on_host", "pack", "solve_joint", "unpack"]
-
 Watch = Callable[[int, Trial], str | None]
 
 

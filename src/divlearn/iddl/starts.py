@@ -17,8 +17,6 @@ from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
-__all__ = ["initial_atoms", "search_plane", "share_atoms"]
-
 _METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid

@@ -23,8 +23,6 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import LocalShards
 from divlearn.threads import limit_blas
 
-__all__ = ["Learner", "solve_stochastic", "take_rows"]
-
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
 _SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
 _HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head

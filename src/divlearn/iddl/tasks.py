@@ -30,10 +30,6 @@ from divlearn.sharded.blocks import Block, EngineChoice, locate_block
 from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
 from divlearn.weights import check_total_weight
 
-__all__ = [
-    "Task", "fit_temperature", "labelled_task", "log_loss", "numbers_task", "sharded_classes_task",
-]  # fmt: skip
-
 _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 
 

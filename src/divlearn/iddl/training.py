@@ -24,8 +24,6 @@ from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-__all__ = ["SOLVERS", "Judge", "Model", "Part", "Recipe", "Report", "train"]
-
 SOLVERS: dict[str, Callable[..., Fit]] = {
     "joint": solve_joint, "bcd": solve_bcd, "stochastic": solve_stochastic,
 }  # fmt: skip
@@ -123,10 +121,6 @@ def train(
         Called with the iteration and the model then; a sentence it returns stops the training.
     report : callable, optional
         Called with the iteration and the objective then.
-
-    Returns
-    -------
-    Model, Fit
     """
     shards, targets = part.shards, part.targets
     V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))

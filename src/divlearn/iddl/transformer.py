@@ -25,9 +25,6 @@ from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
 
-__all__ = ["IDDLTransformer"]
-
-
 _LEARNED = (
     "models_", "loss_", "gamma_", "n_tangent_", "n_iter_", "message_", "history_", "n_features_in_",
 )  # fmt: skip

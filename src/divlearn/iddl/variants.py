@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.divergence import DIVERGENCES, get_divergence
 
-__all__ = ["Variant", "make_variant", "starts_from_grid"]
-
 Point = tuple[float, float]
 
 _PAIRS: tuple[Point, ...] = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))  # where "learn" starts
@@ -68,10 +66,6 @@ def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> V
     n_atoms : int
     start : (alpha, beta), default=(1, 1)
         Where the pair of the paper's variants starts.
-
-    Returns
-    -------
-    Variant
 
     Examples
     --------

@@ -15,8 +15,6 @@ from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.spd import find_not_definite
 
-__all__ = ["Diagnosis", "Finding", "examine"]
-
 Indices = NDArray[np.intp]
 
 _ILL_CONDITIONED = 1e10

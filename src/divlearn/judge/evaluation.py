@@ -25,10 +25,6 @@ from divlearn.judge.significance import (
     share_error_of,
 )
 
-__all__ = [
-    "Evaluation", "HeldOut", "Row", "default_classifiers", "evaluate", "held_out_predictions",
-]  # fmt: skip
-
 _Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
 
 
@@ -82,8 +78,7 @@ class Evaluation:
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
-        flags: NDArray[np.bool_] = self.predictions[name] == self.codes
-        return flags
+        return self.predictions[name] == self.codes
 
     @property
     def best(self) -> str:

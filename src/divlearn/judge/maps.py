@@ -24,12 +24,6 @@ from divlearn.judge.significance import (
 )
 from divlearn.spd import check_spd
 
-__all__ = [
-    "NAMED", "NAMED_POINTS", "Codes", "Flags", "PlaneMap", "Point", "check_axis", "check_codes",
-    "check_group_codes", "format_point", "judge_neighbors", "make_grid", "plane_map", "rank_best",
-    "say_range",
-]  # fmt: skip
-
 NAMED: dict[str, Divergence] = {
     name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
 }
@@ -73,8 +67,7 @@ class PlaneMap:
     @property
     def accuracy(self) -> RealArray:
         """Share of matrices classified right, shape (n_alphas, n_betas)."""
-        share: RealArray = self.correct.mean(axis=-1)
-        return share
+        return self.correct.mean(axis=-1)
 
     @property
     def standard_error(self) -> RealArray:
@@ -252,8 +245,7 @@ def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
     best = np.flatnonzero(accuracy == accuracy.max())
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
-    order: NDArray[np.intp] = best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
-    return order
+    return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
 
 
 def format_point(point: Sequence[float]) -> str:

@@ -13,10 +13,6 @@ from scipy.stats import binom
 
 from divlearn.arrays import RealArray
 
-__all__ = [
-    "SIGNIFICANT", "PairedComparison", "compare_paired", "p_above", "share_error", "share_error_of",
-]  # fmt: skip
-
 SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 
 _Groups = NDArray[np.intp] | None

@@ -35,8 +35,6 @@ from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.spd import check_spd
 
-__all__ = ["NamedScore", "WhichDivergence", "which_divergence"]
-
 _LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
 
 

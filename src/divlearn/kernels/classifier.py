@@ -38,8 +38,6 @@ from divlearn.kernels.tables import (
     symmetric_point,
 )
 
-__all__ = ["POINTS", "DivergenceKernelClassifier"]
-
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
     (0.0, 0.0), (0.25, 0.25), (0.5, 0.5), (1.0, 1.0), (2.0, 2.0), (0.0, 1.0),
@@ -286,8 +284,7 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
 
         def decide(train: NDArray[np.intp], held: NDArray[np.intp]) -> RealArray:
             [machine], outer = _fit_fold(table, scale, [C], data, (train, held))
-            decisions: RealArray = machine.decision_function(outer)
-            return decisions
+            return machine.decision_function(outer)
 
         tested, decisions = predict_held_out(decide, folds, len(data.codes))
         n_classes = len(data.classes)

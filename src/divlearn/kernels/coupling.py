@@ -18,8 +18,6 @@ from scipy.special import log_expit, log_softmax
 
 from divlearn.arrays import RealArray
 
-__all__ = ["couple", "fit_coupling", "log_probabilities", "predict_codes"]
-
 _SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _TEMPERATURES = (1e-3, 1e3)
 
@@ -47,8 +45,7 @@ def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
     scaled = scores / temperature
     if scores.ndim == 1:
         return np.stack([log_expit(-scaled), log_expit(scaled)], axis=1)
-    logarithms: RealArray = log_softmax(scaled, axis=1)
-    return logarithms
+    return log_softmax(scaled, axis=1)
 
 
 def predict_codes(scores: RealArray) -> NDArray[np.intp]:

@@ -40,8 +40,6 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.kernels.tables import Point
 
-__all__ = ["Definiteness", "measure", "theory"]
-
 _ROUNDING = 1e-12  # of a scale that is meant to be a multiple of one half
 
 Theory = tuple[bool | None, str]  # proved on every data set or not, None where unknown; the reason

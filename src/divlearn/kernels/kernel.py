@@ -31,8 +31,6 @@ from divlearn.kernels.tables import (
 from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
-__all__ = ["DivergenceKernel", "DivergenceProcessKernel"]
-
 
 class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Kernel of a divergence between SPD matrices.

@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 
-__all__ = [
-    "Point", "cross_table", "decay", "find_copies", "median_scale", "square_tables",
-    "symmetric_point",
-]  # fmt: skip
-
 Point = tuple[float, float]
 
 _BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
@@ -80,8 +75,7 @@ def _both_directions(
     forward, back = ([columns.index(point) for point in some] for some in (points, turned))
     if forward == back:  # all symmetric
         return values
-    mean: RealArray = 0.5 * (values[..., forward] + values[..., back])
-    return mean
+    return 0.5 * (values[..., forward] + values[..., back])
 
 
 def decay(divergences: RealArray, scale: float) -> RealArray:

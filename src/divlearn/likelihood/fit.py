@@ -15,8 +15,6 @@ from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, solve_kappa
 from divlearn.means import mean_abld
 
-__all__ = ["LikelihoodFit", "fit_likelihood", "fit_member", "log_density"]
-
 _LARGEST_PARAMETER = 8.0  # beyond it members differ by little: D depends on c t only
 _CENTER_TOLERANCE = 1e-9
 _SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to rounding
@@ -256,8 +254,7 @@ class _Profile:
 def _log_volume(data: Prepared) -> RealArray:
     """Logarithm of det(X)^{(d+1)/2} of each matrix."""
     matrices = data.matrices.astype(np.float64, copy=False)
-    volume: RealArray = 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
-    return volume
+    return 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
 
 
 def _most_likely(fits: list[tuple[LikelihoodFit, float]]) -> LikelihoodFit:

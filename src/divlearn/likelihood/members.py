@@ -20,8 +20,6 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
 
-__all__ = ["NAMED_MEMBERS", "Members", "get_members"]
-
 Point = tuple[float, float]
 _T = TypeVar("_T")
 
@@ -88,8 +86,7 @@ class Members:
         """Coordinates of a member; of one elsewhere, those of one close to it."""
         coordinates = np.array(self._choose(beta - alpha, alpha * beta))
         low, high = np.reshape(self.bounds, (-1, 2)).T
-        clipped: RealArray = np.clip(coordinates, low, high)
-        return clipped
+        return np.clip(coordinates, low, high)
 
     def place(self, coordinates: RealArray) -> Point:
         """(alpha, beta) of coordinates."""

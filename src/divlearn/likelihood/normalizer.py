@@ -26,11 +26,6 @@ from divlearn.arrays import RealArray, as_real
 from divlearn.checks import check_count
 from divlearn.spectral import abld_scalar, invert_f_t
 
-__all__ = [
-    "Normalizer", "check_family", "differentiate_normalizer", "log_normalizer", "smallest_kappa",
-    "solve_kappa",
-]  # fmt: skip
-
 _NEGLIGIBLE = 42.0  # e^-42 is far below rounding
 _ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is the more accurate of the two
 _LADDER = 1.25 ** np.arange(24.0)  # steps away from the mode, in units of the width

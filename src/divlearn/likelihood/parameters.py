@@ -36,11 +36,6 @@ from divlearn.likelihood.normalizer import (
 )
 from divlearn.spectral import abld_scalar
 
-__all__ = [
-    "Cloud", "FamilyParameters", "ParameterFit", "Spectra", "SpectralSums", "as_numbers",
-    "fit_parameters", "sum_cloud",
-]  # fmt: skip
-
 Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
 
 
@@ -264,8 +259,7 @@ class SpectralSums(ABC):
     @property
     def share(self) -> RealArray:
         """Share of the weight of each centre."""
-        share: RealArray = self.totals / self.totals.sum()
-        return share
+        return self.totals / self.totals.sum()
 
     @abstractmethod
     def only(self, component: int) -> SpectralSums:

@@ -17,8 +17,6 @@ from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
 
-__all__ = ["sample_family"]
-
 _BLOCK_ENTRIES = 2**17  # matrix entries made at a time
 
 

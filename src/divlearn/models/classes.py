@@ -10,8 +10,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["get_class", "get_name"]
-
 _MODULES: dict[str, tuple[str, ...]] = {
     "divlearn.baselines": (
         "LEML", "RSPDL", "DivergenceKNN", "DivergenceMDM", "KernelLLC", "KernelSparseCoding",

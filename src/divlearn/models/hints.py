@@ -10,8 +10,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-__all__ = ["announced_types", "conforms"]
-
 
 @cache
 def announced_types(kind: type[Any]) -> dict[str, Any]:

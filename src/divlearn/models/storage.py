@@ -27,8 +27,6 @@ from divlearn.files.stacks import MODEL_MEMBERS
 from divlearn.files.variables import Refusal, explaining, open_regular
 from divlearn.models.tree import Unknown, flatten, restore
 
-__all__ = ["fingerprint", "libraries", "load", "read_object", "save", "write_object"]
-
 MODEL = "model"
 VERSION = 2  # of the format: of files, not of the library
 _PAGE, _CHECKSUM = MODEL_MEMBERS

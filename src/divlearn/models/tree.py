@@ -21,8 +21,6 @@ from divlearn.engines import Engine, get_engine
 from divlearn.models.classes import get_class, get_name
 from divlearn.models.hints import announced_types, conforms
 
-__all__ = ["Unknown", "flatten", "restore"]
-
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
 _GENERATOR = "MT19937"
@@ -42,15 +40,6 @@ class Unknown(Exception):
 def flatten(model: Any) -> tuple[Any, list[NDArray[Any]]]:
     """Turn an object into a tree of JSON values, and the arrays it refers to.
 
-    Parameters
-    ----------
-    model : object
-
-    Returns
-    -------
-    tree : JSON value
-    arrays : list of ndarray
-
     Examples
     --------
     >>> flatten({"a": (1, np.zeros(2))})
@@ -62,11 +51,6 @@ def flatten(model: Any) -> tuple[Any, list[NDArray[Any]]]:
 
 def restore(tree: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     """Make an object of a tree and arrays, the inverse of `flatten`.
-
-    Parameters
-    ----------
-    tree : JSON value
-    arrays : sequence of ndarray
 
     Examples
     --------
@@ -192,8 +176,7 @@ def _state(value: Any) -> dict[str, Any]:
     """Attributes of an object; of records without what they compute by themselves."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    attributes: dict[str, Any] = vars(value) if not hasattr(value, "_asdict") else value._asdict()
-    return attributes
+    return vars(value) if not hasattr(value, "_asdict") else value._asdict()
 
 
 def _check_state(kind: type[Any], values: dict[str, Any]) -> None:

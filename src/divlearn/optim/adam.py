@@ -9,8 +9,6 @@ import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
 
-__all__ = ["Moments"]
-
 _DECAY = 0.9  # of both moments: with one decay for both no step is longer than it says
 _FLAT = 1e-8  # of the largest second moment's root: groups below have no gradient but rounding
 
@@ -69,12 +67,10 @@ class Moments:
     @property
     def mean(self) -> RealArray:
         """Running mean of the gradients; needs one."""
-        mean: RealArray = self.first / (1 - _DECAY**self.count)
-        return mean
+        return self.first / (1 - _DECAY**self.count)
 
     def direction(self) -> RealArray:
         """Where to go, in units of the step size; needs a gradient."""
         root = np.sqrt(self.second / (1 - _DECAY**self.count))
         divisor = np.where(root > _FLAT * root.max(), root, np.inf)
-        direction: RealArray = -self.mean / divisor[self.groups]
-        return direction
+        return -self.mean / divisor[self.groups]

@@ -14,8 +14,6 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.spd import find_not_definite
 
-__all__ = ["in_frames", "move_frames", "usable"]
-
 _LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
 _ROUNDING = 1e-17
 _SERIES = 1.1  # of half a step: up to here, which is as far as searches go, series are short
@@ -41,8 +39,7 @@ def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
         values, vectors = np.linalg.eigh(half)
         scaled = vectors * np.exp(np.clip(values, -_LONGEST, _LONGEST))[:, None, :]
         factor = scaled @ vectors.mT
-    moved: RealArray = frames @ factor
-    return moved
+    return frames @ factor
 
 
 def _exponential_series(X: RealArray, norm: float) -> RealArray:
@@ -72,5 +69,4 @@ def in_frames(whitened: RealArray, atoms: RealArray, frames: RealArray) -> RealA
     """Gradients in the frames A from those in the frames of Cholesky factors: a rotation."""
     rotation = np.linalg.solve(np.linalg.cholesky(atoms), frames)
     gradient = rotation.mT @ whitened @ rotation
-    symmetric: RealArray = 0.5 * (gradient + gradient.mT)
-    return symmetric
+    return 0.5 * (gradient + gradient.mT)

@@ -10,8 +10,6 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
 
-__all__ = ["minimize_conjugate_gradient", "minimize_projected_gradient"]
-
 _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
 
-__all__ = ["Memory", "minimize_lbfgs"]
-
 Pairs = tuple[list[int], RealArray | None]  # which slots are used, and what is in them
 State = tuple[int, RealArray, Pairs]  # iteration, gradient, pairs
 

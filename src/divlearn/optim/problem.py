@@ -10,8 +10,6 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-__all__ = ["Callback", "Problem", "Progress", "Result", "Trial", "projected", "search"]
-
 _ARMIJO = 1e-4  # share of the decrease a tangent promises that must be kept
 _TRIALS = 30
 _LONGEST = 2.0  # size of a step: further than any model of the objective reaches

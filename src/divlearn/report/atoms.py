@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from divlearn.arrays import RealArray, as_real
 from divlearn.report.sections import Section, check_shape
 
-__all__ = ["atoms_section", "correlations"]
-
 _CELLS = 64  # along a side of a picture; more would be too small to see and too large to send
 _LEVELS = 127  # of either sign
 
@@ -76,8 +74,7 @@ def atoms_section(
 def correlations(matrices: RealArray) -> RealArray:
     """Compute correlations of covariance matrices, (..., d, d)."""
     scales = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
-    result: RealArray = matrices / (scales[..., :, None] * scales[..., None, :])
-    return result
+    return matrices / (scales[..., :, None] * scales[..., None, :])
 
 
 def _group_means(values: RealArray, starts: NDArray[np.intp]) -> RealArray:
@@ -85,8 +82,7 @@ def _group_means(values: RealArray, starts: NDArray[np.intp]) -> RealArray:
     if not len(starts):
         return values
     counts = np.diff([*starts, values.shape[-1]])
-    means: RealArray = np.add.reduceat(values, starts, axis=-1) / counts
-    return means
+    return np.add.reduceat(values, starts, axis=-1) / counts
 
 
 def _pack(values: RealArray) -> str:

@@ -27,11 +27,6 @@ from divlearn.report.sections import (
     text_section,
 )
 
-__all__ = [
-    "classifier_page", "cluster_page", "compare_with_baselines", "iddl_sections",
-    "map_training_data",
-]  # fmt: skip
-
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
 _MOST_MAPPED = 1000  # matrices whose pairs are all compared

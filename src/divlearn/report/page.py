@@ -27,8 +27,6 @@ from divlearn.report.sections import Section, repeat_section
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Page", "plain", "to_json", "write_report"]
-
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
 _LIBRARIES = ("divlearn", "numpy", "scipy", "scikit-learn")

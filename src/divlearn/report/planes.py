@@ -12,8 +12,6 @@ from divlearn.arrays import RealArray
 from divlearn.judge.maps import NAMED, PlaneMap, Point, check_axis
 from divlearn.report.sections import Section, check_shape
 
-__all__ = ["LEGEND", "TITLES", "edges", "map_section", "plane_section"]
-
 TITLES = {
     "airm": "AIRM", "stein": "Stein", "burg": "Burg", "reverse-burg": "reverse Burg",
     "log-cosh": "log-cosh",

@@ -19,8 +19,6 @@ from divlearn.report.planes import TITLES, edges
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_evaluation", "plot_matrix", "plot_plane"]
-
 _COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
 _LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
 _LEVELS = 0.5  # log-likelihood per matrix below the maximum that has colours of its own

@@ -21,8 +21,6 @@ from divlearn.report.sections import (
     table_section,
 )
 
-__all__ = ["page_of"]
-
 _LEVELS = 0.5  # log-likelihood per matrix below the best cell that has colours of its own
 _MOST_ROWS = 500
 _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")

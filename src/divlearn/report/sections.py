@@ -13,11 +13,6 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import RealArray, check_real
 from divlearn.checks import is_number
 
-__all__ = [
-    "Section", "as_sentence", "check_shape", "confusion_section", "curves_section",
-    "disagreement_section", "repeat_section", "table_section", "text_section",
-]  # fmt: skip
-
 _FIGURES = ("plane", "curves")  # drawn by the script alone
 _MISTAKES = 5  # listed below a confusion matrix
 _ROWS = 50  # of a table shown at once; the others are shown on request
@@ -357,5 +352,4 @@ def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> 
         words = ", ".join("n" if length is None else str(length) for length in shape)
         words += "," * (len(shape) == 1)
         raise ValueError(f"{name} has shape {array.shape}, but must have shape ({words})")
-    real: RealArray = array.astype(np.float64)
-    return real
+    return array.astype(np.float64)

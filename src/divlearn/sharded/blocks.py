@@ -19,12 +19,6 @@ from divlearn.sharded.pieces import MemoryPiece, Piece
 from divlearn.spd import check_spd
 from divlearn.weights import as_weights
 
-__all__ = [
-    "Block", "BlockSource", "EngineChoice", "bytes_of", "engine_for", "fingerprint_block",
-    "locate_block", "make_block",
-    "targets_block",
-]  # fmt: skip
-
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
 _THREAD_OPERATIONS = 1e8  # some milliseconds
 

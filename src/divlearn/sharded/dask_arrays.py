@@ -12,8 +12,6 @@ from divlearn.sharded.blocks import Block, EngineChoice, make_block
 from divlearn.sharded.workers import DaskShards, place
 from divlearn.weights import as_weights
 
-__all__ = ["load_dask_array"]
-
 
 def load_dask_array(
     X: Any, y: Any, weights: Any, engine: DaskEngine, accuracy: str | float
@@ -47,10 +45,7 @@ def load_dask_array(
 
 def _chunks(client: Any, array: Any) -> list[Any]:
     """Futures of the chunks along the first axis."""
-    chunks: list[Any] = client.compute(
-        list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0])
-    )
-    return chunks
+    return client.compute(list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0]))
 
 
 def _load(number: int, choice: EngineChoice, X: Any, y: Any, weights: Any) -> Block:

@@ -12,8 +12,6 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_shards
 from divlearn.sharded.shards import Parts
 
-__all__ = ["encode", "encode_block"]
-
 
 def encode(
     X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, *, gather: bool = True,

@@ -26,8 +26,6 @@ from divlearn.sharded.shards import LocalShards, Shards
 from divlearn.spd import check_spd
 from divlearn.weights import as_weights, check_total_weight, check_weights
 
-__all__ = ["is_sharded", "open_data", "open_shards"]
-
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
 _BLOCKS_PER_THREAD = 4  # so that a slow worker can be helped
@@ -118,10 +116,6 @@ def open_data(
         opened shards are those of `open_shards`.
     y, sample_weight : array-like, shape (n_matrices,), or as in `open_shards`, optional
     engine, accuracy : as in `open_shards`
-
-    Returns
-    -------
-    Shards
 
     Examples
     --------

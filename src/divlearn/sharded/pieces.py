@@ -12,11 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "FilePiece", "IteratorPiece", "MemoryPiece", "Piece", "from_iterator", "is_path",
-    "open_file", "split",
-]  # fmt: skip
-
 Array = NDArray[Any]
 
 

@@ -11,8 +11,6 @@ from divlearn.sharded.blocks import Block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards
 from divlearn.sharded.shards import Shards
 
-__all__ = ["ScoreMixin", "gather_weights"]
-
 
 class ScoreMixin:
     """`score` of classifiers and regressors that predict matrices in shards, too."""
@@ -40,8 +38,7 @@ class ScoreMixin:
                 )  # fmt: skip
             y = np.concatenate(X.map(targets_block)) if y is None else y
             sample_weight = gather_weights(X) if sample_weight is None else sample_weight
-        score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
-        return score
+        return super().score(X, y, sample_weight)  # type: ignore[misc]
 
 
 def gather_weights(shards: Shards) -> RealArray:

@@ -19,8 +19,6 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Prepared, cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, bytes_of
 
-__all__ = ["FAN_IN", "SAMPLE", "LocalShards", "Parts", "Shards", "add", "draw_rows", "merge_all"]
-
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
 _SHARE = 0.5  # of the memory there is, for blocks; the rest is for what is computed from them

@@ -11,8 +11,6 @@ from uuid import uuid4
 from divlearn.sharded.blocks import BlockSource, bytes_of_source
 from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add, merge_some
 
-__all__ = ["DaskShards", "place"]
-
 
 class DaskShards(Shards):
     """Blocks that were prepared once on workers, and are kept there.
@@ -51,19 +49,15 @@ class DaskShards(Shards):
             return cls(client, *place(client, _load, [(source,) for source in sources]))
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
-        """Bring results here. See `Shards.map`."""
-        found: list[Any] = self._gather(self._submit(function, shared, beside))
-        return found
+        return self._gather(self._submit(function, shared, beside))
 
     def hold(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> Parts:
-        """Leave results on the workers. See `Shards.hold`."""
         return self._submit(function, shared, beside)
 
     def reduce(
         self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
         merge: Merge | None = None,
     ) -> Any:  # fmt: skip
-        """Merge results on the workers. See `Shards.reduce`."""
         level = self._submit(function, shared, beside)
         while len(level) > 1:
             level = [
@@ -78,7 +72,6 @@ class DaskShards(Shards):
         self, function: Function, state: Any, order: Sequence[int], *shared: Any,
         beside: Sequence[Parts] = (),
     ) -> Any:  # fmt: skip
-        """Hand a state from worker to worker. See `Shards.fold`."""
         common = self._share(shared)
         carried = self._share((state,), single=True)
         for i in order:

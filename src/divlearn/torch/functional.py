@@ -11,8 +11,6 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.tolerances import TENSOR_ASYMMETRY
 from divlearn.torch.second import hessian_product
 
-__all__ = ["check_matrices", "encode"]
-
 _DTYPES = (torch.float32, torch.float64)
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -59,8 +57,7 @@ def encode(
         )
     chosen = _engine_for(X, engine)
     first, second = (_as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
-    result: torch.Tensor = _Encoding.apply(X, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
-    return result
+    return _Encoding.apply(X, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
 
 
 def check_matrices(tensor: Any, name: str) -> torch.Tensor:
@@ -87,8 +84,7 @@ def check_matrices(tensor: Any, name: str) -> torch.Tensor:
             f"{name} has shape {shape}: its matrices are {shape[1]} by {shape[2]}, not square; "
             "compute covariances of the features first"
         )
-    checked: torch.Tensor = tensor
-    return checked
+    return tensor
 
 
 def _not_a_tensor(value: Any, name: str, layout: str) -> str:

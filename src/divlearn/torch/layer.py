@@ -15,8 +15,6 @@ from divlearn.spd import check_spd
 from divlearn.torch.functional import check_matrices, encode
 from divlearn.torch.retraction import bounded_change, bounded_step, factorize
 
-__all__ = ["DivergenceLayer"]
-
 
 class DivergenceLayer(nn.Module):
     r"""Divergences of SPD matrices to learned atoms, each with its own :math:`(\alpha, \beta)`.

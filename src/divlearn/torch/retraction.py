@@ -6,11 +6,6 @@ import torch
 
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 
-__all__ = [
-    "bounded_change", "bounded_step", "exponential_step", "factorize", "retract_",
-    "riemannian_gradient",
-]  # fmt: skip
-
 _LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
 _LARGEST_CHANGE = 0.5  # of alpha or beta in a step
 
@@ -41,8 +36,7 @@ def exponential_step(atoms: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor
     factor = torch.linalg.cholesky(atoms)
     values, vectors = torch.linalg.eigh(_in_frame(factor, tangent))
     root = factor @ (vectors * torch.exp(0.5 * values)[..., None, :])
-    moved: torch.Tensor = root @ root.mT
-    return moved
+    return root @ root.mT
 
 
 @torch.no_grad()
@@ -158,5 +152,4 @@ def _in_frame(factor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
     """Return L^-1 S L^-T."""
     half = torch.linalg.solve_triangular(factor, tangent, upper=False)
     inner = torch.linalg.solve_triangular(factor, half.mT, upper=False)
-    symmetric: torch.Tensor = 0.5 * (inner + inner.mT)
-    return symmetric
+    return 0.5 * (inner + inner.mT)

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.spectral import _chi, _kappa, abld_scalar
 
-__all__ = ["hessian_product"]
-
 Array = NDArray[np.float64]
 Tensors = tuple[torch.Tensor, ...]
 _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128

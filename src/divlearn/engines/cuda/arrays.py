@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-__all__ = ["as_cupy", "as_kind", "as_numpy", "cp", "current", "kind_of"]
-
 
 class _CuPy:
     """CuPy, which the package is whole without."""

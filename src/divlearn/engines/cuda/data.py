@@ -21,11 +21,6 @@ from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
 from divlearn.engines.parameters import Extremes
 from divlearn.spd import check_spd
 
-__all__ = [
-    "Block", "CudaAtoms", "CudaData", "as_matrices", "check_cotangent", "check_device_out",
-    "check_on_device", "checkable", "fits", "permute_on_device", "sizes_on_device",
-]  # fmt: skip
-
 _RESIDENT_SHARE = 0.4  # of the free memory that data may take for good
 _STREAMED_BYTES = 1 << 30  # of data that is sent again in every call, per block
 _NO_FAILURE = np.iinfo(np.int64).max
@@ -309,8 +304,7 @@ def permute_on_device(matrices: Any, order: IntArray) -> Any:
 def sizes_on_device(matrices: Any) -> RealArray:
     """Mean logarithm of each variable's variance, on the host."""
     variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
-    sizes: RealArray = cp.asnumpy(cp.log(variances).mean(axis=0))
-    return sizes
+    return cp.asnumpy(cp.log(variances).mean(axis=0))
 
 
 def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:

@@ -26,8 +26,6 @@ from divlearn.engines.cuda.routes import CudaRoutes
 from divlearn.engines.parameters import Parameters
 from divlearn.spd import check_spd
 
-__all__ = ["CudaEngine"]
-
 
 class CudaEngine(CudaRoutes):
     """Kernels on an NVIDIA GPU, float64 inside. See `Engine`.
@@ -57,7 +55,6 @@ class CudaEngine(CudaRoutes):
             return self._prepare_checked(check_on_device(as_cupy(given)), kind)
 
     def keep(self, X: Any) -> Prepared:
-        """Prepare data that stays on the device with all results, if it fits. See `Engine.keep`."""
         known = isinstance(X, Prepared)
         if isinstance(X, CudaData) or (not known and kind_of(X) != "numpy"):
             return self.prepare(X)
@@ -68,14 +65,12 @@ class CudaEngine(CudaRoutes):
         return self._prepare_checked(there, "cupy") if known else self.prepare(there)
 
     def place(self, array: Any, data: Prepared) -> Any:
-        """Put an array where results for data are. See `Engine.place`."""
         if self._kind(data) == "numpy":
             return as_numpy(array)
         with _place(data):
             return as_kind(as_cupy(array), self._kind(data))
 
     def take(self, data: Prepared, rows: IntArray) -> Prepared:
-        """Prepare some of the matrices where they are. See `Engine.take`."""
         if not (isinstance(data, CudaData) and data.on_device):
             return super().take(data, rows)
         with _place(data):
@@ -129,7 +124,6 @@ class CudaEngine(CudaRoutes):
         return checked.astype(np.float64, copy=False)
 
     def spectra(self, data: Any, atoms: Any) -> Any:
-        """Log generalized eigenvalues of every pencil. See `Engine.spectra`."""
         kind = self._kind(data)
         with _place(data):
             if kind == "numpy":
@@ -143,7 +137,6 @@ class CudaEngine(CudaRoutes):
             return as_kind(out, kind)
 
     def encode(self, data: Any, atoms: Any, alpha: Any, beta: Any, *, out: Any = None) -> Any:
-        """Divergence of every matrix to every atom. See `Engine.encode`."""
         kind = self._kind(data)
         with _place(data):
             if kind == "numpy":
@@ -167,7 +160,6 @@ class CudaEngine(CudaRoutes):
         self, data: Any, atoms: Any, alpha: Any, beta: Any, cotangent: Any, *,
         parameters: bool = True, values: bool = False,
     ) -> Pullback:  # fmt: skip
-        """Gradients of ``sum(cotangent * encode(...))``. See `Engine.pullback`."""
         kind = self._kind(data)
         first, second = as_numpy(alpha), as_numpy(beta)
         with _place(data):
@@ -223,6 +215,5 @@ class CudaEngine(CudaRoutes):
 def _place(data: Any) -> AbstractContextManager[Any]:
     """Work on the device where data is, or was prepared."""
     if isinstance(data, CudaData):
-        place: AbstractContextManager[Any] = cp.cuda.Device(data.device)
-        return place
+        return cp.cuda.Device(data.device)
     return nullcontext() if isinstance(data, Prepared) else current(data)

@@ -9,11 +9,6 @@ from typing import Any
 
 from divlearn.engines.cuda.arrays import cp
 
-__all__ = [
-    "LARGEST_DIMENSION", "MOST_FAILURES", "Kernels", "Layout", "kernels_for", "largest_dimension",
-    "source",
-]  # fmt: skip
-
 LARGEST_DIMENSION = 128  # registers hold columns no longer
 MOST_FAILURES = 1 << 16  # pairs without an answer that are told apart
 _FOLDER = Path(__file__).parent

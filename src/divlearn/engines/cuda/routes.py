@@ -20,8 +20,6 @@ from divlearn.engines.cuda.pipeline import Device, Failures
 from divlearn.engines.parameters import Parameters, gradient_routes, traces_usable, value_routes
 from divlearn.tolerances import SMALLEST_TRACE
 
-__all__ = ["CudaRoutes"]
-
 _LOG_2 = float(np.log(2.0))
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
@@ -33,8 +31,6 @@ def _on_device(parameters: Parameters) -> tuple[Any, Any]:
 
 
 class CudaRoutes(Engine):
-    """What every engine implements, on a GPU. See `Engine`."""
-
     name: ClassVar[str] = "cuda"
 
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
