@@ -69,16 +69,17 @@ class FeatureMap:
 
     def pull(
         self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
-        cotangent: RealArray, sums: tuple[RealArray, RealArray],
+        cotangent: RealArray, sums: tuple[RealArray, RealArray] | None = None,
     ) -> RealArray:  # fmt: skip
         """Gradient in V from that in the features.
 
-        `sums` are those of the cotangent, and of the cotangent times the features, over all
-        samples, of which V may hold some.
+        Where V holds but some of the samples, `sums` are those of the cotangent, and of the
+        cotangent times the features, over all of them.
         """
         back = cotangent
         if self.standardize:
-            constant, along = (beside(one, V) for one in sums)
+            sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
+            constant, along = (beside(one, V)[: V.shape[1]] for one in sums)
             back = cotangent - weights[:, None] * (constant + along * features)
         back = back / beside(units[1], V)
         if self.offset is not None:

@@ -165,9 +165,11 @@ class Objective:
         self.eigenproblems += self.shards.n_matrices * len(atoms)
         known = self.feature_map, memo.units, self.loss, memo.head
         parts = [self.targets, memo.V]
-        in_weights, in_bias = self.shards.reduce(_head_slopes, *known, beside=parts)
-        W = memo.head[0]
-        sums = in_bias @ W, (W * in_weights).sum(axis=0)
+        sums = None
+        if len(self.shards) > 1:  # one block has all samples to sum over
+            in_weights, in_bias = self.shards.reduce(_head_slopes, *known, beside=parts)
+            W = memo.head[0]
+            sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
         return self.shards.reduce(_pull, *known, sums, dictionary, beside=parts)
 
@@ -226,14 +228,13 @@ def _head_slopes(
 
 def _pull(
     block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head, sums: tuple[RealArray, RealArray], dictionary: Any,
+    head: Head, sums: tuple[RealArray, RealArray] | None, dictionary: Any,
 ) -> Any:  # fmt: skip
     atoms, alpha, beta, columns, parameters = dictionary
     design, n = design_rows(block, targets, V, feature_map, units), V.shape[1]
     slopes = slopes_of(targets, design, loss, head)
     cotangent = slopes @ beside(head[0][:, :n], slopes)
-    here = sums[0][:n], sums[1][:n]
-    in_V = feature_map.pull(V, design[:, :n], units, targets[1], cotangent, here)
+    in_V = feature_map.pull(V, design[:, :n], units, targets[1], cotangent, sums)
     back = block.engine.pullback(
         block.data, Prepared.checked(atoms), alpha, beta,
         in_V[:, columns].reshape(-1, *alpha.shape), parameters=parameters,
