@@ -67,30 +67,11 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 @contextmanager
 def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
-    """Let stages and loops inside resume from a file, and write to it now and then.
+    """Let stages and loops inside resume from the file of `resumable`, and write to it.
 
-    The file is that of `resumable`. A fit inside another one is kept in the file of that.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Its kind, its parameters and its engine must be those the file was written with.
-    **data : arrays or other values that a file may hold, by name
-        They must be the same too. A callable is asked for its value where there is a file.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, no checkpoint, or that of another fit.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from divlearn.cluster import ABKMeans
-    >>> with TemporaryDirectory() as folder, resumable(Path(folder) / "fit"):
-    ...     with checkpointed(ABKMeans(2), X=np.ones(3)):
-    ...         print(stage("sum", lambda: 1 + 1))
-    2
+    A fit inside another one is kept in the file of that. The kind, the parameters and the engine of
+    the estimator, and the `data`, must be those the file was written with. A callable among the
+    data is asked for its value where there is a file.
     """
     path = None if _current.get() is not None else _path.get()
     if path is None:
@@ -109,14 +90,8 @@ def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
 def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None) -> _T:
     """Compute something, or return what it was before the process was killed.
 
-    Parameters
-    ----------
-    name : str
-        Stages need not have different names: they come in the same order every time.
-    compute : callable
-        Its result must be what a file may hold, see `divlearn.save`, and nobody may change it.
-    random : RandomState, optional
-        What it draws from, which stands afterwards where it would have.
+    Stages need not have different names: they come in the same order every time. The result must be
+    what a file may hold, and nobody may change it. `random` stands afterwards where it would have.
     """
     journal = _current.get()
     return compute() if journal is None else journal.stage(name, compute, random)
@@ -145,27 +120,14 @@ def loop(name: str) -> Iterator[Loop]:
 
 
 def draw_seed(random_state: int | np.random.RandomState | None) -> int:
-    """Draw a seed; after a kill, the one that was drawn before.
-
-    Examples
-    --------
-    >>> draw_seed(0) == draw_seed(0)
-    True
-    """
+    """Draw a seed; after a kill, the one that was drawn before."""
     return stage(
         "seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     )
 
 
 class Loop:
-    """A loop that nobody keeps.
-
-    Attributes
-    ----------
-    kept : bool, whether somebody does.
-    state : object or None
-        What was saved last before the process was killed.
-    """
+    """A loop that nobody keeps; `state` is what was saved before the process was killed."""
 
     kept = False
     state: Any = None

@@ -165,14 +165,7 @@ def _find_missing(folds: Folds, y: NDArray[Any] | None) -> Any:
 
 
 def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
-    """Check groups, if there are any.
-
-    Examples
-    --------
-    >>> check_groups(["a", "a", "b"], 2)
-    Traceback (most recent call last):
-    ValueError: groups has 3 entries, must have one for each of the 2 matrices
-    """
+    """Check groups, if there are any."""
     if groups is None:
         return None
     known: NDArray[Any] = column_or_1d(groups)

@@ -27,20 +27,6 @@ def all_or_nothing(fit: _Fit) -> _Fit:
 
     What was learned before goes on to answer as before, in whole: never with the new names of old
     classes, for example.
-
-    Examples
-    --------
-    >>> class Model:
-    ...     @all_or_nothing
-    ...     def fit(self, X):
-    ...         self.n_features_in_ = len(X)
-    ...         raise ValueError("it does not converge")
-    >>> model = Model()
-    >>> model.fit([1, 2])
-    Traceback (most recent call last):
-    ValueError: it does not converge
-    >>> vars(model)
-    {}
     """
 
     @wraps(fit)
@@ -94,26 +80,15 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Matrices of two classes at least, without those of weight zero.
-
-    Attributes
-    ----------
-    matrices : ndarray, shape (n_matrices, d, d)
-    codes : ndarray of int, shape (n_matrices,), indices of classes.
-    classes : ndarray
-    weights : ndarray, shape (n_matrices,)
-    kept : ndarray of int, which of the given matrices these are.
-    y : ndarray, shape (n_given,), the labels of all given matrices.
-    groups : ndarray, shape (n_given,), or None
-    """
+    """Matrices of two classes at least, without those of weight zero."""
 
     matrices: RealArray
-    codes: NDArray[np.intp]
+    codes: NDArray[np.intp]  # indices of classes
     classes: NDArray[Any]
     weights: RealArray
-    kept: NDArray[np.intp]
-    y: NDArray[Any]
-    groups: NDArray[Any] | None = None
+    kept: NDArray[np.intp]  # positions among the matrices that were given
+    y: NDArray[Any]  # labels of all that were given
+    groups: NDArray[Any] | None = None  # likewise
 
     @property
     def kept_groups(self) -> NDArray[Any] | None:
@@ -147,22 +122,7 @@ def check_labelled(
     X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, class_weight: Any,
     groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
-    """Check matrices, labels, weights and groups.
-
-    Parameters
-    ----------
-    X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,)
-    sample_weight : array-like, shape (n_matrices,), or None
-    class_weight : dict, "balanced" or None
-        Multiplies the weights.
-    groups : array-like, shape (n_matrices,), optional
-
-    Examples
-    --------
-    >>> check_labelled(np.stack([np.eye(2)] * 3), ["a", "b", "a"], [1, 1, 0], None).codes
-    array([0, 1])
-    """
+    """Check matrices, labels, weights, which `class_weight` multiplies, and groups."""
     matrices = check_spd(X, ndim=3, dtype=np.float64)
     return label(matrices, y, check_weights(sample_weight, len(matrices)), class_weight, groups)
 

@@ -34,18 +34,10 @@ def listen(listener: Listener | None) -> Iterator[None]:
 
 
 def tell(what: str, done: int, total: int, news: str = "") -> None:
-    """Say how far work has come.
+    """Say how many steps of how many are done, and what is being done now.
 
-    Work inside other work has another name than that; it counts as over when the other goes on.
-
-    Parameters
-    ----------
-    what : str
-        Name of the work, in the plural of its steps.
-    done, total : int
-        Steps.
-    news : str
-        What is being done now.
+    Work is named in the plural of its steps. Work inside other work has another name than that; it
+    counts as over when the other goes on.
     """
     listener = _listener.get()
     if listener is not None:

@@ -23,21 +23,7 @@ _FEW = 20  # matrices, among which any number of classes is plausible
 
 
 def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> NDArray[Any]:
-    """Return labels of classes, one for every matrix.
-
-    Parameters
-    ----------
-    y : array-like, shape (n_matrices,)
-    n_matrices : int
-    warn : bool, default=True
-        Whether to warn of a column, which is taken as labels.
-
-    Examples
-    --------
-    >>> check_labels(["a", None, "b"], 3)
-    Traceback (most recent call last):
-    ValueError: y[1] is None, must be a number or text; drop the samples where it is not known
-    """
+    """Return labels, one for every matrix; warn of a column, which is taken as labels."""
     labels: NDArray[Any] = column_or_1d(require_targets(y), warn=warn)
     check_sortable(labels, "y")
     assert_all_finite(labels, input_name="y")
@@ -48,15 +34,7 @@ def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> 
 
 
 def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return numbers to predict, shape (n_matrices,) or (n_matrices, n_outputs).
-
-    Examples
-    --------
-    >>> check_numbers([1.0, 2.0], 3)
-    Traceback (most recent call last):
-    ValueError: y has 2 rows, but X has 3 matrices (inconsistent numbers of samples); pass one row
-    per matrix
-    """
+    """Return numbers to predict, shape (n_matrices,) or (n_matrices, n_outputs)."""
     numbers: RealArray = check_array(
         require_targets(y), ensure_2d=False, dtype=np.float64, input_name="y"
     )
@@ -84,14 +62,7 @@ def require_targets(y: ArrayLike | None) -> ArrayLike:
 
 
 def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return every label once, in order.
-
-    Examples
-    --------
-    >>> find_classes(np.array([1, "a"], dtype=object))
-    Traceback (most recent call last):
-    ValueError: y mixes labels of types int and str, which have no order; pass labels of one type
-    """
+    """Return every label once, in order."""
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -102,13 +73,7 @@ def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Join the classes of two blocks.
-
-    Examples
-    --------
-    >>> join_classes(np.array(["b", "c"]), np.array(["a", "b"]))
-    array(['a', 'b', 'c'], dtype='<U1')
-    """
+    """Join the classes of two blocks."""
     if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
         # NumPy would make strings of numbers.
         first, second = first.astype(object), second.astype(object)
@@ -116,20 +81,7 @@ def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
 
 
 def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]) -> RealArray:
-    """Return what the weights of the matrices of every class are multiplied by.
-
-    Parameters
-    ----------
-    class_weight : dict, "balanced" or None
-    classes : ndarray, shape (n_classes,)
-    counts : ndarray, shape (n_classes,)
-        Matrices of every class, for "balanced".
-
-    Examples
-    --------
-    >>> class_factors({"a": 2}, np.array(["a", "b"]), np.array([3, 5]))
-    array([2., 1.])
-    """
+    """Return what the weights of the matrices of every class are multiplied by."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / (len(classes) * counts)
     factors: RealArray = compute_class_weight(class_weight, classes=classes, y=classes)
@@ -143,17 +95,7 @@ def keep_classes(
 ) -> NDArray[np.bool_]:
     """Say which classes have a weight; raise unless two have.
 
-    Parameters
-    ----------
-    classes : ndarray, shape (n_classes,)
-    counts, totals : ndarray, shape (n_classes,)
-        Matrices of every class, and the sum of their weights.
-
-    Examples
-    --------
-    >>> keep_classes(np.array(["a", "b"]), np.array([3, 5]), np.array([3.0, 0.0]))
-    Traceback (most recent call last):
-    ValueError: y holds the one class a, must hold >= 2 with a weight > 0; pass data of more
+    `counts` and `totals` are the matrices of every class, and the sum of their weights.
     """
     kept = totals > 0
     if kept.sum() < 2:
@@ -172,15 +114,7 @@ def keep_classes(
 
 @contextmanager
 def locate_errors(where: str) -> Iterator[None]:
-    """Name the shard that an error is about.
-
-    Examples
-    --------
-    >>> with locate_errors("shard 2"):
-    ...     check_labels(["a"], 2)
-    Traceback (most recent call last):
-    ValueError: shard 2: y has 1 rows, but X has 2 matrices ...
-    """
+    """Name the shard that an error is about."""
     try:
         yield
     except TypeError as error:

@@ -25,12 +25,6 @@ class FeatureMap:
 
     The mean :math:`\mu` and the deviation s are those of the data at hand, so that the strength of
     a penalty on the head means the same whatever the divergences; gradients go through them.
-
-    Parameters
-    ----------
-    offset : ndarray, shape (n_features,), optional
-        c > 0; no logarithm by default.
-    standardize : bool, default=True
     """
 
     offset: RealArray | None = None

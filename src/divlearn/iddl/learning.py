@@ -33,30 +33,17 @@ _PATIENCE = 8  # iterations without a better held-out score before a fold stops
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Models that predict together, and what they say of held-out data.
-
-    Attributes
-    ----------
-    recipe : Recipe
-    models : list of Model
-    n_iter : int
-    message : str
-    history : dict of arrays
-    rows : ndarray of int, what was held out.
-    scores : ndarray, shape (n_rows, n_outputs), of these rows.
-    loss : float, of these scores.
-    start : Learned or None, what they were before atoms and divergences moved.
-    """
+    """Models that predict together, and what they say of held-out data."""
 
     recipe: Recipe
     models: list[Model]
     n_iter: int
     message: str
     history: History
-    rows: NDArray[np.intp]
-    scores: RealArray
-    loss: float
-    start: Learned | None = None
+    rows: NDArray[np.intp]  # what was held out
+    scores: RealArray  # of these rows, shape (n_rows, n_outputs)
+    loss: float  # of these scores
+    start: Learned | None = None  # what they were before atoms and divergences moved
 
 
 # --- choosing the penalty and the features --------------------------------------------------------

@@ -22,16 +22,10 @@ from divlearn.sharded.shards import Parts, Shards
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Atoms :math:`B_k = A_k A_k^T` and their parameters.
+    """Atoms :math:`B_k = A_k A_k^T` and their parameters."""
 
-    Attributes
-    ----------
-    frames : ndarray, shape (n_atoms, d, d), the A_k; on a device where the atoms are moved there.
-    parameters : ndarray, shape (n_parameters,), always on the host.
-    """
-
-    frames: RealArray
-    parameters: RealArray
+    frames: RealArray  # A_k, (n_atoms, d, d); on a device where the atoms are moved there
+    parameters: RealArray  # always on the host
 
     @cached_property
     def atoms(self) -> RealArray:
@@ -61,23 +55,9 @@ class Objective:
     :math:`A_k \leftarrow A_k e^{S_k / 2}`; in these frames affine-invariant parallel transport
     along the step is the identity.
 
-    Parameters
-    ----------
-    shards : Shards
-        Matrices, wherever they are; those in memory are one block.
-    targets : parts
-        Of every block: targets, shape (n_matrices, n_outputs), weights, whose sum over all blocks
-        is one, and optionally features beside the divergences, which nothing changes.
-    variant : Variant
-    feature_map : FeatureMap
-    loss : Loss
-    gamma : float
-    learn_atoms, learn_parameters : bool, default=True
-
-    Attributes
-    ----------
-    eigenproblems : int
-        Pairs of a matrix and an atom that were decomposed so far.
+    `targets` of every block are a tuple: targets, shape (n_matrices, n_outputs), weights, whose sum
+    over all blocks is one, and optionally features beside the divergences, which nothing changes.
+    `eigenproblems` counts the pairs of a matrix and an atom that were decomposed so far.
     """
 
     def __init__(

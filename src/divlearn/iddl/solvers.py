@@ -22,30 +22,19 @@ Watch = Callable[[int, Trial], str | None]
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best dictionary that was found.
+    """The best dictionary that was found."""
 
-    Attributes
-    ----------
-    trial : Trial, of a `Dictionary`, with a `Memo`.
-    n_iter : int
-    converged : bool
-    message : str, why the solver stopped, in a sentence.
-    history : dict of arrays
-    """
-
-    trial: Trial
+    trial: Trial  # of a Dictionary, with a Memo
     n_iter: int
     converged: bool
-    message: str
+    message: str  # why the solver stopped, in a sentence
     history: dict[str, NDArray[np.generic]]
 
 
 class Run:
     """What happens in a run: kept when the user stops it, and resumed when it was killed.
 
-    Attributes
-    ----------
-    rows : list of tuples, the history, one entry per iteration, and the start.
+    `rows` is the history, one tuple per iteration, and the start.
     """
 
     def __init__(
@@ -143,17 +132,8 @@ def solve_joint(
 ) -> Fit:  # fmt: skip
     """Move all atoms and parameters at once by limited-memory BFGS in moving frames.
 
-    Parameters
-    ----------
-    objective : Objective
-    start : Dictionary
-    max_iter : int
-    tol : float
-        Stop where the size of the gradient is at most this share of that at the start.
-    watch : callable, optional
-        Called with the iteration and the trial; a sentence it returns stops the solver.
-    seed : int
-        Of solvers that draw at random, which this one is not.
+    Stop where the size of the gradient is at most `tol` of that at the start. `watch` is called
+    with the iteration and the trial; a sentence it returns stops the solver. Nothing is drawn.
     """
     with loop("joint") as rounds:
         packed, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)

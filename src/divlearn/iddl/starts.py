@@ -41,16 +41,7 @@ def initial_atoms(
 ) -> RealArray:  # fmt: skip
     """Choose atoms: class means by k-means, random matrices of every class, or identities.
 
-    Parameters
-    ----------
-    X : ndarray, shape (n_matrices, d, d)
-    codes : ndarray of int, shape (n_matrices,), or None
-        Classes, 0 to n_classes - 1; None where there are none.
-    n_atoms : int
-    method : {"class-kmeans", "kmeans", "samples", "identity"}
-    random_state : RandomState
-    logarithms : callable, optional
-        Returns `log_vectors` of X where they are known.
+    `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`.
     """
     if method not in _METHODS:
         raise ValueError(

@@ -132,25 +132,9 @@ def solve_stochastic(
 
     An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
     the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
-    and the steps are halved: the objective never rises. An epoch costs three eigenproblems per
-    matrix and atom, two in the minibatches and one on all data. The memo of the trials that are
-    handed out has no rows: no more than one encoding of all data is held at any time.
-
-    Parameters
-    ----------
-    objective, start, watch : as in `divlearn.iddl.solvers.solve_joint`
-    max_iter : int
-        Epochs.
-    tol : float
-        Stop where an epoch lowers the objective by at most this share of it.
-    seed : int
-        Draws the minibatches.
-
-    Returns
-    -------
-    Fit
-        The gradient norms in the history are those of Adam's running mean; NaN for the start, and
-        for epochs that were broken off.
+    and the steps are halved: the objective never rises. Stop where an epoch lowers it by at most
+    `tol` of it. An epoch costs three eigenproblems per matrix and atom. No more than one encoding
+    of all data is held at any time. Gradient norms in the history are Adam's running mean.
     """
     with loop("epochs") as rounds:
         state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)

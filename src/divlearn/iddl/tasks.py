@@ -35,33 +35,18 @@ _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All matrices with their targets, and some in memory to choose by.
-
-    Attributes
-    ----------
-    shards : Shards
-    targets : parts
-        Of every block: targets, shape (n_matrices, n_outputs), and weights; the sum of all weights
-        is one.
-    sample : Shards of one block, all matrices where they are in memory.
-    codes : ndarray of int or None, classes of the sample.
-    wanted, weights : ndarray, targets and weights of the sample.
-    folds : of the sample
-    judge : callable, from held-out scores and their rows to a loss.
-    losses : names of the losses that "auto" chooses from.
-    n_seen : int, matrices with a weight.
-    """
+    """All matrices with their targets, and some in memory to choose by."""
 
     shards: Shards
-    targets: Parts
-    sample: Shards
-    codes: NDArray[np.intp] | None
-    wanted: RealArray
-    weights: RealArray
-    folds: Folds
+    targets: Parts  # (n_matrices, n_outputs) and weights of every block; all weights sum to one
+    sample: Shards  # one block: all matrices where they are in memory
+    codes: NDArray[np.intp] | None  # classes of the sample
+    wanted: RealArray  # targets of the sample
+    weights: RealArray  # of the sample
+    folds: Folds  # of the sample
     judge: Judge
-    losses: tuple[str, ...]
-    n_seen: int
+    losses: tuple[str, ...]  # names that "auto" chooses from
+    n_seen: int  # matrices with a weight
 
     @property
     def n_groups(self) -> int:
@@ -264,21 +249,7 @@ def _scaled(
 def log_loss(
     scores: RealArray, codes: NDArray[np.intp], weights: RealArray, temperature: float = 1.0
 ) -> float:
-    """Mean negative logarithm of the probability of the true class.
-
-    Parameters
-    ----------
-    scores : ndarray, shape (n_samples, n_classes)
-    codes : ndarray of int, shape (n_samples,)
-    weights : ndarray, shape (n_samples,), with sum one.
-    temperature : float, default=1.0
-        Scores are divided by it.
-
-    Examples
-    --------
-    >>> f"{log_loss(np.zeros((1, 4)), np.array([2]), np.ones(1)):.4f}"  # log 4
-    '1.3863'
-    """
+    """Mean negative logarithm of the probability of the true class; weights have the sum one."""
     logarithms = log_softmax(scores / temperature, axis=1)
     return -float(weights @ logarithms[np.arange(len(codes)), codes])
 

@@ -108,19 +108,10 @@ def train(
     part: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None = None,
     watch: Watch | None = None, report: Report | None = None,
 ) -> tuple[Model, Fit]:  # fmt: skip
-    """Train one model.
+    """Train one model, with components of `fit_tangent` beside the divergences.
 
-    Parameters
-    ----------
-    part : Part
-    recipe : Recipe
-    variant : Variant
-    tangent : tuple, optional
-        From `divlearn.iddl.features.fit_tangent`.
-    watch : callable, optional
-        Called with the iteration and the model then; a sentence it returns stops the training.
-    report : callable, optional
-        Called with the iteration and the objective then.
+    `watch` is called with the iteration and the model; a sentence it returns stops the training.
+    `report` is called with the iteration and the objective.
     """
     shards, targets = part.shards, part.targets
     V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))

@@ -22,12 +22,7 @@ _FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Bu
 class Variant:
     """How a vector of parameters becomes the alpha and beta of every atom.
 
-    Attributes
-    ----------
-    alpha_index, beta_index : ndarray of int, shape (n_atoms, n_pairs)
-        Which parameter each alpha and each beta is.
-    start : ndarray, shape (n_parameters,)
-    learned : bool
+    Indices, shape (n_atoms, n_pairs), say which parameter each alpha and each beta is.
     """
 
     alpha_index: NDArray[np.intp]
@@ -54,27 +49,14 @@ def starts_from_grid(divergence: Any) -> bool:
 
 
 def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> Variant:
-    """Make the parameters of a number of atoms.
+    """Make the parameters of a number of atoms; see `divergence` of `IDDLClassifier`.
 
-    Parameters
-    ----------
-    divergence : str, pair, sequence of pairs, or Divergence
-        "learn" gives every atom three pairs of its own to learn, a sequence of pairs (alpha, beta)
-        as many as it holds. The paper's variants learn one pair: "S" shares it among the atoms, "V"
-        has alpha = beta for every atom, "N" leaves every atom its own. All else is fixed: "A"
-        (AIRM) and "B" (the paper's "Burg", (1, 1)), a name, a pair, a `Divergence`.
-    n_atoms : int
-    start : (alpha, beta), default=(1, 1)
-        Where the pair of the paper's variants starts.
+    `start` is where the pair of the paper's variants starts.
 
     Examples
     --------
     >>> make_variant("V", 3).start
     array([1., 1., 1.])
-    >>> make_variant("burg", 2).expand(np.array([0.0, 1.0]))
-    (array([[0.],
-           [0.]]), array([[1.],
-           [1.]]))
     """
     pairs = _starts(divergence, start or _PAIRS[0])
     if pairs is None:

@@ -48,26 +48,12 @@ def _modules_by_name() -> dict[str, str]:
 
 
 def get_class(name: str) -> type[Any] | None:
-    """Return the class that a name in a file stands for, None if there is none.
-
-    Examples
-    --------
-    >>> get_class("SVC").__name__
-    'SVC'
-    >>> get_class("os.system")
-    """
+    """Return the class that a name in a file stands for, None if there is none."""
     module = _modules_by_name().get(name)
     return None if module is None else getattr(import_module(module), name)
 
 
 def get_name(kind: type[Any]) -> str | None:
-    """Return the name of a class in files, None if it has none.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> print(get_name(Path))
-    None
-    """
+    """Return the name of a class in files, None if it has none."""
     name = kind.__name__
     return name if get_class(name) is kind else None

@@ -28,13 +28,7 @@ _ENGINE = ("name", "n_threads", "accuracy")
 
 
 class Unknown(Exception):
-    """What a file has no place for, or a tree that says nothing.
-
-    Examples
-    --------
-    >>> print(Unknown("model is a function"))
-    model is a function
-    """
+    """What a file has no place for, or a tree that says nothing."""
 
 
 def flatten(model: Any) -> tuple[Any, list[NDArray[Any]]]:

@@ -38,27 +38,15 @@ class EngineChoice:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Matrices that lie together.
-
-    Attributes
-    ----------
-    number : int
-    data : Prepared
-    choice : EngineChoice
-    y : ndarray of as many rows, or None
-    weights : ndarray, shape (n_matrices,), one each where none were given.
-    host : ndarray, shape (n_matrices, d, d), optional
-        The checked matrices, where the engine keeps its own on a device.
-    taken : dict, optional
-        Where parts of a block in memory stay prepared from one call of `take` to the next.
-    """
+    """Matrices that lie together, with targets and weights of as many rows."""
 
     number: int
     data: Prepared
     choice: EngineChoice
     y: NDArray[Any] | None
-    weights: RealArray
-    host: RealArray | None = None
+    weights: RealArray  # one each where none were given
+    host: RealArray | None = None  # checked matrices, where the engine keeps its own on a device
+    # Of matrices in memory: where parts stay prepared from one call of `take` to the next.
     taken: dict[int, tuple[IntArray, Prepared]] | None = field(default=None, repr=False)
 
     @property
@@ -102,15 +90,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class BlockSource:
-    """Where a block comes from.
-
-    Attributes
-    ----------
-    number : int
-    X : Piece
-    y, weights : Piece or None
-    choice : EngineChoice
-    """
+    """Where a block comes from."""
 
     number: int
     X: Piece

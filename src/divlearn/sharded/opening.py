@@ -108,14 +108,8 @@ def open_data(
 ) -> Shards:  # fmt: skip
     """Open whatever an estimator was given; matrices, labels and weights are checked here.
 
-    Parameters
-    ----------
-    X : array-like, shape (n_matrices, d, d), or what `open_shards` takes
-        An array in memory is one block, so that the engine sees all matrices at once; so are
-        matrices that were checked before, `Prepared.checked`. Memory maps, files, Dask arrays and
-        opened shards are those of `open_shards`.
-    y, sample_weight : array-like, shape (n_matrices,), or as in `open_shards`, optional
-    engine, accuracy : as in `open_shards`
+    An array in memory is one block, so that the engine sees all matrices at once; so are matrices
+    that were checked before, `Prepared.checked`. All else is opened by `open_shards`.
 
     Examples
     --------

@@ -17,12 +17,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Piece(ABC):
-    """Rows of an array.
-
-    Attributes
-    ----------
-    where : str, what to call it in a message.
-    """
+    """Rows of an array, and what to call them in a message."""
 
     where: str
 
@@ -174,14 +169,7 @@ def is_path(value: Any) -> bool:
 
 
 def open_file(file: str | Path, key: str) -> Any:
-    """Open a .npy file as a memory map, an array of a .npz file, or a zarr array.
-
-    Parameters
-    ----------
-    file : str or Path
-    key : str
-        Name of the array, where the file holds several.
-    """
+    """Open a .npy file as a memory map, an array of a .npz file by its key, or a zarr array."""
     path = Path(file)
     if path.suffix == ".npy":
         return np.load(path, mmap_mode="r", allow_pickle=False)

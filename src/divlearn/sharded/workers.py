@@ -17,18 +17,7 @@ class DaskShards(Shards):
 
     Functions run where the blocks are. What they share travels as a task of its own: a worker that
     joins, or takes the place of one that was lost, gets it from there like any other input. Blocks
-    of a lost worker are made again from where they came from.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    blocks : sequence of futures
-    homes : sequence of str
-        Workers that are to have them.
-
-    Attributes
-    ----------
-    sent, received : int, bytes of what was shared and of what came back, so far.
+    of a lost worker are made again from where they came from. `sent` and `received` count bytes.
     """
 
     def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
