@@ -86,8 +86,8 @@ def test_degenerate_spectra(engine, kind, d):
 
 
 @every_instruction_set
-@pytest.mark.parametrize("x_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
-@pytest.mark.parametrize("b_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
+@pytest.mark.parametrize("x_scale", [1e-150, 1.0, 1e150])
+@pytest.mark.parametrize("b_scale", [1e-150, 1.0, 1e150])
 def test_scales_only_shift_the_spectrum(engine, x_scale, b_scale):
     X, B, _ = problem(5)
     t, t_error, _ = truth(5)

@@ -126,7 +126,7 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
 @pytest.mark.parametrize("d", [8])
 def test_several_pairs_per_atom(engine, d):
     X, B, _ = problem(d)
-    B = B[:3]
+    X, B = X[:9], B[:3]
     alpha, beta = np.broadcast_to(POINTS.T[:, None, :], (2, 3, len(POINTS)))
     cotangent = np.random.default_rng(1).standard_normal((len(X), 3, len(POINTS)))
     values = engine.encode(X, B, alpha, beta)

@@ -119,7 +119,7 @@ def test_the_tangent_block_stands_beside(data):
 
 def test_numbers_are_predicted_on_a_device(data):
     X, _ = data
-    regressor = IDDLRegressor(N_ATOMS, max_iter=1, random_state=0)
+    regressor = IDDLRegressor(N_ATOMS, max_iter=1, features="log", random_state=0)
     right, found, _ = fit_both(regressor, X, np.linalg.slogdet(X)[1])
     assert np.array_equal(found.predict(X), right.predict(X))
 

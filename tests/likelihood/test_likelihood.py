@@ -34,7 +34,7 @@ def closed_form(alpha: float, beta: float, kappa: float, d: int) -> float:
     return logarithms + gammas - multigammaln(K, d)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 12, 20])
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 20])
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 1.0), (0.5, 0.5), (0.875, 0.125)])
 def test_pfaffian_and_closed_forms(alpha, beta, d):
     for margin in MARGINS:
