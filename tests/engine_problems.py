@@ -26,7 +26,7 @@ has_native = "native" in available_engines()
 
 def sizes(d: int) -> tuple[int, int]:
     """Numbers of matrices and of atoms: not multiples of any number of lanes."""
-    return (37, len(POINTS)) if d <= 8 else (9, len(POINTS))
+    return (37 if d <= 8 else 9 if d <= 42 else 3), len(POINTS)
 
 
 @cache

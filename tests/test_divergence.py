@@ -155,7 +155,7 @@ def test_airm_is_half_the_squared_distance():
 seeds = st.integers(0, 2**32 - 1)
 dimensions = st.integers(1, 6)
 positive = st.one_of(st.floats(0, 3), st.sampled_from([0.0, 1e-300, 1e-12, 1e-8, 0.5, 1.0, 2.0]))
-unhurried = settings(deadline=None, max_examples=40)
+unhurried = settings(deadline=None, max_examples=20)
 
 
 def one_pair(seed: int, d: int):
@@ -271,16 +271,16 @@ def test_gradients_against_differences(seed, d, alpha, beta):
 
 @pytest.mark.parametrize("point", POINTS[:-1])
 def test_pairwise(engine, point):
-    X, Y = pairs(7, 3)
+    X, Y = pairs(4, 3)
     alpha, beta = point
     table = pairwise_abld(X, Y, alpha=alpha, beta=beta, engine=engine)
-    assert table.shape == (7, 7)
-    for i in range(7):
-        row = X[i].repeat(7).reshape(3, 3, 7).transpose(2, 0, 1)
+    assert table.shape == (4, 4)
+    for i in range(4):
+        row = X[i].repeat(4).reshape(3, 3, 4).transpose(2, 0, 1)
         assert_within(np.abs(table[i] - abld(row, Y, *point)), tolerance(row, Y, *point))
 
 
-@pytest.mark.parametrize("n", [1, 5, 65, 130])
+@pytest.mark.parametrize("n", [1, 5, 65])
 @pytest.mark.parametrize("point", [(0, 0), (0.5, 0.5), (1, 1), (0, 1), (0.3, 0.9), (-0.5, -0.5)])
 def test_pairwise_with_itself(engine, n, point):
     X = wishart(np.random.default_rng(2), n, 3)
@@ -337,9 +337,9 @@ def test_pairwise_float32(engine):
 
 def test_plane(engine):
     X, Y = pairs(4, 3)
-    alphas, betas = [0.0, 1e-8, 0.5, 1.0], [0.0, 0.5, 1.0, 2.0, 20.0]
+    alphas, betas = [0.0, 1e-8, 0.5], [0.0, 0.5, 1.0, 20.0]
     plane = divergence_plane(X, Y, alphas, betas, engine=engine)
-    assert plane.shape == (4, 4, 4, 5)
+    assert plane.shape == (4, 4, 3, 4)
     for i in range(4):
         row = np.broadcast_to(X[i], X.shape)
         for j, alpha in enumerate(alphas):

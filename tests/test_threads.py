@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,41 +51,73 @@ def test_nonsense_in_the_environment_is_ignored():
     assert found == 2 * [str(cpu_count())]
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_limits_hold_for_engines_made_before(name):
-    """In a process of its own: what other work has done to the runtimes is no concern here."""
+@pytest.fixture(scope="module")
+def limited():
+    """Numbers of threads under limits, in a process of its own.
+
+    What other work has done to the runtimes is no concern there. One process serves all tests,
+    for importing scikit-learn takes most of the time.
+    """
     code = f"""
+import json
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+from divlearn.engines import get_engine
+from divlearn.threads import limit_blas, one_thread
+with limit_blas(1):
+    pass
+import scipy.linalg
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads as expected
-from threadpoolctl import threadpool_limits
-from divlearn.engines import get_engine
-engine = get_engine({name!r})
-with threadpool_limits(3):
-    print(engine.n_threads == min(3, expected(only_physical_cores=False)))
+engines = [get_engine(name) for name in {ENGINES!r}]
+found = {{}}
+
+def count(key):
+    libraries = [(one["user_api"], one["num_threads"]) for one in threadpool_info()]
+    counts = [engine.n_threads for engine in engines]
+    found[key] = libraries, counts, expected(only_physical_cores=False)
+
+count("before")
+with limit_blas(1):
+    count("blas")
+with one_thread():
+    count("one")
+with threadpool_limits(2):
+    count("two")
     with threadpool_limits(1):
-        print(engine.n_threads == 1)
-print(engine.n_threads == expected(only_physical_cores=False))
-"""
-    assert run_python(code).split() == ["True"] * 3
-
-
-@pytest.mark.skipif(not has_native, reason="the native engine is not installed or switched off")
-def test_limits_of_other_runtimes_are_no_concern():
-    """Libraries bring OpenMP runtimes of their own, and may leave them at one thread."""
-    code = """
-import sklearn.cluster
-from threadpoolctl import ThreadpoolController
-from divlearn.engines import get_engine
-engine = get_engine("native")
+        count("one in two")
+count("after")
 for library in ThreadpoolController().lib_controllers:
     if library.user_api == "openmp" and "site-packages" in library.filepath:
         library.set_num_threads(1)
-        print("limited")
-print(engine.n_threads)
+count("others")
+print(json.dumps(found))
 """
-    *limited, found = run_python(code, OMP_NUM_THREADS="3").split()
-    if not limited:
+    return json.loads(run_python(code, OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="3"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "n_threads"), [("before", 3), ("two", 2), ("one in two", 1), ("after", 3)]
+)
+def test_limits_hold_for_engines_made_before(limited, limit, n_threads):
+    _, counts, expected = limited[limit]
+    assert counts == [n_threads] * len(ENGINES)
+    assert expected == n_threads
+
+
+@pytest.mark.skipif(not has_native, reason="the native engine is not installed or switched off")
+def test_limits_of_other_runtimes_are_no_concern(limited):
+    """Libraries bring OpenMP runtimes of their own, and may leave them at one thread."""
+    libraries, counts, _ = limited["others"]
+    if ["openmp", 1] not in libraries:
         pytest.skip("scikit-learn uses the runtime of the system")
-    assert found == "3"
+    assert counts[ENGINES.index("native")] == 3
+
+
+def test_limits_reach_libraries_that_were_loaded_later(limited):
+    before = limited["before"][0]
+    assert {tuple(one) for one in before} == {("blas", 2), ("openmp", 3)}
+    assert {number for api, number in limited["blas"][0] if api == "blas"} == {1}
+    assert {number for _, number in limited["one"][0]} == {1}
+    assert limited["after"][0] == before
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -132,24 +165,3 @@ def test_a_limit_of_blas_never_raises_a_lower_one():
         with limit_blas(2):
             assert blas_threads() == {1}
         assert blas_threads() == {1}
-
-
-def test_limits_reach_libraries_that_were_loaded_later():
-    code = """
-import divlearn
-from divlearn.threads import limit_blas, one_thread
-from threadpoolctl import threadpool_info
-
-with limit_blas(1):
-    pass
-import scipy.linalg, sklearn.cluster
-count = lambda: [(one["user_api"], one["num_threads"]) for one in threadpool_info()]
-before = count()
-with limit_blas(1):
-    print({number for api, number in count() if api == "blas"})
-with one_thread():
-    print({number for _, number in count()})
-print(count() == before, {number for _, number in before})
-"""
-    found = run_python(code, OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2")
-    assert found.splitlines() == ["{1}", "{1}", "True {2}"]

@@ -50,13 +50,12 @@ def test_densities_of_scipy(name, share):
 
 @pytest.mark.parametrize(
     ("share", "divergence"),
-    [("all", "learn"), ("all", "matrix-f"), ("all", "airm"), ("divergence", "learn"),
-     ("divergence", "wishart"), ("none", "learn"), ("none", (0.2, 1.5))],
-)  # fmt: skip
+    [("all", "learn"), ("all", "matrix-f"), ("divergence", "wishart"), ("none", "learn")],
+)
 def test_the_bound_never_falls(share, divergence):
     """Overlapping clusters, and more components than there are."""
     X, _ = make_wishart_clusters(2, 15, 2, separation=3, random_state=1)
-    mixture = ABMixture(3, divergence, share=share, init=X[::12], tol=3e-3).fit(X)
+    mixture = ABMixture(3, divergence, share=share, init=X[::12], tol=1e-2).fit(X)
     history = mixture.history_
     assert np.diff(history["lower_bound"]).min() > -1e-9
     assert len(history["lower_bound"]) == mixture.n_iter_ + 1
@@ -68,9 +67,8 @@ def test_the_bound_never_falls(share, divergence):
     assert (n_kappas == 1) == (share == "all")
 
 
-@pytest.mark.parametrize("d", [1, 4])
-def test_one_component_is_the_maximum_of_the_family(d):
-    X = sample_family(0.2, 0.7, d + 1.0, 150, np.diag(np.arange(1.0, d + 1)), 0)
+def test_one_component_is_the_maximum_of_the_family():
+    X = sample_family(0.2, 0.7, 3.0, 60, np.diag([1.0, 2.0]), 0)
     for divergence, known in [("learn", fit_likelihood(X)), ("stein", fit_member(X, 0.5, 0.5))]:
         mixture = ABMixture(1, divergence, tol=1e-9).fit(X)
         expected = known.log_likelihood + log_volume(X).mean()
@@ -94,9 +92,8 @@ def test_gamma_variables():
 
 @pytest.mark.parametrize(
     ("alpha", "beta", "kappa", "name"),
-    [(0.0, 1.0, 6.0, "wishart"), (0.5, 0.5, 1.5, "matrix-f"),
-     (0.0, 0.0, 2.0, "riemannian-gaussian")],
-)  # fmt: skip
+    [(0.0, 1.0, 6.0, "wishart"), (0.0, 0.0, 2.0, "riemannian-gaussian")],
+)
 def test_members_are_recognised(alpha, beta, kappa, name):
     X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=150)
     mixture = ABMixture(3, init=CENTERS).fit(X)
@@ -120,7 +117,7 @@ def test_parameters_of_a_mixture_are_recovered():
     np.testing.assert_allclose(mixture.means_[order], CENTERS, rtol=0.15, atol=0.15)
     np.testing.assert_allclose(mixture.weights_, 1 / 3, atol=0.02)
     assert pairwise_f1_score(y, mixture.predict(X)) > 0.97
-    free = ABMixture(3, share="none", init=mixture.means_).fit(X)
+    free = ABMixture(3, share="none", init=mixture.means_, tol=1e-2).fit(X)
     assert free.lower_bound_ > mixture.lower_bound_
 
 
@@ -140,7 +137,7 @@ def test_draws_of_a_mixture_lead_back_to_it():
 def test_congruences_change_nothing():
     X, _ = three_clusters(0.0, 1.0, (5.0, 5.0, 5.0), n=40)
     A = np.array([[2.0, 1, 0], [0, 1, 3], [0, 0, 0.05]])
-    here, there = (ABMixture(3, random_state=0).fit(data) for data in (X, A @ X @ A.T))
+    here, there = (ABMixture(3, random_state=0, tol=1e-2).fit(data) for data in (X, A @ X @ A.T))
     np.testing.assert_array_equal(here.predict(X), there.predict(A @ X @ A.T))
     np.testing.assert_allclose(here.score_samples(X), there.score_samples(A @ X @ A.T), rtol=1e-5)
     np.testing.assert_allclose(there.means_, A @ here.means_ @ A.T, rtol=1e-4, atol=1e-6)
@@ -151,7 +148,7 @@ def test_inverses_swap_the_parameters():
     X, _ = three_clusters(0.1, 0.8, (5.0, 5.0, 5.0), n=30)
     starts = CENTERS, np.linalg.inv(CENTERS)
     here, there = (
-        ABMixture(3, init=start, tol=1e-6).fit(data)
+        ABMixture(3, init=start, tol=1e-3).fit(data)
         for data, start in zip((X, np.linalg.inv(X)), starts, strict=True)
     )
     np.testing.assert_allclose(there.alpha_, here.beta_, atol=1e-3)
@@ -163,11 +160,11 @@ def test_inverses_swap_the_parameters():
 
 def test_moves_leave_local_maxima(monkeypatch):
     """One centre starts between two clusters, and two in another."""
-    X, y, centers = make_wishart_clusters(6, 20, 10, dof=12, random_state=0, return_centers=True)
-    init = np.array([*centers[:4], 0.5 * (centers[4] + centers[5]), X[y == 0][:10].mean(axis=0)])
-    stuck = ABMixture(6, "wishart", init=init).fit(X)  # components stay in their order
+    X, y, centers = make_wishart_clusters(4, 15, 8, dof=10, random_state=0, return_centers=True)
+    init = np.array([*centers[:2], 0.5 * (centers[2] + centers[3]), X[y == 0][:7].mean(axis=0)])
+    stuck = ABMixture(4, "wishart", init=init).fit(X)  # components stay in their order
     monkeypatch.setattr(Starts, "draw", lambda *_: init)
-    moved = ABMixture(6, "wishart", random_state=0).fit(X)
+    moved = ABMixture(4, "wishart", random_state=0).fit(X)
     assert pairwise_f1_score(y, stuck.predict(X)) < 0.9
     assert pairwise_f1_score(y, moved.predict(X)) == 1
     assert moved.lower_bound_ > stuck.lower_bound_ + 0.5
@@ -175,10 +172,10 @@ def test_moves_leave_local_maxima(monkeypatch):
 
 
 def test_bic_counts_components():
-    X, _ = three_clusters(0.0, 1.0, (8.0, 8.0, 8.0), n=50)
-    mixture = ABMixture([1, 2, 3, 4], "wishart", random_state=0).fit(X)
+    X, _ = three_clusters(0.0, 1.0, (8.0, 8.0, 8.0), n=25)
+    mixture = ABMixture([2, 3, 4], "wishart", random_state=0).fit(X)
     assert mixture.n_components_ == 3
-    assert list(mixture.bics_) == [1, 2, 3, 4]
+    assert list(mixture.bics_) == [2, 3, 4]
     assert mixture.bic(X) == pytest.approx(mixture.bics_[3], rel=1e-9)
     n_parameters = 2 + 3 * 6 + 1
     assert mixture.aic(X) == pytest.approx(2 * n_parameters - 2 * len(X) * mixture.score(X))

@@ -50,8 +50,9 @@ def assert_same_law(draws, reference):
 
 
 def log_eigenvalues(X, C):
-    """Of C^-1 X, by SciPy, one matrix after the other."""
-    return np.log([linalg.eigvalsh(one, C) for one in X])
+    """Of C^-1 X, by NumPy."""
+    whitener = np.linalg.inv(np.linalg.cholesky(C))
+    return np.log(np.linalg.eigvalsh(whitener @ X @ whitener.T))
 
 
 # --- shape, order and seed ------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def test_float32_is_float64_rounded(make):
 def test_little_memory_beside_the_matrices(make):
     make(2, 2, 10, random_state=0)
     tracemalloc.start()
-    X = make(2, 10_000, 10, random_state=0)[0]
+    X = make(2, 7_000, 10, random_state=0)[0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * X.nbytes
@@ -144,7 +145,7 @@ def test_sigma_of_unequal_clusters_is_their_root_mean_square(make, spread, squar
     assert rms_distance(centers) == pytest.approx(7 * np.sqrt(np.mean(squares)), rel=2e-4)
 
 
-@pytest.mark.parametrize("d", [1, 2, 10, 18])
+@pytest.mark.parametrize("d", [1, 10])
 @pytest.mark.parametrize(
     ("make", "alpha", "beta"), [(make_wishart_clusters, 0, 1), (FAMILIES[2], 0, 0)]
 )
@@ -251,7 +252,7 @@ def test_each_cluster_has_its_own_dof():
 
 def mean_square_by_quadrature(d, sigma):
     """E[d(X, C)^2] = E|t|^2 by the trapezoid rule on a grid of all d log-eigenvalues."""
-    grid = np.linspace(-6 * sigma - sigma**2 * d, 6 * sigma + sigma**2 * d, 201)
+    grid = np.linspace(-6 * sigma - sigma**2 * d, 6 * sigma + sigma**2 * d, 121)
     t = np.meshgrid(*d * [grid], indexing="ij", sparse=True)
     squares = sum(one**2 for one in t)
     density = np.exp(-squares / (2 * sigma**2))
@@ -276,7 +277,7 @@ def test_one_row_is_a_lognormal_number():
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 3.0])
 def test_two_rows_by_quadrature(sigma):
     """The difference u of the log-eigenvalues has the density exp(-u^2/4 sigma^2) sinh(u/2)."""
-    t, _ = sample_log_eigenvalues(parabola(sigma), 100_000, 2, np.random.RandomState(0))
+    t, _ = sample_log_eigenvalues(parabola(sigma), 40_000, 2, np.random.RandomState(0))
     u = np.linspace(0, 12 * sigma + 3 * sigma**2, 20_001)
     cumulated = np.cumsum(np.exp(-(u**2) / (4 * sigma**2)) * np.sinh(u / 2))
     assert_same_law(t[:, 1] - t[:, 0], lambda at: np.interp(at, u, cumulated / cumulated[-1]))
@@ -301,7 +302,7 @@ def gaussian_by_rejection(n, d, sigma, rng):
     return t[np.log(rng.uniform(size=n)) < log_ratio]
 
 
-@pytest.mark.parametrize(("d", "sigma"), [(3, 1.2), (5, 0.8), (8, 0.6)])
+@pytest.mark.parametrize(("d", "sigma"), [(3, 1.2), (8, 0.6)])
 def test_against_exact_rejection(d, sigma):
     t, _ = sample_log_eigenvalues(parabola(sigma), 10_000, d, np.random.RandomState(0))
     exact = gaussian_by_rejection(40_000, d, sigma, np.random.default_rng(1))
@@ -312,9 +313,7 @@ def test_against_exact_rejection(d, sigma):
     assert_same_law(np.diff(t).min(axis=1), np.diff(exact).min(axis=1))
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "sigma"), [(2000, 10, 1.8), (600, 30, 0.2), (600, 30, 1.0), (100, 100, 0.1)]
-)
+@pytest.mark.parametrize(("n", "d", "sigma"), [(2000, 10, 1.8), (600, 30, 1.0), (100, 60, 0.1)])
 def test_identities_for_any_d(n, d, sigma):
     """The trace is normal, and E sum t V'(t) = d + E sum_{i<j} (u/2) coth(u/2), by parts."""
     t, _ = sample_log_eigenvalues(parabola(sigma), n, d, np.random.RandomState(0))
@@ -324,7 +323,7 @@ def test_identities_for_any_d(n, d, sigma):
     assert_mean(virial, d)
 
 
-@pytest.mark.parametrize(("d", "dof"), [(1, 1.5), (2, 2.2), (6, 7), (20, 50)])
+@pytest.mark.parametrize(("d", "dof"), [(1, 1.5), (2, 2.2), (8, 9)])
 def test_other_potentials(d, dof):
     """kappa times the Burg divergence is a Wishart matrix: exponential tails on one side."""
 

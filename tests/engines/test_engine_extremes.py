@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -50,35 +51,43 @@ def degenerate(kind: str, d: int):
     return 0.5 * (X + X.mT), B, np.sort(np.log(values))
 
 
+@cache
+def degenerate_errors(kind: str, d: int, point: tuple[float, float]) -> tuple[float, ...]:
+    """What the trace of the gradient and the derivatives in the parameters may be off by."""
+    X, B, t = degenerate(kind, d)
+    t, points = t[:, None], np.array([point])
+    t_error = log_eigenvalue_error(X, B, t)
+    trace = gradient_error(t, *point, t_error).sum() * np.sqrt(d)
+    both = (value_error(X, B, t, t_error, points, f"f_{name}").sum() for name in ("alpha", "beta"))
+    return (trace, *both)
+
+
 @every_instruction_set
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 18, 33])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 33])
 @pytest.mark.parametrize("kind", ["equal", "multiple", "diagonal", "repeated", "cluster"])
 def test_degenerate_spectra(engine, kind, d):
     X, B, t = degenerate(kind, d)
-    t_error = log_eigenvalue_error(X, B, t[:, None])
     computed = engine.spectra(X, B)
-    assert_within(np.abs(computed[:, 0] - t), t_error[:, 0])
+    assert_within(np.abs(computed[:, 0] - t), log_eigenvalue_error(X, B, t[:, None])[:, 0])
     cotangent = np.ones((len(X), 1))
     for point in ((0.0, 0.0), (0.5, 0.5), (0.7, 1.1), (0.0, 1.0)):
-        right = abld_scalar(t, *point)
+        right, errors = abld_scalar(t, *point), degenerate_errors(kind, d, point)
         for with_parameters in (True, False):
             back = engine.pullback(X, B, *point, cotangent, parameters=with_parameters)
             # The trace of the whitened gradient is -sum f_t: no eigenvector enters.
-            allowed = gradient_error(t[:, None], *point, t_error).sum() * np.sqrt(d)
+            allowed = errors[0]
             if not with_parameters and sum(point) == 1:
                 allowed += len(X) * d**2 * EPS * 2 * scaled_condition(B)[0] * 4
             assert abs(np.trace(back.whitened[0]) + right.f_t.sum()) <= allowed
             assert np.isfinite(back.atoms).all()
-        back = engine.pullback(X, B, *point, cotangent)
-        points = np.array([point])
-        for name in ("alpha", "beta"):
-            allowed = value_error(X, B, t[:, None], t_error, points, f"f_{name}").sum()
-            assert abs(getattr(back, name)[0] - getattr(right, f"f_{name}").sum()) <= allowed
+            if with_parameters:
+                assert abs(back.alpha[0] - right.f_alpha.sum()) <= errors[1]
+                assert abs(back.beta[0] - right.f_beta.sum()) <= errors[2]
 
 
 @every_instruction_set
-@pytest.mark.parametrize("x_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
-@pytest.mark.parametrize("b_scale", [1e-150, 1e-100, 1.0, 1e100, 1e150])
+@pytest.mark.parametrize("x_scale", [1e-150, 1.0, 1e150])
+@pytest.mark.parametrize("b_scale", [1e-150, 1.0, 1e150])
 def test_scales_only_shift_the_spectrum(engine, x_scale, b_scale):
     X, B, _ = problem(5)
     t, t_error, _ = truth(5)

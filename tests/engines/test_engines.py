@@ -123,10 +123,10 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
             assert_within(error, allowed.sum(axis=0))
 
 
-@pytest.mark.parametrize("d", [2, 8])
+@pytest.mark.parametrize("d", [8])
 def test_several_pairs_per_atom(engine, d):
     X, B, _ = problem(d)
-    B = B[:3]
+    X, B = X[:9], B[:3]
     alpha, beta = np.broadcast_to(POINTS.T[:, None, :], (2, 3, len(POINTS)))
     cotangent = np.random.default_rng(1).standard_normal((len(X), 3, len(POINTS)))
     values = engine.encode(X, B, alpha, beta)
@@ -193,7 +193,7 @@ def test_pullback_is_the_derivative_of_encode(engine):
 
 
 @pytest.mark.parametrize("accuracy", ["auto", "accurate", "fast"])
-@pytest.mark.parametrize("d", [1, 2, 5, 9])
+@pytest.mark.parametrize("d", [1, 2, 5])
 def test_accuracy_routes_agree_on_ordinary_data(engine_name, accuracy, d):
     engine = make_engine(engine_name, accuracy=accuracy)
     assert engine.accuracy == accuracy

@@ -81,12 +81,12 @@ def cases() -> dict[str, Pair]:
     pairs["small-large-3"] = (1e-100 * X, 1e100 * Y)
     for d in (3, 8):
         pairs[f"graded-{d}"] = (graded(rng, 1, d, 1e10)[0], wishart(rng, 1, d)[0])
-        pairs[f"graded-down-{d}"] = (graded(rng, 1, d, 1e10, False)[0], wishart(rng, 1, d)[0])
-        pairs[f"graded-second-{d}"] = (wishart(rng, 1, d)[0], graded(rng, 1, d, 1e10, False)[0])
         pairs[f"graded-both-{d}"] = (
             graded(rng, 1, d, 1e10)[0],
             graded(rng, 1, d, 1e10, False)[0],
         )
+    pairs["graded-down-3"] = (graded(rng, 1, 3, 1e10, False)[0], wishart(rng, 1, 3)[0])
+    pairs["graded-second-3"] = (wishart(rng, 1, 3)[0], graded(rng, 1, 3, 1e10, False)[0])
     pairs["rotated-1e4-5"] = tuple(rotated(rng, 2, 5, 1e4))
     return {name: Pair(*pair) for name, pair in pairs.items()}
 
@@ -94,8 +94,8 @@ def cases() -> dict[str, Pair]:
 CASES = tuple(cases())
 NEAR = tuple(name for name in CASES if name.startswith("near"))
 WITH_GRADIENT = (
-    "wishart-1", "wishart-2", "wishart-3", "wishart-5", "wishart-8", "near-0.001-3", "near-1e-06-3",
-    "equal-3", "multiple-3", "large-3", "small-3", "graded-3", "graded-down-3", "graded-both-3",
+    "wishart-1", "wishart-3", "wishart-5", "near-1e-06-3", "equal-3", "multiple-3", "large-3",
+    "small-3", "graded-3", "graded-down-3", "graded-both-3",
 )  # fmt: skip
 
 
@@ -110,11 +110,6 @@ def t_error(pair: Pair) -> np.ndarray:
 
 
 @cache
-def matrix_error(pair: Pair, alpha: float, beta: float) -> float:
-    return float(gradient_error(exact_t(pair), alpha, beta, t_error(pair)))
-
-
-@cache
 def usable(pair: Pair, alpha: float, beta: float) -> bool:
     """Whether the pair lies in the domain, a tenth of the way from its end at least."""
     lower, upper = log_generalized_domain(alpha, beta)
@@ -123,10 +118,25 @@ def usable(pair: Pair, alpha: float, beta: float) -> bool:
 
 
 @cache
+def errors(pair: Pair, name: str) -> dict[tuple[float, float], float]:
+    """What values, derivatives in a parameter or the gradient may be off by, at usable points."""
+    points = [point for point in POINTS if usable(pair, *point)]
+    alpha, beta = np.array(points).T[..., None]
+    if name == "gradient":
+        found = gradient_error(exact_t(pair), alpha, beta, t_error(pair))
+    else:
+        # With opposite signs `spectral` promises 24 eps over the distance to the end, >= 1/10 here.
+        constant = np.where(alpha * beta >= 0, 8, 240)
+        found = propagated(name, exact_t(pair), alpha, beta, t_error(pair), constant)
+    return dict(zip(points, found.tolist(), strict=True))
+
+
 def value_error(pair: Pair, alpha: float, beta: float, name: str = "f") -> float:
-    # With opposite signs `spectral` promises 24 eps over the distance to the end, >= 1/10 here.
-    constant = 8 if alpha * beta >= 0 else 240
-    return float(propagated(name, exact_t(pair), alpha, beta, t_error(pair), constant))
+    return errors(pair, name)[alpha, beta]
+
+
+def matrix_error(pair: Pair, alpha: float, beta: float) -> float:
+    return errors(pair, "gradient")[alpha, beta]
 
 
 def disagreements(pair: Pair, computed, points, shortcuts: bool) -> list[str]:
@@ -179,7 +189,7 @@ def test_abld(name):
     alpha, beta = np.array(points).T
     assert disagreements(pair, abld(pair.X, pair.Y, alpha, beta), points, shortcuts=False) == []
     # A batch on either side goes through an engine.
-    for alpha, beta in points:
+    for alpha, beta in points[CASES.index(name) % 4 :: 4]:
         batch = np.stack([pair.X, pair.X])
         first = abld(batch, pair.Y, alpha, beta)
         assert first[0] == first[1]
@@ -202,9 +212,14 @@ def test_close_matrices_keep_relative_accuracy(engine, name, alpha_beta):
     assert abs(value - exact) <= allowed * exact
 
 
-def gradient_points(pair: Pair) -> list[tuple[float, float]]:
-    """Points where squares of derivatives stay in the range of floating-point numbers."""
-    some = POINTS if pair.d < 5 else POINTS[::3]  # differences at 60 digits take their time
+@cache
+def gradient_points(name: str) -> list[tuple[float, float]]:
+    """Points where squares of derivatives stay in the range of floating-point numbers.
+
+    Differences at 60 digits take their time: all points for three pairs, every third for others.
+    """
+    pair, first = cases()[name], WITH_GRADIENT.index(name) % 3
+    some = POINTS if name in ("wishart-3", "near-1e-06-3", "graded-3") else POINTS[first::3]
     points = [point for point in some if usable(pair, *point)]
     return [point for point in points if pair.divergence(*point) < 1e100]
 
@@ -212,7 +227,7 @@ def gradient_points(pair: Pair) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("name", WITH_GRADIENT)
 def test_gradients_in_the_matrices(name):
     pair = cases()[name]
-    for alpha, beta in gradient_points(pair):
+    for alpha, beta in gradient_points(name):
         gradient = abld_grad(pair.X, pair.Y, alpha, beta)
         allowed = matrix_error(pair, alpha, beta)
         for matrix, computed, exact in (
@@ -227,7 +242,7 @@ def test_gradients_in_the_matrices(name):
 @pytest.mark.parametrize("name", WITH_GRADIENT)
 def test_gradients_in_the_parameters(name):
     pair = cases()[name]
-    for alpha, beta in gradient_points(pair):
+    for alpha, beta in gradient_points(name):
         gradient = abld_grad(pair.X, pair.Y, alpha, beta)
         for computed, exact, which in (
             (gradient.value, pair.divergence(alpha, beta), "f"),
@@ -242,7 +257,7 @@ def test_gradients_in_the_parameters(name):
 @pytest.mark.parametrize("with_parameters", [True, False])
 def test_pullback(engine, name, with_parameters):
     pair = cases()[name]
-    points = np.array(gradient_points(pair))
+    points = np.array(gradient_points(name))
     opposite = points[:, 0] * points[:, 1] < 0
     found = []
     for some in (points[~opposite], points[opposite]):  # one opposite pair turns all to NumPy
@@ -292,7 +307,7 @@ def parameter_disagreements(pair: Pair, point, derivatives) -> list[str]:
 @cache
 def ordinary(d: int) -> tuple[np.ndarray, np.ndarray, list]:
     rng = np.random.default_rng(d)
-    X, B = wishart(rng, {8: 60, 18: 12}[d], d), wishart(rng, 1, d)
+    X, B = wishart(rng, {8: 24, 18: 5}[d], d), wishart(rng, 1, d)
     return X, B, [Pair(one, B[0], digits=40) for one in X]
 
 

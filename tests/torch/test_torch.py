@@ -44,7 +44,7 @@ def test_values_are_those_of_the_engine(device, d):
 
 @pytest.mark.parametrize("point", [None, (0.0, 0.0), (0.5, 0.5), (0.0, 1.0), (1.0, 0.0)])
 def test_gradcheck(device, point):
-    X, B, alpha, beta = make(3, 4, 3, device)
+    X, B, alpha, beta = make(3, 2, 2, device)
     if point is not None:
         alpha, beta = (torch.full_like(alpha, value) for value in point)
     tensors = [tensor.requires_grad_() for tensor in (X, B, alpha, beta)]
@@ -54,11 +54,14 @@ def test_gradcheck(device, point):
 
     if point is None:  # differences in parameters need room on both sides
         assert torch.autograd.gradcheck(function, tensors)
-    assert torch.autograd.gradcheck(lambda X, B: function(X, B, alpha, beta), tensors[:2])
+    else:
+        assert torch.autograd.gradcheck(
+            lambda X, B: function(X, B, alpha, beta), tensors[:2], fast_mode=True
+        )
 
 
 def test_gradcheck_of_several_pairs_and_of_numbers(device):
-    X, B, _, _ = make(3, 4, 2, device)
+    X, B, _, _ = make(2, 3, 2, device)
     pairs = torch.tensor([[0.4, 1.0, 0.7], [0.9, 0.3, 0.6]], dtype=torch.float64, device=device)
     one = torch.tensor(0.8, dtype=torch.float64, device=device, requires_grad=True)
     inputs = (X.requires_grad_(), B.requires_grad_(), pairs.requires_grad_(), one)
@@ -66,7 +69,7 @@ def test_gradcheck_of_several_pairs_and_of_numbers(device):
     def function(X, B, alpha, beta):
         return encode(symmetric(X), symmetric(B), alpha, beta)
 
-    assert function(*inputs).shape == (4, 2, 3)
+    assert function(*inputs).shape == (3, 2, 3)
     assert torch.autograd.gradcheck(function, inputs)
 
 
@@ -105,7 +108,7 @@ def test_gradients_of_gradients(device, point):
     def function(X, B, alpha=alpha, beta=beta):
         return encode(symmetric(X), symmetric(B), alpha, beta)
 
-    assert torch.autograd.gradgradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=point is not None)
 
 
 def test_gradients_of_gradients_of_several_pairs_and_of_numbers(device):
@@ -114,7 +117,9 @@ def test_gradients_of_gradients_of_several_pairs_and_of_numbers(device):
     one = torch.tensor(0.8, dtype=torch.float64, device=device)
     inputs = [tensor.requires_grad_() for tensor in (X, B, pairs, one)]
     assert torch.autograd.gradgradcheck(
-        lambda X, B, alpha, beta: encode(symmetric(X), symmetric(B), alpha, beta), inputs
+        lambda X, B, alpha, beta: encode(symmetric(X), symmetric(B), alpha, beta),
+        inputs,
+        fast_mode=True,
     )
 
 
@@ -142,7 +147,7 @@ def scalar_of_50_digits(t, alpha, beta):
     return mpmath.log(mixture) / (alpha * beta)
 
 
-@pytest.mark.parametrize("t", [-9.0, -0.3, 2.0, 7.0])
+@pytest.mark.parametrize("t", [-9.0, -0.3, 7.0])
 @pytest.mark.parametrize(
     ("alpha", "beta"), [(0.7, 1.3), (3.0, 2.0), (1e-9, 0.8), (0.0, 1.0), (0.0, 0.0), (8.0, 9.0)]
 )

@@ -42,12 +42,7 @@ def ratios(before, after):
     return torch.linalg.eigvals(torch.linalg.solve(before, after)).real
 
 
-N_STEPS = {0.01: 200, 0.1: 60, 1e6: 60}
-
-
-@pytest.mark.parametrize(
-    ("make", "rate"), [(Adam, 0.01), (Adam, 0.1), (SGD, 1e6)], ids=["sane", "fast", "wild"]
-)
+@pytest.mark.parametrize(("make", "rate"), [(Adam, 0.1), (SGD, 1e6)], ids=["fast", "wild"])
 def test_atoms_stay_inside_the_cone(make, rate):
     """One atom for each of two seeds and two conditions; every step is checked."""
     groups = [covariances(seed, c, n=4) for seed in range(2) for c in (1e4, 1e6)]
@@ -56,7 +51,7 @@ def test_atoms_stay_inside_the_cone(make, rate):
     layer = DivergenceLayer(torch.stack([3 * group[0] for group in groups]))
     optimizer = make(layer.parameters(), lr=rate)
     losses = []
-    for _ in range(N_STEPS[rate]):
+    for _ in range(60):
         optimizer.zero_grad()
         loss = (layer(X) * mine).sum(dim=0)  # of every atom to its own matrices
         loss.sum().backward()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import matmul_toeplitz
@@ -233,6 +234,7 @@ def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
     return float(math.fsum(terms)) if rounding < _ROUNDING_OF_CLOSED_FORM else None
 
 
+@lru_cache(maxsize=64)  # fits come back to where the one before ended
 def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     nodes, root = _place_nodes(low, high, kappa, d)
     values = abld_scalar(nodes, low, high, derivatives=("f_alpha", "f_beta"))
