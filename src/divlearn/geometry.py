@@ -24,13 +24,9 @@ __all__ = [
 
 
 def check_symmetric(
-    X: ArrayLike,
-    *,
-    dtype: DTypeLike | None = None,
-    ndim: int | None = None,
-    name: str = "X",
+    X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
     graded: bool = False,
-) -> RealArray:
+) -> RealArray:  # fmt: skip
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
 
     Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries

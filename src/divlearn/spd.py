@@ -104,14 +104,9 @@ def check_spd(
     name: str = ..., return_report: Literal[True],
 ) -> tuple[RealArray, SPDReport]: ...  # fmt: skip
 def check_spd(
-    X: ArrayLike,
-    *,
-    regularize: str = "raise",
-    dtype: DTypeLike | None = None,
-    ndim: int | None = None,
-    name: str = "X",
-    return_report: bool = False,
-) -> RealArray | tuple[RealArray, SPDReport]:
+    X: ArrayLike, *, regularize: str = "raise", dtype: DTypeLike | None = None,
+    ndim: int | None = None, name: str = "X", return_report: bool = False,
+) -> RealArray | tuple[RealArray, SPDReport]:  # fmt: skip
     r"""Validate SPD matrices, and repair those that are not positive definite on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
@@ -240,11 +235,7 @@ def _raise_not_definite(
 
 
 def _repair(
-    matrices: RealArray,
-    method: str,
-    indices: NDArray[np.intp],
-    leading: tuple[int, ...],
-    name: str,
+    matrices: RealArray, method: str, indices: NDArray[np.intp], leading: tuple[int, ...], name: str
 ) -> tuple[RealArray, NDArray[np.float64], NDArray[np.float64]]:
     """Return repaired matrices, amounts and relative changes; float64 inside, whatever comes."""
     X, exponent = normalize(matrices.astype(np.float64))

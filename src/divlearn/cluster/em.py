@@ -43,8 +43,8 @@ Mixture = tuple[RealArray, RealArray, FamilyParameters]
 class EM:
     """Expectation maximisation on shards, over the members of a family.
 
-    Components share what ``share`` says: {"all", "divergence", "none"}. A run stops where the mean
-    log-likelihood rises by no more than ``tol``.
+    ``share`` is "all", "divergence" or "none". A run stops where the mean log-likelihood rises by
+    no more than ``tol``.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class EM:
                 rise = bound - rows[-1][0]
                 row = bound, following[2], time.perf_counter() - began
                 mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
-                rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
                 rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
                 stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
                 return f"log-likelihood {bound:.6g} per matrix", stop
@@ -151,15 +150,12 @@ class EM:
 
 
 class Responsibilities:
-    """How much every component has of every matrix, by the `Members` of every block.
-
-    Weights of components have a sum of one; those that are alive have more than a negligible part
-    of some matrix.
-    """
+    """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
         totals, own, self.log_likelihood = shards.reduce(_sums_block, beside=[members])
         self.weights = totals / totals.sum()
+        # Those that have more than a negligible part of some matrix.
         self.alive: NDArray[np.intp] = np.flatnonzero(own)
         self._clusters = Clusters(shards, members, own)
 
@@ -170,10 +166,7 @@ class Responsibilities:
     def move(
         self, mixture: Mixture, tol: RealArray, max_iter: int
     ) -> tuple[RealArray, SpectralSums]:
-        """Take some steps of the centres that are alive towards their centroids.
-
-        Returns all centres, and the log-eigenvalues around those that are alive.
-        """
+        """Move the centres that are alive; return all, and log-eigenvalues around these."""
         _, means, family = mixture
         means, alive = means.copy(), self.alive
         points = list(zip(family.alpha[alive].tolist(), family.beta[alive].tolist(), strict=True))

@@ -14,15 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from divlearn.checks import check_count, check_number
-from divlearn.cluster.base import (
-    CentroidModel,
-    Measure,
-    Nearest,
-    Run,
-    Starts,
-    best_of,
-    check_init,
-)
+from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, best_of, check_init
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
@@ -45,8 +37,6 @@ _LEARNED = {
 
 
 class _KMeans(CentroidModel):
-    """k-means in a divergence that a rule fixes or learns."""
-
     alpha_: float
     beta_: float
     kappa_: float
@@ -57,25 +47,14 @@ class _KMeans(CentroidModel):
     history_: dict[str, NDArray[np.generic]]
 
     def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
+        max_iter: int = 100, tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
+        self.engine, self.verbose = engine, verbose
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -93,10 +72,6 @@ class _KMeans(CentroidModel):
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
-
-        Returns
-        -------
-        self
         """
         shards = open_data(X, None, sample_weight, engine=self.engine)
         self._check_n_clusters(shards.n_seen)
@@ -115,7 +90,6 @@ class _KMeans(CentroidModel):
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> Run:
-        """Return the best of several runs."""
         init = check_init(self.init, self.n_clusters, shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
@@ -144,12 +118,12 @@ class _KMeans(CentroidModel):
             setattr(self, f"{name}_", run[name])
 
     def _measure(self) -> Measure:
-        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return partial(encode_block, atoms=centers, alpha=alpha, beta=beta)
+        centers = self.cluster_centers_
+        return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
 
     def _nearest(self) -> Nearest:
-        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return partial(nearest_block, centers=centers, alpha=alpha, beta=beta)
+        centers = self.cluster_centers_
+        return partial(nearest_block, centers=centers, alpha=self.alpha_, beta=self.beta_)
 
 
 class ABKMeans(_KMeans):
@@ -182,8 +156,7 @@ class ABKMeans(_KMeans):
     tol : float, default=1e-3
         Stop when less than this share of the assignments changes; 0 waits until none does.
     random_state : int, RandomState or None
-    engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
+    engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
 
@@ -204,10 +177,6 @@ class ABKMeans(_KMeans):
         "changed" (assignments) and "seconds".
     n_features_in_ : int, size of the matrices.
 
-    See Also
-    --------
-    KarcherKMeans, LogEuclideanKMeans : what the paper compares with.
-
     Notes
     -----
     *Which divergence.* D falls to zero along every ray c (alpha, beta), so that the penalty alone
@@ -221,9 +190,6 @@ class ABKMeans(_KMeans):
 
     *Steps.* At every turn centroids move by up to three safeguarded fixed points, or quasi-Newton
     steps where alpha + beta > 2; the next turn goes on from there.
-
-    *Large data.* Pass files, a Dask array or `divlearn.sharded.open_shards` for data beyond memory.
-    An array is one block: memory is a few times that of X.
 
     References
     ----------
@@ -244,18 +210,11 @@ class ABKMeans(_KMeans):
     """
 
     def __init__(
-        self,
-        n_clusters: int = 8,
-        divergence: str | Sequence[float] | Divergence = (0.5, 1.5),
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_clusters: int = 8, divergence: str | Sequence[float] | Divergence = (0.5, 1.5), *,
+        init: str | ArrayLike = "tangent", n_init: int = 4, max_iter: int = 100, tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
             random_state=random_state, engine=engine, verbose=verbose,

@@ -1,9 +1,4 @@
-r"""How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters.
-
-Both are computed from the contingency table, in time and memory of its size, whatever the number
-of samples. They stand beside scikit-learn's ``adjusted_rand_score`` and
-``normalized_mutual_info_score``.
-"""
+"""How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters."""
 
 from __future__ import annotations
 
@@ -51,11 +46,6 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
         Between 0 and 1; 1 for the same partition, and also where no two samples are of one class or
         in one cluster.
 
-    See Also
-    --------
-    matched_f1_score : F1 of classes, each matched with one cluster.
-    sklearn.metrics.adjusted_rand_score : the Rand index, corrected for chance.
-
     Examples
     --------
     >>> pairwise_f1_score([0, 0, 1, 1], ["b", "b", "a", "a"])
@@ -91,10 +81,6 @@ def matched_f1_score(
     -------
     float
         Between 0 and 1; 1 for the same partition only.
-
-    See Also
-    --------
-    pairwise_f1_score : F1 over pairs of samples.
 
     Examples
     --------

@@ -1,8 +1,7 @@
 """A mixture from several starts, with moves out of local maxima.
 
-In a move one component is given up and another is split in two. Expectation maximisation
-hardly ever moves a centre from one cluster to another, so that it may end with one component on two
-clusters and two on another. The likelihood tells such ends apart by far.
+In a move one component is given up and another is split in two: expectation maximisation may end
+with one component on two clusters and two on another.
 """
 
 from __future__ import annotations
@@ -115,9 +114,8 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
 def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
     """Go on from the end of a run with moves that raise the likelihood, at most one per component.
 
-    A block of all matrices, or a sample, judges moves before they are tried. Histories of all moves
-    that were made follow each other. Within each the likelihood never falls, and each ends higher
-    than the one before.
+    The block, of all matrices or a sample, judges moves before they are tried. Histories of moves
+    follow each other; each ends higher than the one before.
     """
     moves = _Moves(block, random_state)
     for _ in range(len(run["mixture"][0])):
@@ -148,8 +146,7 @@ class _Moves:
     """What is looked at to find a move; splits are kept while their component stays."""
 
     def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
-        self._block = block
-        self._random_state = random_state
+        self._block, self._random_state = block, random_state
         self._known: dict[str, Split] = {}
 
     def propose(self, mixture: Mixture) -> Mixture | None:
@@ -218,8 +215,7 @@ class _Moves:
 def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
     r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to a matrix L L^T, as rows.
 
-    Their mean vanishes at the centroid, and they do not grow where divergences hardly do: unlike
-    logarithms they make no outliers of what the density takes for ordinary.
+    Unlike logarithms they make no outliers of what the density takes for ordinary.
     """
     whitener = np.linalg.inv(np.linalg.cholesky(middle))
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)

@@ -33,15 +33,9 @@ def sample_family(
     return_acceptance: Literal[True],
 ) -> tuple[RealArray, float]: ...  # fmt: skip
 def sample_family(
-    alpha: float,
-    beta: float,
-    kappa: float,
-    n_samples: int,
-    center: ArrayLike,
-    random_state: int | np.random.RandomState | None = None,
-    *,
-    return_acceptance: bool = False,
-) -> RealArray | tuple[RealArray, float]:
+    alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
+    random_state: int | np.random.RandomState | None = None, *, return_acceptance: bool = False,
+) -> RealArray | tuple[RealArray, float]:  # fmt: skip
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
     It is a density with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`: that
