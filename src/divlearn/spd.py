@@ -63,25 +63,17 @@ class SPDRepairWarning(UserWarning):
 class SPDReport:
     """What `check_spd` changed.
 
-    Attributes
-    ----------
-    method : "raise", "shrink", "jitter" or "clip"
-    n_matrices : number of matrices that were checked.
-    indices : flat indices, into the leading dimensions, of the repaired matrices.
-    amount : for each of them the shrinkage weight, the jitter or the eigenvalue floor.
-    relative_change : for each of them ``||repaired - X||_F / ||X||_F``.
-
     Examples
     --------
     >>> print(check_spd(np.eye(2), return_report=True)[1])
     no matrix was changed
     """
 
-    method: str
-    n_matrices: int
-    indices: NDArray[np.intp]
-    amount: NDArray[np.float64]
-    relative_change: NDArray[np.float64]
+    method: str  # "raise", "shrink", "jitter" or "clip"
+    n_matrices: int  # that were checked
+    indices: NDArray[np.intp]  # flat, into the leading dimensions, of the repaired matrices
+    amount: NDArray[np.float64]  # of these: shrinkage weight, jitter or eigenvalue floor
+    relative_change: NDArray[np.float64]  # of these: ||repaired - X||_F / ||X||_F
 
     def __str__(self) -> str:
         if not self.indices.size:
@@ -136,12 +128,7 @@ def check_spd(
     -------
     X : ndarray, shape (..., d, d)
         A new C-contiguous, exactly symmetric array.
-    report : SPDReport, only if ``return_report``
-
-    Warns
-    -----
-    SPDRepairWarning
-        Once, if any matrix was repaired.
+    report : SPDReport, only if ``return_report``; repairs warn in any case.
 
     Examples
     --------
@@ -172,13 +159,9 @@ def check_spd(
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
-    """Find the matrices that are not definite by more than a tolerance.
+    """Find the matrices whose smallest eigenvalue does not exceed a tolerance.
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (n_matrices, d, d)
-    tolerance : float
-        What the smallest eigenvalue must exceed once the diagonal is scaled into [1/2, 2).
+    It is judged once the diagonal is scaled into [1/2, 2).
 
     Examples
     --------

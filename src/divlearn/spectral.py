@@ -92,7 +92,6 @@ def abld_scalar(
 
     Examples
     --------
-    >>> from divlearn.spectral import abld_scalar
     >>> values = abld_scalar([-1.0, 0.0, 1.0], 0.5, 0.5)
     >>> values.f.round(6)
     array([0.480458, 0.      , 0.480458])
@@ -119,7 +118,6 @@ def log_generalized_domain(
 
     Examples
     --------
-    >>> from divlearn.spectral import log_generalized_domain
     >>> log_generalized_domain([1.0, -0.5, 1.0], [1.0, 0.5, -1.0])
     (array([-inf, -inf,  -1.]), array([inf,  2., inf]))
     """
@@ -141,7 +139,6 @@ def invert_f_t(g: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike) -> R
 
     Examples
     --------
-    >>> from divlearn.spectral import abld_scalar, invert_f_t
     >>> g = abld_scalar([-1.5, 2.0], 0.25, 0.75).f_t
     >>> invert_f_t(g, 0.25, 0.75).round(12)
     array([-1.5,  2. ])
@@ -243,7 +240,6 @@ def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, wanted: set[st
 
 
 def _by_rules(x: _Points, needed: set[str], rules: Sequence[tuple[BoolArray, Rule]]) -> Values:
-    """Evaluate each rule on its own group of points only."""
     values = {name: np.empty_like(x.t) for name in needed}
     for group, rule in rules:
         if group.any():

@@ -48,7 +48,6 @@ class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
 
     def _open(self, X: Any, sample_weight: ArrayLike | None = None) -> Shards:
-        """Open matrices that a fitted estimator is asked about."""
         check_is_fitted(self)
         shards = open_data(X, None, sample_weight, engine=self.engine)
         if shards.d != self.n_features_in_:
@@ -97,12 +96,11 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
     def _warn_of_empty_clusters(self) -> None:
         n_found = len(np.unique(self.labels_))
         if n_found < self.n_clusters:
-            warnings.warn(
+            message = (
                 f"found n_found={n_found} distinct clusters, fewer than n_clusters="
-                f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters"
             )
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     @property
     def _n_features_out(self) -> int:
@@ -119,9 +117,6 @@ def _labels_block(block: Block, nearest: Nearest) -> Labels:
 
 def _loss_block(block: Block, nearest: Nearest) -> float:
     return float(block.weights @ nearest(block)[1])
-
-
-# ---------------------------------------------------------------------- runs
 
 
 def repeat(
@@ -176,11 +171,7 @@ def best_of(
     return best
 
 
-# ---------------------------------------------------------------------- starts
-
-
 def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
-    """Name of a start, or checked centroids."""
     if not isinstance(init, str):
         return check_centers(init, n_clusters, d)
     if init not in _INITS:

@@ -111,12 +111,10 @@ class Clusters:
         return moved
 
     def spectra(self, numbers: Labels, centers: RealArray) -> HeldSpectra:
-        """Log-eigenvalues of the matrices of some clusters around given centres."""
         clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
         return HeldSpectra(self._shards, clouds, self._totals[numbers])
 
     def values(self, number: int, center: RealArray, point: Point) -> float:
-        """Mean divergence of the matrices of a cluster to a centre."""
         total = self._shards.reduce(_value_block, number, center, point, beside=[self._members])
         return float(total / self._totals[number])
 
@@ -217,9 +215,6 @@ class HeldSpectra(SpectralSums):
         return [self._thinned[enough][i] for i in self._chosen]
 
 
-# ---------------------------------------------------------------------- what is done with a block
-
-
 def nearest_block(
     block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
 ) -> tuple[Labels, RealArray, RealArray]:
@@ -257,7 +252,6 @@ def _slopes_block(
     block: Block, members: Members, numbers: Sequence[int], centers: RealArray,
     points: Sequence[Point],
 ) -> tuple[RealArray, RealArray]:  # fmt: skip
-    """Weighted sums of divergences to centres, and of the slopes around them."""
     engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
@@ -308,7 +302,6 @@ def _clouds_block(
 
 
 def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
-    """Log-eigenvalues of the matrices of a cluster, shape (n_matrices, d)."""
     rows = members[0][number]
     if not len(rows):
         return np.empty((0, block.data.d))

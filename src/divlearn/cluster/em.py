@@ -128,7 +128,6 @@ class EM:
         return weights, means, family.replaced(alive, found)
 
     def _fit_families(self, spectra: SpectralSums, family: FamilyParameters) -> ParameterFit:
-        """Better parameters and factors of the centres, by what components share."""
         few = spectra.totals < FEWEST_MEMBERS
 
         def fit(part: SpectralSums, rows: slice, tied: bool) -> ParameterFit:
@@ -160,7 +159,6 @@ class Responsibilities:
         self._clusters = Clusters(shards, members, own)
 
     def spectra(self, centers: RealArray) -> SpectralSums:
-        """Log-eigenvalues of the matrices of components that are alive, around given centres."""
         return self._clusters.spectra(self.alive, centers[self.alive])
 
     def move(
@@ -192,7 +190,6 @@ def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
 
 
 def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
-    """Give every matrix to its nearest centre."""
     return Responsibilities(shards, shards.hold(_nearest_block, centers, point, unit_of(shards)))
 
 

@@ -180,13 +180,9 @@ class ABKMeans(_KMeans):
     Notes
     -----
     *Which divergence.* D falls to zero along every ray c (alpha, beta), so that the penalty alone
-    decides where the paper's rule stops. It has no unit to be right in, and drives alpha and beta
-    to 3 and more, the further the more matrices there are. The likelihood has no such constant; it
-    finds (0, 1) for Wishart matrices, and clusters them better, but trusts that matrices spread
-    alike in all clusters. On real data neither beats a good given divergence by more than another
-    start does: the default is given, and the effort goes into starts. (0.5, 1.5) came out best on
-    average over textures, actions, speech and synthetic clusters; it is less upset by near-singular
-    matrices than (0, 1), the divergence of Wishart matrices, which it leans to.
+    decides where the paper's rule stops; the likelihood needs none, but trusts that matrices
+    spread alike in all clusters. On real data neither beats a good given divergence by more than
+    another start does. (0.5, 1.5) came out best on average; see the guide to clustering.
 
     *Steps.* At every turn centroids move by up to three safeguarded fixed points, or quasi-Newton
     steps where alpha + beta > 2; the next turn goes on from there.

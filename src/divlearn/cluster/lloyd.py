@@ -153,8 +153,6 @@ class _Lloyd:
         seconds = time.perf_counter() - self._started
         self.history.append((iteration, block, objective, point, changed, seconds))
 
-    # ------------------------------------------------------------------ centroids
-
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
     ) -> tuple[RealArray, RealArray, Any]:
@@ -187,8 +185,6 @@ class _Lloyd:
             _own_losses_block, len(centers), point, beside=[self.state.found, clouds]
         )
         return own, HeldSpectra(shards, clouds, np.array([float(shards.n_seen)]))
-
-    # ------------------------------------------------------------------ assignment
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         shared = centers, *point[:2], self.unit
@@ -226,9 +222,6 @@ def _columns(
         "changed": np.array(changed), "seconds": np.array(seconds),
     }  # fmt: skip
     return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
-
-
-# ---------------------------------------------------------------------- what is done with a block
 
 
 def _assign_block(

@@ -141,8 +141,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self.init, self.n_init, self.max_iter, self.tol = init, n_init, max_iter, tol
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    # ------------------------------------------------------------------ fitting
-
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
@@ -198,11 +196,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         for name in ("lower_bound", "history", "converged", "n_iter", "message"):
             setattr(self, f"{name}_", run[name])
         if not (run["converged"] or run["interrupted"]):
-            warnings.warn(
-                f"the best start did not converge: {self.message_}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            message = f"the best start did not converge: {self.message_}; raise max_iter or tol"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _counts(self, n_matrices: int) -> list[int]:
         if n_matrices < 2:
@@ -230,8 +225,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         check_count(self.max_iter, "max_iter")
         check_number(self.tol, "tol")
         return get_members(self.divergence)
-
-    # ------------------------------------------------------------------ answers
 
     def score_samples(self, X: ArrayLike) -> RealArray:
         r"""Compute the log-density of each matrix, shape (n_matrices,).
@@ -311,7 +304,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         return np.concatenate(self._open(X).map(_answer_block, self._mixture, answer))
 
     def _total(self, X: ArrayLike) -> tuple[float, int]:
-        """Sum of the log-densities, and their number."""
         shards = self._open(X)
         return float(shards.reduce(_sum_block, self._mixture)), shards.n_matrices
 

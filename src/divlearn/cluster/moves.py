@@ -77,7 +77,6 @@ def fit_mixture(
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
-    """Say what to know about the components."""
     weights, _, family = mixture
     own_kappa, own_point = em.share != "all", em.share == "none"
     remarks = []

@@ -95,14 +95,7 @@ def get_engine(
     engine : {"auto", "native", "reference", "cuda"} or Engine
         "auto" is the fastest that runs on the CPU, unless `prefer_engine` says otherwise; an engine
         is returned as it is.
-    n_threads : int, optional
-        Threads to use; by default all that `Engine` finds available at every call.
-    accuracy : {"auto", "accurate", "fast"} or float
-        When to take the accurate route; see `Engine`.
-
-    Returns
-    -------
-    Engine
+    n_threads, accuracy : as in `Engine`
 
     Examples
     --------

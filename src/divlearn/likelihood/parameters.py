@@ -6,10 +6,8 @@ Matrices :math:`X_i` with weights :math:`w_i` lie around centres of which there 
 .. math:: \min_{\alpha, \beta, \kappa, s} \; \sum_i w_i \Big[
           \kappa \sum_j f(t_{ij} - s_{k(i)}; \alpha, \beta) + \log Z(\alpha, \beta, \kappa) \Big]
 
-is found together with one factor :math:`e^{s_k}` for each centre. Around its centre the density
-does not know directions, so that of all moves of a centre this factor is the only one whose
-information is shared with alpha, beta and kappa (Schur's lemma): with it, taking turns between
-centres and parameters loses next to nothing.
+is found together with one factor :math:`e^{s_k}` for each centre, the only move of it that shares
+information with alpha, beta and kappa (Schur's lemma): taking turns then loses next to nothing.
 """
 
 from __future__ import annotations
@@ -48,12 +46,7 @@ _LEAST_RATIO = 1.001  # of a concentration that is kept to the least for which Z
 
 @dataclass(frozen=True, eq=False)
 class FamilyParameters:
-    """A density exp(-kappa D) / Z for each component.
-
-    Attributes
-    ----------
-    alpha, beta, kappa, log_z : ndarray, shape (n_components,)
-    """
+    """Densities exp(-kappa D) / Z, arrays of shape (n_components,)."""
 
     alpha: RealArray
     beta: RealArray
@@ -74,18 +67,11 @@ class FamilyParameters:
 
 @dataclass(frozen=True, eq=False)
 class ParameterFit:
-    """What `fit_parameters` returns.
-
-    Attributes
-    ----------
-    parameters : FamilyParameters
-    shift : ndarray, shape (n_components,), logarithm of the factor of each centre.
-    loss : float, the mean over the weights of kappa D + log Z.
-    """
+    """What `fit_parameters` returns."""
 
     parameters: FamilyParameters
-    shift: RealArray
-    loss: float
+    shift: RealArray  # (n_components,), logarithm of the factor of each centre
+    loss: float  # the mean over the weights of kappa D + log Z
 
 
 def fit_parameters(
@@ -117,12 +103,6 @@ def fit_parameters(
     -------
     ParameterFit
         Its loss is not above that of the start with the best concentrations.
-
-    Notes
-    -----
-    Quasi-Newton steps in the coordinates of `members` and in the shifts, each in units of its
-    information in the data at the start. Concentrations are solved for at every point, where
-    :math:`E[D]` is the mean divergence; by the envelope theorem the gradient needs no more.
 
     Examples
     --------
@@ -195,7 +175,6 @@ class _Problem:
         return loss, np.concatenate([in_coordinates, -kappa * in_t])
 
     def parameters(self) -> FamilyParameters:
-        """Parameters of every component where the loss was least."""
         coordinates, _, kappa, log_z, _ = self.best
         point = self.members.place(coordinates)
         if point != self.members.place_nearby(coordinates):
@@ -227,7 +206,6 @@ class _Problem:
         return np.concatenate([1 / np.sqrt(information), of_shifts])
 
     def _solve(self, point: Point, D: RealArray) -> list[tuple[float, Normalizer]]:
-        """Concentrations, and the constants there."""
         d, options, margin = self.spectra.d, self.options, self.margin
         if self.tied:
             mean = float(D.sum())
@@ -243,9 +221,6 @@ class _Problem:
         return solved
 
 
-# ---------------------------------------------------------------------- sums over log-eigenvalues
-
-
 class SpectralSums(ABC):
     """What parameters of densities are learned from, wherever the matrices are."""
 
@@ -253,12 +228,10 @@ class SpectralSums(ABC):
     d: int  # rows of a matrix
 
     def __len__(self) -> int:
-        """Count the centres."""
         return len(self.totals)
 
     @property
     def share(self) -> RealArray:
-        """Share of the weight of each centre."""
         return self.totals / self.totals.sum()
 
     @abstractmethod
@@ -291,18 +264,14 @@ class Spectra(SpectralSums):
     """
 
     def __init__(self, engine: Engine, clouds: Sequence[Cloud]) -> None:
-        self.clouds = clouds
+        self.clouds, self._engine, self.d = clouds, engine, int(clouds[0][0].shape[1])
         self.totals = np.array([weight.sum() for _, weight in clouds])
-        self.d = int(clouds[0][0].shape[1])
-        self._engine = engine
         self._numbers = [as_numbers(engine, t) for t, _ in clouds]
 
     def only(self, component: int) -> Spectra:
-        """Those around one centre."""
         return Spectra(self._engine, self.clouds[component : component + 1])
 
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
-        """Sum over all; see `SpectralSums.sums`."""
         found = np.empty((4, len(self)))
         for k, ((_, weight), numbers) in enumerate(zip(self.clouds, self._numbers, strict=True)):
             shares = weight / self.totals.sum()
@@ -310,7 +279,6 @@ class Spectra(SpectralSums):
         return found
 
     def thinned(self, enough: int) -> list[Cloud]:
-        """Take every m-th; see `SpectralSums.thinned`."""
         steps = [math.ceil(len(t) / enough) for t, _ in self.clouds]
         return [(t[::m], weight[::m]) for m, (t, weight) in zip(steps, self.clouds, strict=True)]
 

@@ -43,10 +43,8 @@ def sample_family(
 
     Parameters
     ----------
-    alpha, beta : float of the same sign
-    kappa : float, > (d - 1) / 2 max(alpha, beta)
+    alpha, beta, kappa, center : as in `log_density`
     n_samples : int, >= 1
-    center : array-like, shape (d, d)
     random_state : int, RandomState or None, default=None
     return_acceptance : bool, default=False
 
@@ -59,16 +57,10 @@ def sample_family(
 
     Notes
     -----
-    With :math:`C = L L^T` matrices are :math:`X = L U \operatorname{diag}(e^t) U^T L^T`, where U
-    is uniform on the orthogonal matrices and t comes from
-
-    .. math:: q(t) \propto e^{-\kappa \sum_i f(t_i; \alpha, \beta)}
-              \prod_{i<j} \sinh\frac{|t_i - t_j|}{2}
-
-    by rejection, see `divlearn.datasets.riemannian_gaussian.sample_log_eigenvalues`. With kappa
-    twice its lower bound about half of the candidates are accepted whatever d is, close to the
-    bound about a fifth and with large kappa nearly all. It takes a tenth where alpha and beta are
-    both large, and at the origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
+    Log-eigenvalues are drawn by rejection, eigenvectors uniformly. With kappa twice its lower bound
+    about half of the candidates are accepted whatever d is, close to the bound about a fifth and
+    with large kappa nearly all. It takes a tenth where alpha and beta are both large, and at the
+    origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
 
     Examples
     --------
@@ -85,8 +77,9 @@ def sample_family(
     check_family(alpha, beta, kappa, d)
     n_samples = check_count(n_samples, "n_samples")
     # For None scikit-learn would take the global generator, which others may seed.
-    fresh = np.random.RandomState() if random_state is None else random_state
-    generator = check_random_state(fresh)
+    generator = check_random_state(
+        np.random.RandomState() if random_state is None else random_state
+    )
     t, acceptance = sample_log_eigenvalues(_potential(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)
