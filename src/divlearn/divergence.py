@@ -133,10 +133,6 @@ def pairwise_abld(
     out : ndarray, shape (n_matrices_X, n_matrices_Y), optional
         Where to write the table, for example a memory map.
 
-    Returns
-    -------
-    ndarray, shape (n_matrices_X, n_matrices_Y)
-
     Examples
     --------
     >>> X = np.array([np.eye(2), 2 * np.eye(2)])
@@ -278,7 +274,8 @@ DIVERGENCES: dict[str, Divergence] = {
     divergence.name: divergence
     for divergence in (
         Divergence("airm", 0.0, 0.0, 2.0, squared_distance=True,
-                   formula="||log(X^-1/2 Y X^-1/2)||_F^2", aliases=("riemann", "affine-invariant", "karcher")),
+                   formula="||log(X^-1/2 Y X^-1/2)||_F^2",
+                   aliases=("riemann", "affine-invariant", "karcher")),
         Divergence("stein", 0.5, 0.5, 0.25, squared_distance=True,
                    formula="logdet((X + Y)/2) - logdet(XY)/2",
                    aliases=("logdet", "jbld", "s-divergence", "bhattacharyya")),

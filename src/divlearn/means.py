@@ -206,11 +206,8 @@ def search_mean(
     ------
     ndarray, shape (d, d)
         A matrix L L^T. What is to be sent for it is the weighted mean divergence, and the weighted
-        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor.
-
-    Returns
-    -------
-    MeanResult
+        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor. The generator
+        returns a MeanResult.
 
     Examples
     --------

@@ -185,15 +185,15 @@ def log_joint(block: Block, mixture: Mixture) -> RealArray:
 
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
-    found = Responsibilities(shards, shards.hold(_expect_block, mixture, unit_of(shards)))
+    found = Responsibilities(shards, shards.hold(_expect_block, mixture, _unit(shards)))
     return found, found.log_likelihood / shards.n_seen
 
 
 def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
-    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, unit_of(shards)))
+    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, _unit(shards)))
 
 
-def unit_of(shards: Shards) -> float:
+def _unit(shards: Shards) -> float:
     """Return the mean weight: of weights in this unit only the ratios matter."""
     return shards.total_weight / shards.n_seen
 

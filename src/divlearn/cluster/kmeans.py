@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -37,15 +37,6 @@ _LEARNED = {
 
 
 class _KMeans(CentroidModel):
-    alpha_: float
-    beta_: float
-    kappa_: float
-    inertia_: float
-    objective_: float
-    n_iter_: int
-    message_: str
-    history_: dict[str, NDArray[np.generic]]
-
     def __init__(
         self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
         max_iter: int = 100, tol: float = 1e-3,
@@ -114,8 +105,12 @@ class _KMeans(CentroidModel):
             self.kappa_ = kappa
         elif hasattr(self, "kappa_"):  # of a fit before
             del self.kappa_
-        for name in ("inertia", "objective", "n_iter", "message", "history"):
-            setattr(self, f"{name}_", run[name])
+        self.inertia_, self.objective_, self.n_iter_ = (
+            run["inertia"],
+            run["objective"],
+            run["n_iter"],
+        )
+        self.message_, self.history_ = run["message"], run["history"]
 
     def _measure(self) -> Measure:
         centers = self.cluster_centers_

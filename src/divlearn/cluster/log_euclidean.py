@@ -53,9 +53,6 @@ class LogEuclideanKMeans(CentroidModel):
     """
 
     engine: str | Engine = "reference"  # which only hands out the matrices
-    inertia_: float
-    n_iter_: int
-    message_: str
 
     def __init__(
         self, n_clusters: int = 8, *, init: str | ArrayLike = "k-means++", n_init: int = 4,

@@ -117,19 +117,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     wishart with ... degrees of freedom up to noise: ...
     """
 
-    weights_: RealArray
-    means_: RealArray
-    alpha_: RealArray
-    beta_: RealArray
-    kappa_: RealArray
-    n_components_: int
-    bics_: dict[int, float]
-    lower_bound_: float
-    converged_: bool
-    n_iter_: int
-    message_: str
-    history_: dict[str, RealArray]
-
     def __init__(
         self, n_components: int | Sequence[int] = 1,
         divergence: str | Sequence[float] | Divergence = "learn", *, share: str = "all",
@@ -158,7 +145,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         watch = partial(say, self, level=2)
         em = EM(shards, members, self.share, self.max_iter, self.tol, watch)
         runs: dict[int, Run] = {}
-        self.bics_, self.n_features_in_ = {}, d
+        self.bics_: dict[int, float] = {}
+        self.n_features_in_ = d
         with checkpointed(self, X=partial(shards.map, fingerprint_block)):
             for count in counts:
                 init = check_init(self.init, count, d)
@@ -193,8 +181,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self.weights_, self.means_, family = run["mixture"]
         self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
         self.n_components_ = len(self.weights_)
-        for name in ("lower_bound", "history", "converged", "n_iter", "message"):
-            setattr(self, f"{name}_", run[name])
+        self.lower_bound_, self.converged_ = run["lower_bound"], run["converged"]
+        self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
         if not (run["converged"] or run["interrupted"]):
             message = f"the best start did not converge: {self.message_}; raise max_iter or tol"
             warnings.warn(message, ConvergenceWarning, stacklevel=4)

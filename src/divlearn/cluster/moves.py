@@ -19,15 +19,7 @@ from sklearn.cluster import KMeans
 from divlearn.arrays import RealArray, to_host
 from divlearn.cluster.base import Run, Starts, best_of
 from divlearn.cluster.clusters import find_nearest
-from divlearn.cluster.em import (
-    EM,
-    FEWEST_MEMBERS,
-    FIRST_POINT,
-    LARGEST_KAPPA,
-    Mixture,
-    log_joint,
-    unit_of,
-)
+from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.geometry import compose
@@ -52,7 +44,8 @@ def fit_mixture(
 ) -> Run:  # fmt: skip
     """Return the best of several runs; from given centres there is one, without moves."""
     drawn = em.shards.draw(3 * n_components)
-    block = replace(drawn, weights=drawn.weights / unit_of(em.shards))
+    unit = em.shards.total_weight / em.shards.n_seen  # as in `em`
+    block = replace(drawn, weights=drawn.weights / unit)
     starts = Starts(block, n_components)
 
     def run() -> Run:

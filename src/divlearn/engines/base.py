@@ -290,8 +290,7 @@ class Engine(ABC):
 
         Parameters
         ----------
-        data, atoms, alpha, beta : as in `encode`
-        cotangent : array-like of the shape of `encode`'s result
+        data, atoms, alpha, beta, cotangent : as in `encode`, and of the shape of its result
         parameters : bool, default=True
             Whether the gradients with respect to alpha and beta are wanted. Without them the
             members alpha + beta = 1 need no eigenvectors.

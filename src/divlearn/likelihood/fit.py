@@ -68,10 +68,6 @@ def log_density(
     kappa : float, > (d - 1) / 2 max(alpha, beta)
     engine : str or Engine, default="auto"
 
-    Returns
-    -------
-    ndarray, shape (n_matrices,)
-
     Examples
     --------
     >>> from scipy.stats import wishart
@@ -170,10 +166,6 @@ def fit_member(
     init : array-like, shape (d, d), optional
         Where to start the search of the centre.
     engine : str or Engine, default="auto"
-
-    Returns
-    -------
-    LikelihoodFit
 
     Examples
     --------

@@ -47,13 +47,11 @@ def sample_family(
     n_samples : int, >= 1
     random_state : int, RandomState or None, default=None
     return_acceptance : bool, default=False
+        Whether to return the share of accepted candidates too.
 
     Returns
     -------
-    X : ndarray, shape (n_samples, d, d)
-        Independent draws.
-    acceptance : float, only if ``return_acceptance``
-        Share of the candidates that was accepted.
+    ndarray, shape (n_samples, d, d)
 
     Notes
     -----

@@ -19,7 +19,7 @@ def encode(
     X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor | float,
     beta: torch.Tensor | float, *, engine: str | Engine = "auto",
 ) -> torch.Tensor:  # fmt: skip
-    r"""Divergences of matrices to atoms, twice differentiable in everything.
+    r"""Divergences (n_matrices, n_atoms[, n_pairs]), twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
 
@@ -38,10 +38,6 @@ def encode(
     alpha, beta : float or tensor, shape (n_atoms,) or (n_atoms, n_pairs)
     engine : {"auto", "cuda", "native", "reference"} or Engine
         "auto" is "cuda" for CUDA tensors and the fastest engine of the CPU for others.
-
-    Returns
-    -------
-    tensor, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs)
 
     Examples
     --------

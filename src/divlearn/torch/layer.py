@@ -29,12 +29,10 @@ class DivergenceLayer(nn.Module):
     atoms : tensor of float32 or float64, shape (n_atoms, d, d)
         Where they start, for instance some of the matrices; copied, without their graph.
     alpha, beta : float, default=0.5
-        Where the parameters start.
+        Where the parameters start, and stay unless ``learn_parameters``.
     learn_parameters : bool, default=True
-        Whether alpha and beta are learned.
-    engine : {"auto", "cuda", "native", "reference"} or Engine, default="auto"
+    engine : as in `encode`
     manifold : bool, default=False
-        Whether atoms are a parameter of geoopt.
 
     Examples
     --------
