@@ -167,7 +167,7 @@ def divergence_plane(
     X: ArrayLike | Prepared, Y: ArrayLike, alphas: ArrayLike, betas: ArrayLike, *,
     engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
 ) -> RealArray:  # fmt: skip
-    """Divergences at every point of a grid of the (alpha, beta) plane, from one pass of spectra.
+    """Divergences (n_matrices_X, n_matrices_Y, n_alphas, n_betas), from one pass of spectra.
 
     Parameters
     ----------
@@ -175,10 +175,6 @@ def divergence_plane(
     Y : array-like, shape (n_matrices_Y, d, d)
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,)
     engine, n_threads, out : as in `pairwise_abld`
-
-    Returns
-    -------
-    ndarray, shape (n_matrices_X, n_matrices_Y, n_alphas, n_betas)
 
     Examples
     --------

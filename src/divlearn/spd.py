@@ -1,8 +1,4 @@
-"""What a symmetric positive definite (SPD) matrix is: diagnosis, and repair on request.
-
-Functions of such matrices and their affine-invariant geometry, from `divlearn.geometry`, are here
-too.
-"""
+"""What an SPD matrix is: diagnosis, repair on request, and the functions of `divlearn.geometry`."""
 
 from __future__ import annotations
 
@@ -47,16 +43,7 @@ _BLOCK_ENTRIES = 32768
 
 
 class SPDRepairWarning(UserWarning):
-    """Matrices were changed by ``check_spd(..., regularize=...)``.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     repaired = check_spd(np.ones((2, 2)), regularize="jitter")
-    >>> print(caught[0].message)
-    jitter repaired 1 of 1 matrices (flat index 0); largest relative change 2.11e-08
-    """
+    """Matrices were changed by ``check_spd(..., regularize=...)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +109,12 @@ def check_spd(
     name : str, default="X"
         What error messages call the input.
     return_report : bool, default=False
-        Whether to return an `SPDReport` too.
+        Whether to return an `SPDReport` too. Repairs warn in any case.
 
     Returns
     -------
-    X : ndarray, shape (..., d, d)
+    ndarray, shape (..., d, d)
         A new C-contiguous, exactly symmetric array.
-    report : SPDReport, only if ``return_report``; repairs warn in any case.
 
     Examples
     --------

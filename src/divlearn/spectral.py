@@ -76,19 +76,16 @@ def abld_scalar(
     Returns
     -------
     SpectralValues
-        Arrays of the broadcast shape (NumPy scalars if all arguments are scalars); float32 if every
-        array argument is float32, else float64.
+        Arrays of the broadcast shape; float32 if every array argument is float32, else float64.
 
     Notes
     -----
     Same signs, axes and origin included: the relative error of every output is at most
     8 eps (1 + \|alpha t\| + \|beta t\|); what exceeds the floating-point range is infinite.
 
-    Opposite signs: f is defined on the open interval `log_generalized_domain`. Inside, t = 0 and
-    alpha = -beta included, the relative error is at most 24 eps (1 + \|alpha t\| + \|beta t\|) / g,
-    where g = 1 - t/end on the side of the finite end, which is how ill-conditioned f is there, and
-    1 on the other side. At the end and beyond, outputs have their limits at the end:
-    f = f_tt = inf, f_t = f_beta = inf sign(t), f_alpha = -inf sign(t).
+    Opposite signs: f is defined on the open interval `log_generalized_domain`. Inside, the relative
+    error is at most 24 eps (1 + \|alpha t\| + \|beta t\|) / g, where g = 1 - t/end on the side of
+    the finite end and 1 on the other. At the end and beyond, outputs have their limits at the end.
 
     Examples
     --------

@@ -122,9 +122,8 @@ class EM:
         means[alive] *= np.exp(fit.shift)[:, None, None]
         found = fit.parameters
         if self.share == "all":  # components without matrices have what all have
-            alive, found = (
-                np.arange(len(weights)), found.only(np.zeros(len(weights), dtype=np.intp))
-            )  # fmt: skip
+            alive = np.arange(len(weights))
+            found = found.only(np.zeros_like(alive))
         return weights, means, family.replaced(alive, found)
 
     def _fit_families(self, spectra: SpectralSums, family: FamilyParameters) -> ParameterFit:

@@ -137,14 +137,12 @@ class ABKMeans(_KMeans):
         Given: a name, see `divlearn.get_divergence`, or a pair of one sign; then
         :math:`\Omega = 0`. Learned: "learn" is the paper's rule
         :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
-        densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well. See
-        the notes. "paper" and "paper-tied", where alpha = beta, also move centroids as the paper
-        does, see `paper`.
+        densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
+        "paper" and "paper-tied" are those of `paper`.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
         or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
-        those given, shape (n_clusters, d, d). All but the second follow a congruence X -> A X A^T,
-        and so does all that comes after: the clusters stay.
+        those given, shape (n_clusters, d, d). All but the second follow congruences of the data.
     n_init : int, default=4
         Starts, the best of which is kept; 1 where ``init`` is an array.
     max_iter : int, default=100
@@ -174,13 +172,10 @@ class ABKMeans(_KMeans):
 
     Notes
     -----
-    *Which divergence.* D falls to zero along every ray c (alpha, beta), so that the penalty alone
+    D falls to zero along every ray c (alpha, beta), so that the penalty alone
     decides where the paper's rule stops; the likelihood needs none, but trusts that matrices
     spread alike in all clusters. On real data neither beats a good given divergence by more than
     another start does. (0.5, 1.5) came out best on average; see the guide to clustering.
-
-    *Steps.* At every turn centroids move by up to three safeguarded fixed points, or quasi-Newton
-    steps where alpha + beta > 2; the next turn goes on from there.
 
     References
     ----------
@@ -218,13 +213,8 @@ class ABKMeans(_KMeans):
 
         One start from log-Euclidean k-means and (1, 1), the penalty mu = 1, ten steps of Riemannian
         conjugate gradients for the centroids and of spectral projected gradients for alpha and beta
-        at every turn, until less than 0.1 % of the assignments change.
-
-        Parameters
-        ----------
-        n_clusters : int
-        tied : bool, default=False
-            Whether alpha = beta: the paper's "E", not "NE".
+        at every turn, until less than 0.1 % of the assignments change. If ``tied``, alpha = beta:
+        the paper's "E", not "NE".
 
         Examples
         --------
@@ -254,7 +244,6 @@ class KarcherKMeans(_KMeans):
     ----------
     cluster_centers_, labels_, inertia_, objective_, n_iter_, message_, history_, n_features_in_
         As in `ABKMeans`. The inertia is half the sum of squared distances.
-    alpha_, beta_ : float, both zero.
 
     Examples
     --------

@@ -89,11 +89,9 @@ class LogEuclideanKMeans(CentroidModel):
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
         self.n_iter_ = means.n_iter_
-        self.message_ = (
-            f"max_iter={self.max_iter} reached"
-            if self.n_iter_ >= self.max_iter
-            else "the clusters stay, or their centroids move by less than tol allows"
-        )
+        self.message_ = "the clusters stay, or their centroids move by less than tol allows"
+        if self.n_iter_ >= self.max_iter:
+            self.message_ = f"max_iter={self.max_iter} reached"
         say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
         self._warn_of_empty_clusters()
         return self

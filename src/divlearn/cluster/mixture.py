@@ -48,8 +48,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`. Among its members are
     mixtures of Wishart matrices at (alpha, beta) = (0, 1), of inverse Wishart matrices at (1, 0),
     of matrix-F on alpha + beta = 1 and of the Riemannian Gaussian at (0, 0). As Z is known for
-    all, likelihoods tell which of them the data wants, which divergences cannot: they fall to zero
-    along every ray of (alpha, beta).
+    all, likelihoods tell which of them the data wants.
 
     Parameters
     ----------
@@ -89,8 +88,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     n_components_ : int
     bics_ : dict, the BIC of each number of components that was tried.
     lower_bound_ : float, mean log-likelihood of the training matrices.
-    converged_ : bool
-    n_iter_ : int, iterations of the start that was kept, and after its moves.
+    converged_, n_iter_ : bool and int, of the start that was kept, and after its moves.
     message_ : str, why it stopped, and what to know about the components.
     history_ : dict of arrays, "lower_bound", "seconds", "alpha", "beta" and "kappa" after every
         iteration. The bound never falls but at a move, after which it ends higher than before.
@@ -102,8 +100,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     matrices of a component are then equal up to a relative 1e-4, and the likelihood would grow
     without end.
 
-    Near the origin f depends on alpha + beta in second order only. There the sum is known to
-    :math:`n^{-1/4}`; compare likelihoods, as `summary` does, rather than positions.
+    Near the origin alpha + beta is known to :math:`n^{-1/4}` only; compare likelihoods, as
+    `summary` does, rather than positions.
 
     Examples
     --------
@@ -225,8 +223,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Compute the mean log-density of matrices, shape (n_matrices, d, d)."""
-        total, count = self._total(X)
-        return total / count
+        return float(self.score_samples(X).mean())
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the most likely component of each matrix, shape (n_matrices,)."""
@@ -238,12 +235,12 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion on matrices; the lower the better."""
-        total, count = self._total(X)
-        return float(self._n_parameters() * np.log(count) - 2 * total)
+        found = self.score_samples(X)
+        return float(self._n_parameters() * np.log(len(found)) - 2 * found.sum())
 
     def aic(self, X: ArrayLike) -> float:
         """Akaike information criterion on matrices; the lower the better."""
-        return float(2 * self._n_parameters() - 2 * self._total(X)[0])
+        return float(2 * self._n_parameters() - 2 * self.score_samples(X).sum())
 
     def compare(self, X: ArrayLike) -> dict[str, MemberFit]:
         """Fit mixtures of the named members, and the learned one, from these components.
@@ -291,10 +288,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         """Answer from the logarithms of weights times densities, block by block."""
         return np.concatenate(self._open(X).map(_answer_block, self._mixture, answer))
 
-    def _total(self, X: ArrayLike) -> tuple[float, int]:
-        shards = self._open(X)
-        return float(shards.reduce(_sum_block, self._mixture)), shards.n_matrices
-
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
         return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
@@ -302,7 +295,3 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
 def _answer_block(block: Block, mixture: Mixture, answer: Callable[[RealArray], Any]) -> Any:
     return answer(log_joint(block, mixture))
-
-
-def _sum_block(block: Block, mixture: Mixture) -> float:
-    return float(logsumexp(log_joint(block, mixture), axis=1).sum())

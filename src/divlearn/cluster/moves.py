@@ -172,13 +172,11 @@ class _Moves:
 
     def _split(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
+        if len(rows) < _FEWEST:
+            return -np.inf, mixture[1][[component] * 2]
         key = hashlib.sha256(rows.tobytes()).hexdigest()
         if key not in self._known:
-            self._known[key] = (
-                self._divide(mixture, component, rows)
-                if len(rows) >= _FEWEST
-                else (-np.inf, mixture[1][[component] * 2])
-            )
+            self._known[key] = self._divide(mixture, component, rows)
         return self._known[key]
 
     def _divide(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:

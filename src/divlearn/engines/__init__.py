@@ -65,11 +65,7 @@ def cuda_problem() -> str | None:
 def prefer_engine(engine: str, n_threads: int | None = None) -> Iterator[None]:
     """Let "auto" mean an engine inside a ``with`` block, in all threads of the process.
 
-    Parameters
-    ----------
-    engine : {"auto", "native", "reference", "cuda"}
-    n_threads : int, optional
-        Of engines that are asked for by "auto" and without a number of their own.
+    ``n_threads`` is for those asked for by "auto" without a number of their own.
 
     Examples
     --------

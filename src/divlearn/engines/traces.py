@@ -29,11 +29,10 @@ def _columns(data: NativeData, inverse: bool) -> RealArray:
         matrices = data.working.astype(np.float64, copy=False)
         with limit_blas(1):
             source = np.linalg.inv(matrices) if inverse else matrices
-        n, size = data.n_matrices, len(rows)
-        left = np.empty((n, size + 2))
-        left[:, :size] = source[:, rows, columns]
-        left[:, size] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
-        left[:, size + 1] = 1.0
+        n = data.n_matrices
+        left = np.ones((n, len(rows) + 2))
+        left[:, :-2] = source[:, rows, columns]
+        left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
         data.kept[key] = left
     return data.kept[key]
 

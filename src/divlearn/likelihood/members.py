@@ -135,8 +135,6 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
     --------
     >>> get_members("Wishart")
     Members(name='wishart', n_free=0, alpha=0.0, beta=1.0, tied=False)
-    >>> get_members((-1, -0.25)).alpha  # D^(-a,-b) = D^(b,a)
-    0.25
     """
     if isinstance(divergence, str):
         key = divergence.strip().lower().replace("_", "-").replace(" ", "-")

@@ -103,12 +103,9 @@ def minimize_lbfgs(
     problem : Problem
     start : Trial
     max_iter : int
-    tol : float
-        Stop where the size of the projected gradient is at most this.
-    memory : int, default=10
-        Pairs to remember.
-    first_step : float, default=1.0
-        Size of the first step, which is along the gradient.
+    tol : float, size of the projected gradient at which to stop.
+    memory : int, default=10, pairs to remember.
+    first_step : float, default=1.0, size of the first step, which is along the gradient.
     callback : callable, optional
         Called after each iteration, and at the start; a sentence it returns stops the run.
     broken_off : tuple, optional

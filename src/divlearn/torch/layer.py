@@ -96,8 +96,8 @@ class DivergenceLayer(nn.Module):
 
         A step changes no variance by more than a factor of e, and neither alpha nor beta by more
         than 0.5. The smallest eigenvalue of an atom's correlation matrix stays above 1.5e-8
-        (3.5e-4 in float32), or above where it began if that is lower; atoms at this border are
-        clipped to it. A body that raises, or that moves something to NaN, changes nothing.
+        (3.5e-4 in float32), or above where it began if that is lower. A body that raises, or that
+        moves something to NaN, changes nothing.
 
         Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
         on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to

@@ -86,10 +86,7 @@ def bounded_step(
     """
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
-        raise ValueError(
-            f"the optimizer moved atoms[{int((~finite).nonzero()[0])}] to NaN or infinity, and the "
-            "step was undone; lower the learning rate, or check that loss and gradients are finite"
-        )
+        raise _not_finite(f"atoms[{int((~finite).nonzero()[0])}]")
     S = 0.5 * (coordinates + coordinates.mT).double()
     length = torch.linalg.eigvalsh(S.detach()).abs().amax(dim=-1)[:, None, None]
     root = factor @ torch.matrix_exp(0.5 * _LONGEST * S / length.clamp(min=_LONGEST))
@@ -104,12 +101,16 @@ def bounded_step(
 def bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
     """Return alpha or beta after a step, >= 0 and not too far from before."""
     if not torch.isfinite(after.detach()).all():
-        raise ValueError(
-            f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
-            "learning rate, or check that loss and gradients are finite"
-        )
+        raise _not_finite(name)
     change = (after - before).clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
     return (before + change).clamp(min=0)
+
+
+def _not_finite(name: str) -> ValueError:
+    return ValueError(
+        f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
+        "learning rate, or check that loss and gradients are finite"
+    )
 
 
 def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,4 @@
-"""Data and atoms on the device: checked, and in the form the kernels take.
-
-What looks wrong is judged on the host, which finds the words.
-"""
+"""Data and atoms on the device; what looks wrong is judged on the host, which finds the words."""
 
 from __future__ import annotations
 
@@ -233,16 +230,13 @@ def checkable(X: Any) -> bool:
 
 def check_on_device(X: Any, name: str = "X") -> Any:
     """Return SPD matrices, judged as in `check_spd`, as a new, exactly symmetric device array."""
-    if not checkable(X):
-        return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
-    transposed = X.transpose(0, 2, 1)
-    diagonal = cp.diagonal(X, axis1=1, axis2=2)
-    units = cp.sqrt(cp.abs(diagonal))
-    allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
-    sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all() & cp.isfinite(X).all()
-    if bool(sound):
+    if checkable(X):
+        transposed, diagonal = X.transpose(0, 2, 1), cp.diagonal(X, axis1=1, axis2=2)
+        units = cp.sqrt(cp.abs(diagonal))
+        allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
+        sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all()
         symmetric = 0.5 * X + 0.5 * transposed
-        if _all_definite(symmetric):
+        if bool(sound & cp.isfinite(X).all()) and _all_definite(symmetric):
             return symmetric
     return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ _LAYOUTS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
         (64, 64, 1, 6),
     ),
 }  # fmt: skip
-_PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
+PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
 
 
 def _even(x: int) -> int:
@@ -144,15 +144,15 @@ class Kernels:
         if 0 in grid:
             return
         function = self._functions.get(kernel) or self._load(kernel)
-        shared = self.layouts[_PART_OF[kernel]].shared(kernel)
+        shared = self.layouts[PART_OF[kernel]].shared(kernel)
         function(grid, (threads,), arguments, shared_mem=shared)
 
     def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: Any) -> None:
-        layout = self.layouts[_PART_OF[kernel]]
+        layout = self.layouts[PART_OF[kernel]]
         self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
 
     def _load(self, kernel: str) -> Any:
-        part = _PART_OF[kernel]
+        part = PART_OF[kernel]
         layout = self.layouts[part]
         if part not in self._modules:
             self._modules[part] = cp.RawModule(code=source(part), options=layout.options())
@@ -162,13 +162,9 @@ class Kernels:
         self._functions[kernel] = function
         return function
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(_PART_OF)
-
     def shared(self) -> int:
         """Bytes of shared memory the most demanding kernel needs."""
-        return max(self.layouts[part].shared(kernel) for kernel, part in _PART_OF.items())
+        return max(self.layouts[part].shared(kernel) for kernel, part in PART_OF.items())
 
 
 @cache

@@ -162,8 +162,6 @@ class Device:
             found.compute(vectors=vectors)
             yield found
 
-    # ------------------------------------------------------------------ spectra and values
-
     def spectra(self) -> Any:
         """Log-eigenvalues (rows, n_atoms, d), ascending."""
         n, d = len(self.atoms), self.kernels.layout.d
@@ -230,8 +228,6 @@ class Device:
         else:
             found.accurate(vectors=False)
             self._write_values(found, alpha, beta, out, length)
-
-    # ------------------------------------------------------------------ gradients
 
     def add_gradient(
         self, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any, in_beta: Any,
