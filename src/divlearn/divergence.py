@@ -36,17 +36,10 @@ _SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diago
 
 @dataclass(frozen=True, eq=False)
 class DivergenceGradient:
-    """A divergence and its partial derivatives.
+    """A divergence and its partial derivatives."""
 
-    Attributes
-    ----------
-    value : ndarray, the divergence, of the broadcast leading shape.
-    X, Y : ndarray, shape (..., d, d), gradients in the two matrices, symmetric.
-    alpha, beta : ndarray, derivatives in the parameters.
-    """
-
-    value: RealArray
-    X: RealArray
+    value: RealArray  # of the broadcast leading shape, like alpha and beta
+    X: RealArray  # (..., d, d), symmetric, like Y
     Y: RealArray
     alpha: RealArray
     beta: RealArray
@@ -62,11 +55,6 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     alpha, beta : float or array-like
         Parameters, any real numbers; arrays broadcast with the leading dimensions. With opposite
         signs the divergence is defined only while every eigenvalue of X Y^-1 lies in an interval.
-
-    Returns
-    -------
-    ndarray or float
-        One divergence per pair of matrices.
 
     Examples
     --------
@@ -102,10 +90,6 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     ----------
     X, Y, alpha, beta : as in `abld`
 
-    Returns
-    -------
-    DivergenceGradient
-
     Examples
     --------
     >>> gradient = abld_grad(np.diag([1.0, 4.0]), np.eye(2), 0, 1)
@@ -126,13 +110,8 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     t, vectors = turned.decompose(vectors=True)
     slope = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
     in_x = turned.gradient(vectors, slope)
-    return DivergenceGradient(
-        pairs.finish(scalar.f.sum(axis=-1)),
-        pairs.finish(in_x),
-        pairs.finish(in_y),
-        pairs.finish(scalar.f_alpha.sum(axis=-1)),
-        pairs.finish(scalar.f_beta.sum(axis=-1)),
-    )
+    f, f_alpha, f_beta = (one.sum(axis=-1) for one in (scalar.f, scalar.f_alpha, scalar.f_beta))
+    return DivergenceGradient(*map(pairs.finish, (f, in_x, in_y, f_alpha, f_beta)))
 
 
 def pairwise_abld(
@@ -153,10 +132,6 @@ def pairwise_abld(
         Threads to use; all by default. Ignored if ``engine`` is an engine already.
     out : ndarray, shape (n_matrices_X, n_matrices_Y), optional
         Where to write the table, for example a memory map.
-
-    Returns
-    -------
-    ndarray, shape (n_matrices_X, n_matrices_Y)
 
     Examples
     --------
@@ -192,19 +167,14 @@ def divergence_plane(
     X: ArrayLike | Prepared, Y: ArrayLike, alphas: ArrayLike, betas: ArrayLike, *,
     engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
 ) -> RealArray:  # fmt: skip
-    """Divergences at every point of a grid of the (alpha, beta) plane, from one pass of spectra.
+    """Divergences (n_matrices_X, n_matrices_Y, n_alphas, n_betas), from one pass of spectra.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices_X, d, d), or data prepared by an engine
     Y : array-like, shape (n_matrices_Y, d, d)
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,)
-    engine, n_threads : as in `pairwise_abld`
-    out : ndarray of the result's shape, optional
-
-    Returns
-    -------
-    ndarray, shape (n_matrices_X, n_matrices_Y, n_alphas, n_betas)
+    engine, n_threads, out : as in `pairwise_abld`
 
     Examples
     --------
@@ -213,8 +183,7 @@ def divergence_plane(
     (1, 1, 2, 2)
     """
     chosen = get_engine(engine, n_threads)
-    data = chosen.prepare(X)
-    atoms = check_spd(Y, ndim=3, name="Y")
+    data, atoms = chosen.prepare(X), check_spd(Y, ndim=3, name="Y")
     first, second = np.atleast_1d(np.asarray(alphas)), np.atleast_1d(np.asarray(betas))
     if first.ndim != 1 or second.ndim != 1:
         raise ValueError(
@@ -233,10 +202,8 @@ def divergence_plane(
 
 
 def _to_one(many: RealArray, one: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
-    """D(many || one) through the fastest engine."""
     matrices = many.reshape(-1, *many.shape[-2:]).astype(np.result_type(many, one), copy=False)
-    values = get_engine().encode(matrices, one[None], alpha, beta)
-    return values.reshape(many.shape[:-2])
+    return get_engine().encode(matrices, one[None], alpha, beta).reshape(many.shape[:-2])
 
 
 @dataclass(frozen=True)
@@ -248,35 +215,22 @@ class Divergence:
     these call it with ``squared``, and then get what pyRiemann's own function of the same name
     returns.
 
-    Attributes
-    ----------
-    name : str
-    alpha, beta : float
-    scale : float, textbook form / D
-    symmetrized : bool, whether both directions are averaged
-    squared_distance : bool, whether the textbook form is the square of a distance
-    formula : str, the textbook form
-    aliases : tuple of str
     """
 
     name: str
     alpha: float
     beta: float
-    scale: float = 1.0
+    scale: float = 1.0  # textbook form / D
     symmetrized: bool = False
-    squared_distance: bool = False
-    formula: str = ""
+    squared_distance: bool = False  # whether the textbook form is one
+    formula: str = ""  # the textbook form
     aliases: tuple[str, ...] = ()
 
     def __call__(self, X: ArrayLike, Y: ArrayLike, squared: bool | None = None) -> RealArray:
         """Divergence in its textbook form, broadcast over leading dimensions.
 
-        Parameters
-        ----------
-        X, Y : array-like, shape (..., d, d)
-        squared : bool, optional
-            The convention of pyRiemann: False asks for the distance where the textbook form is
-            the square of one, True for the square of whatever False gives.
+        ``squared`` is pyRiemann's convention: False asks for the distance where the textbook form
+        is the square of one, True for the square of whatever False gives.
         """
         value = abld(X, Y, self.alpha, self.beta)
         if self.symmetrized:
@@ -308,48 +262,31 @@ class Divergence:
         """Return the mean of both directions of this divergence."""
         if self.symmetrized or self.alpha == self.beta:
             return self
-        return replace(
-            self, name=f"symmetrized {self.name}", symmetrized=True, formula="", aliases=()
-        )
+        name = f"symmetrized {self.name}"
+        return replace(self, name=name, symmetrized=True, formula="", aliases=())
 
 
 DIVERGENCES: dict[str, Divergence] = {
     divergence.name: divergence
     for divergence in (
-        Divergence(
-            "airm", 0.0, 0.0, 2.0, squared_distance=True,
-            formula="||log(X^-1/2 Y X^-1/2)||_F^2",
-            aliases=("riemann", "affine-invariant", "karcher"),
-        ),
-        Divergence(
-            "stein", 0.5, 0.5, 0.25, squared_distance=True,
-            formula="logdet((X + Y)/2) - logdet(XY)/2",
-            aliases=("logdet", "jbld", "s-divergence", "bhattacharyya"),
-        ),
-        Divergence(
-            "burg", 0.0, 1.0, formula="tr(XY^-1) - logdet(XY^-1) - d",
-            aliases=("stein-loss", "logdet-bregman"),
-        ),
-        Divergence(
-            "reverse-burg", 1.0, 0.0, formula="tr(YX^-1) - logdet(YX^-1) - d",
-            aliases=("burg-right", "reverse-stein-loss"),
-        ),
-        Divergence(
-            "kullback", 0.0, 1.0, 0.5, formula="KL(N(0, X) || N(0, Y))",
-            aliases=("kl", "kullback-leibler"),
-        ),
-        Divergence(
-            "kullback-right", 1.0, 0.0, 0.5, formula="KL(N(0, Y) || N(0, X))",
-            aliases=("reverse-kl", "reverse-kullback"),
-        ),
-        Divergence(
-            "jeffreys", 0.0, 1.0, symmetrized=True, formula="tr(XY^-1 + YX^-1)/2 - d",
-            aliases=("kullback-sym", "symmetric-kl", "j-divergence"),
-        ),
-        Divergence(
-            "log-cosh", 1.0, 1.0, formula="logdet((XY^-1 + YX^-1)/2)",
-            aliases=("iddl-burg", "iddl-b", "paper-burg"),
-        ),
+        Divergence("airm", 0.0, 0.0, 2.0, squared_distance=True,
+                   formula="||log(X^-1/2 Y X^-1/2)||_F^2",
+                   aliases=("riemann", "affine-invariant", "karcher")),
+        Divergence("stein", 0.5, 0.5, 0.25, squared_distance=True,
+                   formula="logdet((X + Y)/2) - logdet(XY)/2",
+                   aliases=("logdet", "jbld", "s-divergence", "bhattacharyya")),
+        Divergence("burg", 0.0, 1.0, formula="tr(XY^-1) - logdet(XY^-1) - d",
+                   aliases=("stein-loss", "logdet-bregman")),
+        Divergence("reverse-burg", 1.0, 0.0, formula="tr(YX^-1) - logdet(YX^-1) - d",
+                   aliases=("burg-right", "reverse-stein-loss")),
+        Divergence("kullback", 0.0, 1.0, 0.5, formula="KL(N(0, X) || N(0, Y))",
+                   aliases=("kl", "kullback-leibler")),
+        Divergence("kullback-right", 1.0, 0.0, 0.5, formula="KL(N(0, Y) || N(0, X))",
+                   aliases=("reverse-kl", "reverse-kullback")),
+        Divergence("jeffreys", 0.0, 1.0, symmetrized=True, formula="tr(XY^-1 + YX^-1)/2 - d",
+                   aliases=("kullback-sym", "symmetric-kl", "j-divergence")),
+        Divergence("log-cosh", 1.0, 1.0, formula="logdet((XY^-1 + YX^-1)/2)",
+                   aliases=("iddl-burg", "iddl-b", "paper-burg")),
     )
 }  # fmt: skip
 
@@ -368,10 +305,6 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
     divergence : str, pair of floats, or Divergence
         Names are those of `DIVERGENCES` and their aliases, pyRiemann's among them; case, spaces,
         ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled.
-
-    Returns
-    -------
-    Divergence
 
     Notes
     -----

@@ -24,13 +24,9 @@ __all__ = [
 
 
 def check_symmetric(
-    X: ArrayLike,
-    *,
-    dtype: DTypeLike | None = None,
-    ndim: int | None = None,
-    name: str = "X",
+    X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
     graded: bool = False,
-) -> RealArray:
+) -> RealArray:  # fmt: skip
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
 
     Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
@@ -51,18 +47,9 @@ def check_symmetric(
 def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
     """Scale rows and columns by powers of two so that the diagonal lies in [1/2, 2).
 
-    Parameters
-    ----------
-    X : ndarray, shape (..., d, d)
-        Symmetric matrices.
-
-    Returns
-    -------
-    scaled : ndarray, shape (..., d, d)
-        ``scale[i] * X[i, j] * scale[j]``, exact as long as nothing underflows. Entries are
-        clipped to [-2, 2], which no positive definite matrix exceeds and which keeps any other
-        from becoming one.
-    scale : ndarray, shape (..., d)
+    Returns ``scale[i] * X[i, j] * scale[j]``, shape (..., d, d), and the scale, shape (..., d).
+    Entries are clipped to [-2, 2], which no positive definite matrix exceeds and which keeps any
+    other from becoming one.
 
     Examples
     --------
@@ -205,11 +192,7 @@ def _symmetric_part(M: RealArray) -> RealArray:
 
 
 def _graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
-    """Eigen-decompose with the largest variables first.
-
-    LAPACK's reduction keeps the small eigenvalues of graded matrices in that order, and loses them
-    in others.
-    """
+    """Eigen-decompose with the largest variables first, as LAPACK keeps small eigenvalues then."""
     order = np.argsort(-np.diagonal(X, axis1=-2, axis2=-1), axis=-1)
     sorted_rows = np.take_along_axis(X, order[..., :, None], axis=-2)
     values, vectors = np.linalg.eigh(np.take_along_axis(sorted_rows, order[..., None, :], axis=-1))
@@ -220,7 +203,6 @@ def _graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
 def _apply(
     X: ArrayLike, function: Callable[[RealArray], RealArray], name: str, *, positive: bool = True
 ) -> RealArray:
-    """Apply ``function`` to the eigenvalues of symmetric matrices."""
     normalized, exponent = normalize(check_symmetric(X, name=name))
     eigenvalues, vectors = _graded_eigh(normalized)
     eigenvalues = np.ldexp(eigenvalues, exponent[..., None])
@@ -320,7 +302,6 @@ class _Frame:
             ) from error
 
     def pull(self, S: ArrayLike, name: str) -> RealArray:
-        """Move a symmetric matrix from the base point to the identity."""
         matrix = check_symmetric(S, name=name)
         d = self.scale.shape[-1]
         if matrix.shape[-1] != d:
@@ -332,7 +313,6 @@ class _Frame:
         return _symmetric_part(np.linalg.solve(self.factor, half.mT))
 
     def push(self, M: RealArray) -> RealArray:
-        """Move a symmetric matrix from the identity back to the base point."""
         scaled = _symmetric_part(self.factor @ M @ self.factor.mT)
         return scaled / self.scale[..., :, None] / self.scale[..., None, :]
 

@@ -31,26 +31,15 @@ _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class MeanResult:
-    """A centroid and how it was found. ``np.asarray(result)`` is the centroid.
+    """A centroid and how it was found. ``np.asarray(result)`` is the centroid."""
 
-    Attributes
-    ----------
-    mean : ndarray, shape (d, d)
-    objective : float, the weighted mean divergence to it.
-    gradient_norm : float, of the Riemannian gradient, per square root of d.
-    n_iter : int
-    converged : bool
-    message : str, why the iteration stopped.
-    history : ndarray, the objective after each iteration, never rising.
-    """
-
-    mean: RealArray
-    objective: float
-    gradient_norm: float
+    mean: RealArray  # (d, d)
+    objective: float  # the weighted mean divergence to it
+    gradient_norm: float  # of the Riemannian gradient, per square root of d
     n_iter: int
     converged: bool
-    message: str
-    history: RealArray
+    message: str  # why the iteration stopped
+    history: RealArray  # the objective after each iteration, never rising
 
     def summary(self) -> str:
         """Say how good the centroid is and why the iteration stopped."""
@@ -62,7 +51,6 @@ class MeanResult:
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
-        """Return the centroid."""
         if copy is None:
             return np.asarray(self.mean, dtype=dtype)
         return np.array(self.mean, dtype=dtype, copy=copy)
@@ -96,17 +84,10 @@ def mean_abld(
     max_iter : int, default=200
     engine, n_threads : as in `pairwise_abld`
 
-    Returns
-    -------
-    MeanResult
-
     Examples
     --------
-    >>> result = mean_abld([[[1.0]], [[4.0]]], 0, 0)  # the geometric mean
-    >>> result.mean.round(9)
+    >>> mean_abld([[[1.0]], [[4.0]]], 0, 0).mean.round(9)  # the geometric mean
     array([[2.]])
-    >>> result.converged
-    True
     """
     chosen = get_engine(engine, n_threads)
     given = chosen.prepare(X)
@@ -122,8 +103,7 @@ def mean_abld(
         back = chosen.pullback(
             data, mean[None], a, b, weights[:, None], parameters=False, values=True
         )
-        objective = float(weights @ to_host(back.values)[:, 0])
-        return objective, -to_host(back.whitened)[0]
+        return float(weights @ to_host(back.values)[:, 0]), -to_host(back.whitened)[0]
 
     closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
     if closed is not None:
@@ -195,10 +175,9 @@ def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> I
     ratio = invert_f_t(slopes, alpha, beta)
     learned = memory.multiply(G) if len(memory) else None
     # A learned step much longer than the other comes from noise.
-    if learned is not None and np.vdot(learned, G) > 0:
-        longest = 1 + 4 * np.abs(ratio).max()
-        if np.linalg.norm(learned, 2) <= longest:
-            yield learned
+    longest = 1 + 4 * np.abs(ratio).max()
+    if learned is not None and np.vdot(learned, G) > 0 and np.linalg.norm(learned, 2) <= longest:
+        yield learned
     yield (vectors * ratio) @ vectors.T
     if max(alpha, beta) >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
         rising = beta >= alpha
@@ -224,11 +203,8 @@ def search_mean(
     ------
     ndarray, shape (d, d)
         A matrix L L^T. What is to be sent for it is the weighted mean divergence, and the weighted
-        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor.
-
-    Returns
-    -------
-    MeanResult
+        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor. The generator
+        returns a MeanResult.
 
     Examples
     --------
@@ -246,20 +222,14 @@ def search_mean(
             return state.result(iteration, True, message, history)
         following = yield from _descend(alpha, beta, state, memory)
         if following is None:
-            message = (
-                f"no step lowers the objective beyond rounding; gradient norm "
-                f"{state.gradient_norm:.2g} > tol={tol:g}"
-            )
+            norm = f"gradient norm {state.gradient_norm:.2g} > tol={tol:g}"
+            message = f"no step lowers the objective beyond rounding; {norm}"
             return state.result(iteration, False, message, history)
         state = following
         history.append(state.objective)
     converged = state.gradient_norm <= tol
-    relation = "<=" if converged else ">"
-    message = (
-        f"max_iter={max_iter} reached; gradient norm {state.gradient_norm:.2g} {relation} "
-        f"tol={tol:g}"
-    )
-    return state.result(max_iter, converged, message, history)
+    norm = f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
+    return state.result(max_iter, converged, f"max_iter={max_iter} reached; {norm}", history)
 
 
 def _descend(

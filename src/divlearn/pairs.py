@@ -15,7 +15,6 @@ from divlearn.tolerances import condition_limit
 def check_pair(
     X: ArrayLike, Y: ArrayLike, *, ndim: int | None = None
 ) -> tuple[RealArray, RealArray]:
-    """Validate two batches of SPD matrices of one dimension."""
     first, second = check_spd(X, ndim=ndim), check_spd(Y, ndim=ndim, name="Y")
     if first.shape[-1] != second.shape[-1]:
         raise ValueError(
@@ -48,10 +47,7 @@ class Pairs:
         self._exponent = exponent - self._unit
 
     def _sort(self, X: RealArray, Y: RealArray) -> tuple[RealArray, RealArray, IntArray | None]:
-        """Put the variables of graded pairs in descending order of x_ii/y_ii, pair by pair.
-
-        Only then do the factors keep the small ones.
-        """
+        """Put the variables of graded pairs in descending order of x_ii/y_ii: factors keep them."""
         d = X.shape[-1]
         first, second = (np.diagonal(Z, axis1=-2, axis2=-1).astype(np.float64) for Z in (X, Y))
         sizes = np.broadcast_to(np.log(first) - np.log(second), (*self.leading, d))
@@ -89,9 +85,8 @@ class Pairs:
         assert vectors is not None
         assert slope is not None
         inner = (vectors * slope[:, None, :]) @ vectors.mT
-        gradient: RealArray = np.ldexp(
-            congruence(self._whitener, -inner), -self._unit[:, None, None]
-        )
+        scaled = congruence(self._whitener, -inner)
+        gradient: RealArray = np.ldexp(scaled, -self._unit[:, None, None])
         if self.order is None:
             return gradient
         back = np.argsort(self.order, axis=-1)
@@ -99,7 +94,6 @@ class Pairs:
         return np.take_along_axis(gradient, back[:, None, :], axis=2)
 
     def check_domain(self, t: RealArray) -> None:
-        """Raise if parameters of opposite signs meet an eigenvalue outside their domain."""
         opposite = np.flatnonzero(np.sign(self.alpha) * np.sign(self.beta) < 0)
         for row in opposite:
             index = np.unravel_index(row, self.leading) if self.leading else ()

@@ -1,8 +1,4 @@
-"""What a symmetric positive definite (SPD) matrix is: diagnosis, and repair on request.
-
-Functions of such matrices and their affine-invariant geometry, from `divlearn.geometry`, are here
-too.
-"""
+"""What an SPD matrix is: diagnosis, repair on request, and the functions of `divlearn.geometry`."""
 
 from __future__ import annotations
 
@@ -47,29 +43,12 @@ _BLOCK_ENTRIES = 32768
 
 
 class SPDRepairWarning(UserWarning):
-    """Matrices were changed by ``check_spd(..., regularize=...)``.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     repaired = check_spd(np.ones((2, 2)), regularize="jitter")
-    >>> print(caught[0].message)
-    jitter repaired 1 of 1 matrices (flat index 0); largest relative change 2.11e-08
-    """
+    """Matrices were changed by ``check_spd(..., regularize=...)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class SPDReport:
     """What `check_spd` changed.
-
-    Attributes
-    ----------
-    method : "raise", "shrink", "jitter" or "clip"
-    n_matrices : number of matrices that were checked.
-    indices : flat indices, into the leading dimensions, of the repaired matrices.
-    amount : for each of them the shrinkage weight, the jitter or the eigenvalue floor.
-    relative_change : for each of them ``||repaired - X||_F / ||X||_F``.
 
     Examples
     --------
@@ -77,11 +56,11 @@ class SPDReport:
     no matrix was changed
     """
 
-    method: str
-    n_matrices: int
-    indices: NDArray[np.intp]
-    amount: NDArray[np.float64]
-    relative_change: NDArray[np.float64]
+    method: str  # "raise", "shrink", "jitter" or "clip"
+    n_matrices: int  # that were checked
+    indices: NDArray[np.intp]  # flat, into the leading dimensions, of the repaired matrices
+    amount: NDArray[np.float64]  # of these: shrinkage weight, jitter or eigenvalue floor
+    relative_change: NDArray[np.float64]  # of these: ||repaired - X||_F / ||X||_F
 
     def __str__(self) -> str:
         if not self.indices.size:
@@ -104,14 +83,9 @@ def check_spd(
     name: str = ..., return_report: Literal[True],
 ) -> tuple[RealArray, SPDReport]: ...  # fmt: skip
 def check_spd(
-    X: ArrayLike,
-    *,
-    regularize: str = "raise",
-    dtype: DTypeLike | None = None,
-    ndim: int | None = None,
-    name: str = "X",
-    return_report: bool = False,
-) -> RealArray | tuple[RealArray, SPDReport]:
+    X: ArrayLike, *, regularize: str = "raise", dtype: DTypeLike | None = None,
+    ndim: int | None = None, name: str = "X", return_report: bool = False,
+) -> RealArray | tuple[RealArray, SPDReport]:  # fmt: skip
     r"""Validate SPD matrices, and repair those that are not positive definite on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
@@ -135,18 +109,12 @@ def check_spd(
     name : str, default="X"
         What error messages call the input.
     return_report : bool, default=False
-        Whether to return an `SPDReport` too.
+        Whether to return an `SPDReport` too. Repairs warn in any case.
 
     Returns
     -------
-    X : ndarray, shape (..., d, d)
+    ndarray, shape (..., d, d)
         A new C-contiguous, exactly symmetric array.
-    report : SPDReport, only if ``return_report``
-
-    Warns
-    -----
-    SPDRepairWarning
-        Once, if any matrix was repaired.
 
     Examples
     --------
@@ -177,13 +145,9 @@ def check_spd(
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
-    """Find the matrices that are not definite by more than a tolerance.
+    """Find the matrices whose smallest eigenvalue does not exceed a tolerance.
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (n_matrices, d, d)
-    tolerance : float
-        What the smallest eigenvalue must exceed once the diagonal is scaled into [1/2, 2).
+    It is judged once the diagonal is scaled into [1/2, 2).
 
     Examples
     --------
@@ -240,11 +204,7 @@ def _raise_not_definite(
 
 
 def _repair(
-    matrices: RealArray,
-    method: str,
-    indices: NDArray[np.intp],
-    leading: tuple[int, ...],
-    name: str,
+    matrices: RealArray, method: str, indices: NDArray[np.intp], leading: tuple[int, ...], name: str
 ) -> tuple[RealArray, NDArray[np.float64], NDArray[np.float64]]:
     """Return repaired matrices, amounts and relative changes; float64 inside, whatever comes."""
     X, exponent = normalize(matrices.astype(np.float64))

@@ -55,12 +55,9 @@ class SpectralValues:
 
 
 def abld_scalar(
-    t: npt.ArrayLike,
-    alpha: npt.ArrayLike,
-    beta: npt.ArrayLike,
-    *,
+    t: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike, *,
     derivatives: str | Sequence[str] = _DERIVATIVES,
-) -> SpectralValues:
+) -> SpectralValues:  # fmt: skip
     r"""Evaluate f(t; alpha, beta) and its partial derivatives, element by element.
 
     .. math:: f(t; \alpha, \beta) = \frac{1}{\alpha\beta}
@@ -79,23 +76,19 @@ def abld_scalar(
     Returns
     -------
     SpectralValues
-        Arrays of the broadcast shape (NumPy scalars if all arguments are scalars); float32 if every
-        array argument is float32, else float64.
+        Arrays of the broadcast shape; float32 if every array argument is float32, else float64.
 
     Notes
     -----
     Same signs, axes and origin included: the relative error of every output is at most
     8 eps (1 + \|alpha t\| + \|beta t\|); what exceeds the floating-point range is infinite.
 
-    Opposite signs: f is defined on the open interval `log_generalized_domain`. Inside, t = 0 and
-    alpha = -beta included, the relative error is at most 24 eps (1 + \|alpha t\| + \|beta t\|) / g,
-    where g = 1 - t/end on the side of the finite end, which is how ill-conditioned f is there, and
-    1 on the other side. At the end and beyond, outputs have their limits at the end:
-    f = f_tt = inf, f_t = f_beta = inf sign(t), f_alpha = -inf sign(t).
+    Opposite signs: f is defined on the open interval `log_generalized_domain`. Inside, the relative
+    error is at most 24 eps (1 + \|alpha t\| + \|beta t\|) / g, where g = 1 - t/end on the side of
+    the finite end and 1 on the other. At the end and beyond, outputs have their limits at the end.
 
     Examples
     --------
-    >>> from divlearn.spectral import abld_scalar
     >>> values = abld_scalar([-1.0, 0.0, 1.0], 0.5, 0.5)
     >>> values.f.round(6)
     array([0.480458, 0.      , 0.480458])
@@ -122,7 +115,6 @@ def log_generalized_domain(
 
     Examples
     --------
-    >>> from divlearn.spectral import log_generalized_domain
     >>> log_generalized_domain([1.0, -0.5, 1.0], [1.0, 0.5, -1.0])
     (array([-inf, -inf,  -1.]), array([inf,  2., inf]))
     """
@@ -144,7 +136,6 @@ def invert_f_t(g: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike) -> R
 
     Examples
     --------
-    >>> from divlearn.spectral import abld_scalar, invert_f_t
     >>> g = abld_scalar([-1.5, 2.0], 0.25, 0.75).f_t
     >>> invert_f_t(g, 0.25, 0.75).round(12)
     array([-1.5,  2. ])
@@ -246,7 +237,6 @@ def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, wanted: set[st
 
 
 def _by_rules(x: _Points, needed: set[str], rules: Sequence[tuple[BoolArray, Rule]]) -> Values:
-    """Evaluate each rule on its own group of points only."""
     values = {name: np.empty_like(x.t) for name in needed}
     for group, rule in rules:
         if group.any():

@@ -12,15 +12,19 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+# The number of BLAS threads belongs to the process. What one limit found when it began may be
+# another's that has ended since: the last to leave goes back to what was found first.
+_lock = threading.Lock()
+_depth = 0  # limits in force, of all threads
+_first: dict[str, tuple[Any, int]] = {}  # by file: the library and its threads
+
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
     """Threads that work may take now, counted as scikit-learn does.
 
-    An OpenMP runtime knows the limits of threadpoolctl and of joblib's workers, and
-    OMP_NUM_THREADS as it was when it was loaded. ``runtime`` asks the one that does the work. Other
-    work has none; limits for the whole process are then seen in the least limited runtime, since
-    one may be left at fewer threads by the library it belongs to. Where OMP_NUM_THREADS is not set,
-    the number is at most that of the CPUs that affinity and cgroup leave to the process.
+    ``runtime`` asks the OpenMP runtime that does the work, which knows the limits of threadpoolctl
+    and joblib. Other work has none: its limits are seen in the least limited runtime, since one may
+    be left at fewer threads by its library. Without OMP_NUM_THREADS, affinity and cgroup limit too.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
     given = int(asked) if asked.isdecimal() else 0
@@ -34,16 +38,26 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
 
 @contextmanager
 def limit_blas(n_threads: int) -> Iterator[None]:
-    """Limit BLAS to at most ``n_threads`` inside a ``with`` block.
+    """Limit BLAS to at most ``n_threads`` inside a ``with`` block; a lower limit in force stays.
 
-    Small products are not worth more than one: idle BLAS threads spin and take the cores the
-    kernels need. A lower limit that is in force stays.
+    Idle BLAS threads spin and take the cores the kernels need.
     """
-    found = _limits.enter(n_threads)
+    global _depth
+    with _lock:
+        found = [(library, library.num_threads) for library in _libraries("blas")]
+        for library, before in found:
+            _first.setdefault(library.filepath, (library, before))
+            library.set_num_threads(min(before, n_threads))
+        _depth += 1
     try:
         yield
     finally:
-        _limits.leave(found)
+        with _lock:
+            _depth -= 1
+            for library, before in found if _depth else _first.values():
+                library.set_num_threads(before)
+            if not _depth:
+                _first.clear()
 
 
 @contextmanager
@@ -51,37 +65,6 @@ def one_thread() -> Iterator[None]:
     """Limit BLAS and OpenMP to one thread inside a ``with`` block."""
     with limit_blas(1), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
-
-
-class _Limits:
-    """Limits in force, of all threads.
-
-    The number of BLAS threads belongs to the process. Where work in several threads overlaps, what
-    one found when it began may be the limit of another that has ended since: the last to leave goes
-    back to what was found first.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._first: dict[str, tuple[Any, int]] = {}  # by file: the library and its threads
-
-    def enter(self, n_threads: int) -> list[tuple[Any, int]]:
-        with self._lock:
-            found = [(library, library.num_threads) for library in _libraries("blas")]
-            for library, before in found:
-                self._first.setdefault(library.filepath, (library, before))
-                library.set_num_threads(min(before, n_threads))
-            self._count += 1
-            return found
-
-    def leave(self, found: list[tuple[Any, int]]) -> None:
-        with self._lock:
-            self._count -= 1
-            for library, before in found if self._count else self._first.values():
-                library.set_num_threads(before)
-            if not self._count:
-                self._first.clear()
 
 
 @cache
@@ -101,6 +84,3 @@ def _controller(n_modules: int) -> ThreadpoolController:
     # Finding the libraries takes milliseconds. They come with modules: a new search is needed only
     # where some were imported since the last one.
     return ThreadpoolController()
-
-
-_limits = _Limits()

@@ -23,8 +23,7 @@ def _epsilon(dtype: DTypeLike) -> float:
 def asymmetry(dtype: DTypeLike = np.float64) -> float:
     """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``.
 
-    The square root of epsilon: far above what products and inverses leave behind, far below any
-    asymmetry that means the wrong matrix was passed.
+    The square root of epsilon, far above what products and inverses leave behind.
 
     Examples
     --------
@@ -37,9 +36,7 @@ def asymmetry(dtype: DTypeLike = np.float64) -> float:
 def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
     """Smallest eigenvalue a positive definite matrix must exceed once its diagonal is about one.
 
-    ``d * eps`` bounds what rounding the entries can do to an eigenvalue of such a matrix, so at
-    or below it the matrix cannot be told from a singular one. Judging after the scaling keeps
-    graded matrices, whose variables merely have different units, acceptable.
+    ``d * eps`` bounds what rounding the entries can do to an eigenvalue of such a matrix.
 
     Examples
     --------
@@ -52,8 +49,7 @@ def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
 def repair_floor(dtype: DTypeLike = np.float64) -> float:
     """Smallest eigenvalue after a repair, relative to the largest one.
 
-    The square root of epsilon: half of the digits then survive an inversion, and a matrix that
-    is singular by rounding alone changes by no more than the other half.
+    The square root of epsilon: half of the digits then survive an inversion.
 
     Examples
     --------
@@ -66,9 +62,8 @@ def repair_floor(dtype: DTypeLike = np.float64) -> float:
 def condition_limit(dtype: DTypeLike = np.float64) -> float:
     """Spectral ratio of ``L_Y^-1 X L_Y^-T`` above which engines take the accurate route.
 
-    A symmetric eigensolver errs by epsilon times the largest eigenvalue, hence by epsilon times
-    this ratio in the smallest. The limit keeps two thirds of the digits: ``eps ** (-1/3)`` to
-    the power of ten below, 1e5 in float64 and 1e2 in float32.
+    A symmetric eigensolver errs by epsilon times this ratio in the smallest eigenvalue; below
+    the limit, ``eps ** (-1/3)`` to the power of ten below, it keeps two thirds of the digits.
 
     Examples
     --------

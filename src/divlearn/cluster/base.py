@@ -48,7 +48,6 @@ class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
 
     def _open(self, X: Any, sample_weight: ArrayLike | None = None) -> Shards:
-        """Open matrices that a fitted estimator is asked about."""
         check_is_fitted(self)
         shards = open_data(X, None, sample_weight, engine=self.engine)
         if shards.d != self.n_features_in_:
@@ -75,44 +74,15 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
         """How the nearest centroids of a block of matrices are found."""
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Find the nearest centroid of every matrix.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-
-        Returns
-        -------
-        ndarray of int, shape (n_matrices,)
-        """
+        """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
         return np.concatenate(self._open(X).map(_labels_block, self._nearest()))
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Compute the divergences of matrices to all centroids.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_clusters)
-        """
+        """Compute the divergences to all centroids, shape (n_matrices, n_clusters)."""
         return np.concatenate(self._open(X).map(_table_block, self._measure()))
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Compute minus the weighted sum of divergences to the nearest centroids.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards with their weights
-        y : ignored
-        sample_weight : array-like, shape (n_matrices,), optional
-
-        Returns
-        -------
-        float
-        """
+        """Compute minus the weighted sum of divergences to the nearest centroids."""
         return -float(self._open(X, sample_weight).reduce(_loss_block, self._nearest()))
 
     def _check_n_clusters(self, n_matrices: int) -> None:
@@ -126,12 +96,11 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
     def _warn_of_empty_clusters(self) -> None:
         n_found = len(np.unique(self.labels_))
         if n_found < self.n_clusters:
-            warnings.warn(
+            message = (
                 f"found n_found={n_found} distinct clusters, fewer than n_clusters="
-                f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters"
             )
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     @property
     def _n_features_out(self) -> int:
@@ -150,17 +119,13 @@ def _loss_block(block: Block, nearest: Nearest) -> float:
     return float(block.weights @ nearest(block)[1])
 
 
-# ---------------------------------------------------------------------- runs
-
-
 def repeat(
     turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
     max_iter: int, watch: Callable[[str], None],
 ) -> tuple[int, bool, bool, str]:  # fmt: skip
     """Take turns, which return news and why to stop, until one says so or the user does.
 
-    Returns the number of turns, whether they ended by themselves, whether the user stopped them,
-    and why they stopped.
+    Returns the number of turns, whether they converged, whether the user stopped them, and why.
     """
     iteration = first
     try:
@@ -206,11 +171,7 @@ def best_of(
     return best
 
 
-# ---------------------------------------------------------------------- starts
-
-
 def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
-    """Name of a start, or checked centroids."""
     if not isinstance(init, str):
         return check_centers(init, n_clusters, d)
     if init not in _INITS:
@@ -222,7 +183,6 @@ def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
 
 
 def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
-    """Check centroids to start from."""
     centers = check_spd(init, ndim=3, name="init", dtype=np.float64)
     if centers.shape != (n_clusters, d, d):
         raise ValueError(
@@ -236,8 +196,7 @@ class Starts:
     """Starts from a block of matrices with positive weights; what they share is computed once."""
 
     def __init__(self, block: Block, n_clusters: int) -> None:
-        self._block = block
-        self._n_clusters = n_clusters
+        self._block, self._n_clusters = block, n_clusters
 
     def draw(
         self, init: str | RealArray, alpha: float, beta: float, random_state: np.random.RandomState
@@ -265,14 +224,10 @@ class Starts:
 
     @cached_property
     def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
-        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T.
-
-        A congruence of the data rotates these, of which k-means knows nothing.
-        """
+        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T, which a congruence rotates."""
         matrices, weights = self._block.matrices, self._block.weights
         frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
-        whitener = np.linalg.inv(frame)
-        return frame, log_vectors(matrices, whitener)
+        return frame, log_vectors(matrices, np.linalg.inv(frame))
 
     def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
         # Too few different matrices are dealt with, and spoken of, after the last step.

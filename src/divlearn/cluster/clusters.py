@@ -44,10 +44,7 @@ HeldCloud = tuple[RealArray, RealArray, Prepared | None]
 
 
 class Clusters:
-    """Some clusters with `Members` of every block: questions are answered where matrices are.
-
-    `totals`, shape (n_clusters,), are the sums of the weights in each.
-    """
+    """Some clusters with `Members` of every block: questions are answered where matrices are."""
 
     def __init__(self, shards: Shards, members: Parts, totals: RealArray) -> None:
         self._shards, self._members, self._totals = shards, members, totals
@@ -75,10 +72,7 @@ class Clusters:
         self, numbers: Labels, centers: RealArray, points: Sequence[Point], steps: int,
         tol: RealArray | None = None,
     ) -> RealArray:  # fmt: skip
-        """Take steps none of which raises the objective, those of all clusters in one pass.
-
-        Each cluster has its own (alpha, beta) and norm of the gradient at which to stop.
-        """
+        """Take steps none of which raises the objective, until gradients are below ``tol``."""
         moved = centers.copy()
         tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
         closed = np.array([point in _CLOSED for point in points])
@@ -117,12 +111,10 @@ class Clusters:
         return moved
 
     def spectra(self, numbers: Labels, centers: RealArray) -> HeldSpectra:
-        """Log-eigenvalues of the matrices of some clusters around given centres."""
         clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
         return HeldSpectra(self._shards, clouds, self._totals[numbers])
 
     def values(self, number: int, center: RealArray, point: Point) -> float:
-        """Mean divergence of the matrices of a cluster to a centre."""
         total = self._shards.reduce(_value_block, number, center, point, beside=[self._members])
         return float(total / self._totals[number])
 
@@ -133,7 +125,6 @@ class Clusters:
     def _slopes(
         self, numbers: Labels, centers: RealArray, points: Sequence[Point]
     ) -> tuple[RealArray, RealArray]:
-        """Mean divergences to centres, and mean slopes around them."""
         values, slopes = self._shards.reduce(
             _slopes_block, numbers.tolist(), centers, points, beside=[self._members]
         )
@@ -141,7 +132,6 @@ class Clusters:
         return values / totals, slopes / totals[:, None, None]
 
     def _means(self, numbers: Labels, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
-        """Arithmetic or harmonic means."""
         # In units of a power of two, which changes no bit but lets no inverse overflow.
         exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
         sums = self._shards.reduce(
@@ -201,20 +191,18 @@ class HeldSpectra(SpectralSums):
         self._thinned: dict[int, list[Cloud]] = {}
 
     def only(self, component: int) -> HeldSpectra:
-        """Those around one centre."""
         one = HeldSpectra(self._shards, self._clouds, self.totals[component : component + 1])
         one._chosen, one._thinned = [self._chosen[component]], self._thinned
         return one
 
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
-        """Sum where the matrices are; see `SpectralSums.sums`."""
         sums = self._shards.reduce(
             _sums_block, self._chosen, alpha, beta, shift, beside=[self._clouds]
         )
         return sums / self.totals.sum()
 
     def thinned(self, enough: int) -> list[Cloud]:
-        """Take every m-th in the order of the blocks; see `SpectralSums.thinned`."""
+        """Take every m-th in the order of the blocks."""
         if enough not in self._thinned:
             sizes = np.array(self._shards.map(_sizes_block, beside=[self._clouds]))
             ends = sizes.cumsum(axis=0)
@@ -227,16 +215,12 @@ class HeldSpectra(SpectralSums):
         return [self._thinned[enough][i] for i in self._chosen]
 
 
-# ---------------------------------------------------------------------- what is done with a block
-
-
 def nearest_block(
     block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
 ) -> tuple[Labels, RealArray, RealArray]:
-    """Find the nearest of some centres, by tables of divergences of bounded size.
+    """Find the nearest centres, the first of several, by tables of bounded size.
 
-    Returns the nearest centre of every matrix, the first of several, the divergence to it, and
-    that to the centre given by ``before``, if any.
+    Returns labels, divergences to these, and those to the centres given by ``before``, if any.
     """
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
@@ -268,7 +252,6 @@ def _slopes_block(
     block: Block, members: Members, numbers: Sequence[int], centers: RealArray,
     points: Sequence[Point],
 ) -> tuple[RealArray, RealArray]:  # fmt: skip
-    """Weighted sums of divergences to centres, and of the slopes around them."""
     engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
@@ -319,7 +302,6 @@ def _clouds_block(
 
 
 def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
-    """Log-eigenvalues of the matrices of a cluster, shape (n_matrices, d)."""
     rows = members[0][number]
     if not len(rows):
         return np.empty((0, block.data.d))

@@ -19,26 +19,17 @@ _EXACT = 1e-2  # log-likelihood
 
 @dataclass(frozen=True, eq=False)
 class MemberFit:
-    """A mixture of one kind of density, fitted to the same matrices as the others.
-
-    Attributes
-    ----------
-    name : str
-    alpha, beta, kappa : ndarray, shape (n_components,)
-    log_likelihood : float, of all matrices.
-    n_parameters : int
-    bic : float, the smaller the better.
-    p_value : float, of the likelihood-ratio test against the learned member, of which every other
-        is a special case; conservative on the axes. NaN for the learned one.
-    """
+    """A mixture of one kind of density, fitted to the same matrices as the others."""
 
     name: str
-    alpha: RealArray
+    alpha: RealArray  # like beta and kappa of shape (n_components,)
     beta: RealArray
     kappa: RealArray
-    log_likelihood: float
+    log_likelihood: float  # of all matrices
     n_parameters: int
-    bic: float
+    bic: float  # the smaller the better
+    # Of the likelihood-ratio test against the learned member, of which every other is a special
+    # case; conservative on the axes.
     p_value: float = math.nan
 
 

@@ -43,8 +43,8 @@ Mixture = tuple[RealArray, RealArray, FamilyParameters]
 class EM:
     """Expectation maximisation on shards, over the members of a family.
 
-    Components share what ``share`` says: {"all", "divergence", "none"}. A run stops where the mean
-    log-likelihood rises by no more than ``tol``.
+    ``share`` is "all", "divergence" or "none". A run stops where the mean log-likelihood rises by
+    no more than ``tol``.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class EM:
                 rise = bound - rows[-1][0]
                 row = bound, following[2], time.perf_counter() - began
                 mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
-                rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
                 rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
                 stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
                 return f"log-likelihood {bound:.6g} per matrix", stop
@@ -123,13 +122,11 @@ class EM:
         means[alive] *= np.exp(fit.shift)[:, None, None]
         found = fit.parameters
         if self.share == "all":  # components without matrices have what all have
-            alive, found = (
-                np.arange(len(weights)), found.only(np.zeros(len(weights), dtype=np.intp))
-            )  # fmt: skip
+            alive = np.arange(len(weights))
+            found = found.only(np.zeros_like(alive))
         return weights, means, family.replaced(alive, found)
 
     def _fit_families(self, spectra: SpectralSums, family: FamilyParameters) -> ParameterFit:
-        """Better parameters and factors of the centres, by what components share."""
         few = spectra.totals < FEWEST_MEMBERS
 
         def fit(part: SpectralSums, rows: slice, tied: bool) -> ParameterFit:
@@ -151,29 +148,22 @@ class EM:
 
 
 class Responsibilities:
-    """How much every component has of every matrix, by the `Members` of every block.
-
-    Weights of components have a sum of one; those that are alive have more than a negligible part
-    of some matrix.
-    """
+    """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
         totals, own, self.log_likelihood = shards.reduce(_sums_block, beside=[members])
         self.weights = totals / totals.sum()
+        # Those that have more than a negligible part of some matrix.
         self.alive: NDArray[np.intp] = np.flatnonzero(own)
         self._clusters = Clusters(shards, members, own)
 
     def spectra(self, centers: RealArray) -> SpectralSums:
-        """Log-eigenvalues of the matrices of components that are alive, around given centres."""
         return self._clusters.spectra(self.alive, centers[self.alive])
 
     def move(
         self, mixture: Mixture, tol: RealArray, max_iter: int
     ) -> tuple[RealArray, SpectralSums]:
-        """Take some steps of the centres that are alive towards their centroids.
-
-        Returns all centres, and the log-eigenvalues around those that are alive.
-        """
+        """Move the centres that are alive; return all, and log-eigenvalues around these."""
         _, means, family = mixture
         means, alive = means.copy(), self.alive
         points = list(zip(family.alpha[alive].tolist(), family.beta[alive].tolist(), strict=True))
@@ -194,16 +184,15 @@ def log_joint(block: Block, mixture: Mixture) -> RealArray:
 
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
-    found = Responsibilities(shards, shards.hold(_expect_block, mixture, unit_of(shards)))
+    found = Responsibilities(shards, shards.hold(_expect_block, mixture, _unit(shards)))
     return found, found.log_likelihood / shards.n_seen
 
 
 def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
-    """Give every matrix to its nearest centre."""
-    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, unit_of(shards)))
+    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, _unit(shards)))
 
 
-def unit_of(shards: Shards) -> float:
+def _unit(shards: Shards) -> float:
     """Return the mean weight: of weights in this unit only the ratios matter."""
     return shards.total_weight / shards.n_seen
 

@@ -9,20 +9,12 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from divlearn.checks import check_count, check_number
-from divlearn.cluster.base import (
-    CentroidModel,
-    Measure,
-    Nearest,
-    Run,
-    Starts,
-    best_of,
-    check_init,
-)
+from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, best_of, check_init
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
@@ -45,37 +37,15 @@ _LEARNED = {
 
 
 class _KMeans(CentroidModel):
-    """k-means in a divergence that a rule fixes or learns."""
-
-    alpha_: float
-    beta_: float
-    kappa_: float
-    inertia_: float
-    objective_: float
-    n_iter_: int
-    message_: str
-    history_: dict[str, NDArray[np.generic]]
-
     def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
+        max_iter: int = 100, tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
+        self.engine, self.verbose = engine, verbose
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -93,10 +63,6 @@ class _KMeans(CentroidModel):
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
-
-        Returns
-        -------
-        self
         """
         shards = open_data(X, None, sample_weight, engine=self.engine)
         self._check_n_clusters(shards.n_seen)
@@ -115,7 +81,6 @@ class _KMeans(CentroidModel):
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> Run:
-        """Return the best of several runs."""
         init = check_init(self.init, self.n_clusters, shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
@@ -140,16 +105,20 @@ class _KMeans(CentroidModel):
             self.kappa_ = kappa
         elif hasattr(self, "kappa_"):  # of a fit before
             del self.kappa_
-        for name in ("inertia", "objective", "n_iter", "message", "history"):
-            setattr(self, f"{name}_", run[name])
+        self.inertia_, self.objective_, self.n_iter_ = (
+            run["inertia"],
+            run["objective"],
+            run["n_iter"],
+        )
+        self.message_, self.history_ = run["message"], run["history"]
 
     def _measure(self) -> Measure:
-        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return partial(encode_block, atoms=centers, alpha=alpha, beta=beta)
+        centers = self.cluster_centers_
+        return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
 
     def _nearest(self) -> Nearest:
-        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return partial(nearest_block, centers=centers, alpha=alpha, beta=beta)
+        centers = self.cluster_centers_
+        return partial(nearest_block, centers=centers, alpha=self.alpha_, beta=self.beta_)
 
 
 class ABKMeans(_KMeans):
@@ -168,22 +137,19 @@ class ABKMeans(_KMeans):
         Given: a name, see `divlearn.get_divergence`, or a pair of one sign; then
         :math:`\Omega = 0`. Learned: "learn" is the paper's rule
         :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
-        densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well. See
-        the notes. "paper" and "paper-tied", where alpha = beta, also move centroids as the paper
-        does, see `paper`.
+        densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
+        "paper" and "paper-tied" are those of `paper`.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
         or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
-        those given, shape (n_clusters, d, d). All but the second follow a congruence X -> A X A^T,
-        and so does all that comes after: the clusters stay.
+        those given, shape (n_clusters, d, d). All but the second follow congruences of the data.
     n_init : int, default=4
         Starts, the best of which is kept; 1 where ``init`` is an array.
     max_iter : int, default=100
     tol : float, default=1e-3
         Stop when less than this share of the assignments changes; 0 waits until none does.
     random_state : int, RandomState or None
-    engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
+    engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
 
@@ -204,26 +170,12 @@ class ABKMeans(_KMeans):
         "changed" (assignments) and "seconds".
     n_features_in_ : int, size of the matrices.
 
-    See Also
-    --------
-    KarcherKMeans, LogEuclideanKMeans : what the paper compares with.
-
     Notes
     -----
-    *Which divergence.* D falls to zero along every ray c (alpha, beta), so that the penalty alone
-    decides where the paper's rule stops. It has no unit to be right in, and drives alpha and beta
-    to 3 and more, the further the more matrices there are. The likelihood has no such constant; it
-    finds (0, 1) for Wishart matrices, and clusters them better, but trusts that matrices spread
-    alike in all clusters. On real data neither beats a good given divergence by more than another
-    start does: the default is given, and the effort goes into starts. (0.5, 1.5) came out best on
-    average over textures, actions, speech and synthetic clusters; it is less upset by near-singular
-    matrices than (0, 1), the divergence of Wishart matrices, which it leans to.
-
-    *Steps.* At every turn centroids move by up to three safeguarded fixed points, or quasi-Newton
-    steps where alpha + beta > 2; the next turn goes on from there.
-
-    *Large data.* Pass files, a Dask array or `divlearn.sharded.open_shards` for data beyond memory.
-    An array is one block: memory is a few times that of X.
+    D falls to zero along every ray c (alpha, beta), so that the penalty alone
+    decides where the paper's rule stops; the likelihood needs none, but trusts that matrices
+    spread alike in all clusters. On real data neither beats a good given divergence by more than
+    another start does. (0.5, 1.5) came out best on average; see the guide to clustering.
 
     References
     ----------
@@ -244,18 +196,11 @@ class ABKMeans(_KMeans):
     """
 
     def __init__(
-        self,
-        n_clusters: int = 8,
-        divergence: str | Sequence[float] | Divergence = (0.5, 1.5),
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_clusters: int = 8, divergence: str | Sequence[float] | Divergence = (0.5, 1.5), *,
+        init: str | ArrayLike = "tangent", n_init: int = 4, max_iter: int = 100, tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
             random_state=random_state, engine=engine, verbose=verbose,
@@ -268,13 +213,8 @@ class ABKMeans(_KMeans):
 
         One start from log-Euclidean k-means and (1, 1), the penalty mu = 1, ten steps of Riemannian
         conjugate gradients for the centroids and of spectral projected gradients for alpha and beta
-        at every turn, until less than 0.1 % of the assignments change.
-
-        Parameters
-        ----------
-        n_clusters : int
-        tied : bool, default=False
-            Whether alpha = beta: the paper's "E", not "NE".
+        at every turn, until less than 0.1 % of the assignments change. If ``tied``, alpha = beta:
+        the paper's "E", not "NE".
 
         Examples
         --------
@@ -304,7 +244,6 @@ class KarcherKMeans(_KMeans):
     ----------
     cluster_centers_, labels_, inertia_, objective_, n_iter_, message_, history_, n_features_in_
         As in `ABKMeans`. The inertia is half the sum of squared distances.
-    alpha_, beta_ : float, both zero.
 
     Examples
     --------

@@ -54,12 +54,10 @@ def run_lloyd(
     shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float,
     watch: Callable[[str], None],
 ) -> Run:  # fmt: skip
-    """Cluster from given centroids.
+    """Cluster from given centroids until less than the share ``tol`` of the assignments changes.
 
-    Blocks are, in this order as in the paper: all centroids, the parameters of the divergence,
-    and the assignment of matrices to their nearest centroids. None raises the objective.
-
-    The run stops when less than the share ``tol`` of the assignments changes.
+    In turn move, as in the paper, all centroids, the parameters of the divergence, and the
+    assignment to the nearest centroids. None raises the objective.
     """
     lloyd = _Lloyd(shards, rule)
 
@@ -76,16 +74,13 @@ def run_lloyd(
         n_iter, _, interrupted, message = repeat(turn, save, first, max_iter, watch)
     state = lloyd.state
     return {
-        "centers": state.centers,
+        "centers": state.centers, "point": state.point,
         "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
-        "point": state.point,
         "inertia": lloyd.unit * float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
-        "n_iter": n_iter,
-        "interrupted": interrupted,
-        "message": message,
+        "n_iter": n_iter, "interrupted": interrupted, "message": message,
         "history": _columns([row for row in lloyd.history if row[0] <= n_iter]),
-    }
+    }  # fmt: skip
 
 
 class _Lloyd:
@@ -100,12 +95,10 @@ class _Lloyd:
         self._started = time.perf_counter()
 
     def begin(self, centers: RealArray) -> int:
-        """Assign matrices to the first centroids."""
-        rule, shards = self.rule, self.shards
-        self.state = state = self._relocate(self._assign(centers, rule.start))
-        mean = float(state.losses.sum()) / shards.n_seen
-        state.point = rule.begin(mean, shards.d)
-        self._note(0, "start", state.losses, state.point, shards.n_seen)
+        n_seen = self.shards.n_seen
+        self.state = state = self._relocate(self._assign(centers, self.rule.start))
+        state.point = self.rule.begin(float(state.losses.sum()) / n_seen, self.shards.d)
+        self._note(0, "start", state.losses, state.point, n_seen)
         return 0
 
     def resume(self, iteration: int, centers: RealArray, point: Point, rows: list[Any]) -> int:
@@ -160,14 +153,12 @@ class _Lloyd:
         seconds = time.perf_counter() - self._started
         self.history.append((iteration, block, objective, point, changed, seconds))
 
-    # ------------------------------------------------------------------ centroids
-
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
     ) -> tuple[RealArray, RealArray, Any]:
-        """Move centroids; returns them, the losses of their clusters, and what comes along.
+        """Move centroids, with more care those in whose cluster divergences have risen.
 
-        Where divergences have risen, in some cluster, that centroid moves again with more care.
+        Returns them, the losses of their clusters, and what comes along.
         """
         state, (alpha, beta, _) = self.state, self.state.point
         clusters = Clusters(self.shards, members, state.totals)
@@ -195,8 +186,6 @@ class _Lloyd:
         )
         return own, HeldSpectra(shards, clouds, np.array([float(shards.n_seen)]))
 
-    # ------------------------------------------------------------------ assignment
-
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         shared = centers, *point[:2], self.unit
         if before is None:
@@ -206,10 +195,7 @@ class _Lloyd:
         return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
-        """Move centroids of empty clusters to the matrices that are worst off.
-
-        An empty cluster has nothing to lose, and a matrix that becomes a centroid much to gain.
-        """
+        """Move centroids of empty clusters, which have nothing to lose, to matrices worst off."""
         for _ in range(len(state.centers)):
             empty = np.flatnonzero(state.totals == 0)
             if not len(empty):
@@ -228,22 +214,14 @@ class _Lloyd:
 def _columns(
     rows: list[tuple[int, str, float, Point, int, float]],
 ) -> dict[str, NDArray[np.generic]]:
-    """History by name of the columns."""
     iterations, blocks, values, points, changed, seconds = zip(*rows, strict=True)
     alpha, beta, kappa = np.transpose(points)
     columns: dict[str, NDArray[np.generic]] = {
-        "iteration": np.array(iterations),
-        "block": np.array(blocks),
-        "objective": np.array(values),
-        "alpha": alpha,
-        "beta": beta,
-        "changed": np.array(changed),
-        "seconds": np.array(seconds),
-    }
+        "iteration": np.array(iterations), "block": np.array(blocks),
+        "objective": np.array(values), "alpha": alpha, "beta": beta,
+        "changed": np.array(changed), "seconds": np.array(seconds),
+    }  # fmt: skip
     return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
-
-
-# ---------------------------------------------------------------------- what is done with a block
 
 
 def _assign_block(
@@ -306,7 +284,6 @@ def _own_losses_block(
 
 
 def _far_block(block: Block, found: Found, count: int) -> tuple[RealArray, RealArray]:
-    """Losses and matrices of those that are worst off."""
     divergences, weights = found[1], block.weights
     losses = weights * divergences
     worst = np.argsort(-losses, kind="stable")[:count]

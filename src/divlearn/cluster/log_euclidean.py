@@ -31,26 +31,17 @@ class LogEuclideanKMeans(CentroidModel):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters, n_init, max_iter, random_state, verbose : as in `ABKMeans`
     init : {"k-means++", "random"} or array-like, shape (n_clusters, d, d), default="k-means++"
         Where the centroids start.
-    n_init : int, default=4
-        Starts, the best of which is kept; 1 where ``init`` is an array.
-    max_iter : int, default=300
     tol : float, default=1e-4
         Squared movement of all centroids, relative to the mean variance of the logarithms, below
         which to stop. Clusters that stay as they are stop it too.
-    random_state : int, RandomState or None
-    verbose : int, default=0
 
     Attributes
     ----------
-    cluster_centers_ : ndarray, shape (n_clusters, d, d)
-    labels_ : ndarray of int, shape (n_matrices,)
+    cluster_centers_, labels_, n_iter_, message_, n_features_in_ : as in `ABKMeans`
     inertia_ : float, weighted sum of squared distances to the nearest centroids.
-    n_iter_ : int
-    message_ : str, why the run stopped.
-    n_features_in_ : int, size of the matrices.
 
     Examples
     --------
@@ -62,28 +53,15 @@ class LogEuclideanKMeans(CentroidModel):
     """
 
     engine: str | Engine = "reference"  # which only hands out the matrices
-    inertia_: float
-    n_iter_: int
-    message_: str
 
     def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "k-means++",
-        n_init: int = 4,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+        self, n_clusters: int = 8, *, init: str | ArrayLike = "k-means++", n_init: int = 4,
+        max_iter: int = 300, tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
+        self.max_iter, self.tol = max_iter, tol
+        self.random_state, self.verbose = random_state, verbose
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -91,16 +69,8 @@ class LogEuclideanKMeans(CentroidModel):
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            What `divlearn.sharded.open_shards` takes. The logarithms, half as large, must fit into
-            memory.
-        y : ignored
-        sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights.
-
-        Returns
-        -------
-        self
+        X, y, sample_weight : as in `ABKMeans.fit`
+            The logarithms of shards, half as large as these, must fit into memory.
         """
         shards = open_data(X, None, sample_weight, engine=self.engine)
         self._check_n_clusters(shards.n_seen)
@@ -119,11 +89,9 @@ class LogEuclideanKMeans(CentroidModel):
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
         self.n_iter_ = means.n_iter_
-        self.message_ = (
-            f"max_iter={self.max_iter} reached"
-            if self.n_iter_ >= self.max_iter
-            else "the clusters stay, or their centroids move by less than tol allows"
-        )
+        self.message_ = "the clusters stay, or their centroids move by less than tol allows"
+        if self.n_iter_ >= self.max_iter:
+            self.message_ = f"max_iter={self.max_iter} reached"
         say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
         self._warn_of_empty_clusters()
         return self

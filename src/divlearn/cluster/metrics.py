@@ -1,9 +1,4 @@
-r"""How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters.
-
-Both are computed from the contingency table, in time and memory of its size, whatever the number
-of samples. They stand beside scikit-learn's ``adjusted_rand_score`` and
-``normalized_mutual_info_score``.
-"""
+"""How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters."""
 
 from __future__ import annotations
 
@@ -38,23 +33,13 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
                      {\sum_i \binom{n_{i\cdot}}{2} + \sum_j \binom{n_{\cdot j}}{2}} ,
 
     where :math:`n_{ij}` is the number of samples of class i in cluster j. It does not depend on how
-    clusters are numbered. Unlike the adjusted Rand index it is not zero for a random clustering.
+    clusters are numbered, and is 1 for the same partition, and where there is no pair to put
+    together. Unlike the adjusted Rand index it is not zero for a random clustering.
 
     Parameters
     ----------
     labels_true, labels_pred : array-like, shape (n_samples,)
         Classes and clusters, numbers or strings.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 1 for the same partition, and also where no two samples are of one class or
-        in one cluster.
-
-    See Also
-    --------
-    matched_f1_score : F1 of classes, each matched with one cluster.
-    sklearn.metrics.adjusted_rand_score : the Rand index, corrected for chance.
 
     Examples
     --------
@@ -79,22 +64,13 @@ def matched_f1_score(
     .. math:: \sum_i \omega_i F_{i \sigma(i)} , \qquad
               \omega_i = 1 / n_{classes} \text{ or } n_{i\cdot} / n .
 
-    Classes that get no cluster, since there are fewer of them, count as zero.
+    Classes that get no cluster count as zero. It is 1 for the same partition only.
 
     Parameters
     ----------
     labels_true, labels_pred : as in `pairwise_f1_score`
     average : {"macro", "weighted"}, default="macro"
         Whether classes count alike or by their size.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 1 for the same partition only.
-
-    See Also
-    --------
-    pairwise_f1_score : F1 over pairs of samples.
 
     Examples
     --------

@@ -34,7 +34,6 @@ from divlearn.likelihood.parameters import FamilyParameters
 from divlearn.likelihood.sampling import sample_family
 from divlearn.sharded.blocks import Block, fingerprint_block
 from divlearn.sharded.opening import open_data
-from divlearn.sharded.shards import Shards
 
 _SHARES = ("all", "divergence", "none")
 
@@ -49,8 +48,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`. Among its members are
     mixtures of Wishart matrices at (alpha, beta) = (0, 1), of inverse Wishart matrices at (1, 0),
     of matrix-F on alpha + beta = 1 and of the Riemannian Gaussian at (0, 0). As Z is known for
-    all, likelihoods tell which of them the data wants, which divergences cannot: they fall to zero
-    along every ray of (alpha, beta).
+    all, likelihoods tell which of them the data wants.
 
     Parameters
     ----------
@@ -64,8 +62,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
         Components of fewer than 5 matrices never get parameters of their own, as they would grow
         without end on one matrix; they keep those they started with.
-    init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like, default="tangent"
-        Centres to start from, as in `ABKMeans`. A start by name leaves local maxima by moves: one
+    init : as in `ABKMeans`
+        A start by name leaves local maxima by moves: one
         component is given up and another split in two while that raises the likelihood, which is
         worth many starts. Components that start from an array keep its order, without moves.
     n_init : int, default=1
@@ -74,11 +72,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         Iterations of each start and after each move.
     tol : float, default=1e-4
         Stop when an iteration raises the mean log-likelihood by no more.
-    random_state : int, RandomState or None, default=None
-        Of starts, moves and `sample`.
-    engine : str or Engine, default="auto"
-    verbose : int, default=0
-        1 for a line per start, 2 for one per iteration.
+    random_state, engine, verbose : as in `ABKMeans`
 
     Attributes
     ----------
@@ -94,8 +88,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     n_components_ : int
     bics_ : dict, the BIC of each number of components that was tried.
     lower_bound_ : float, mean log-likelihood of the training matrices.
-    converged_ : bool
-    n_iter_ : int, iterations of the start that was kept, and after its moves.
+    converged_, n_iter_ : bool and int, of the start that was kept, and after its moves.
     message_ : str, why it stopped, and what to know about the components.
     history_ : dict of arrays, "lower_bound", "seconds", "alpha", "beta" and "kappa" after every
         iteration. The bound never falls but at a move, after which it ends higher than before.
@@ -103,16 +96,12 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
     Notes
     -----
-    An iteration computes all responsibilities from one pass of divergences; then it takes a few
-    steps towards the centroid of every component and maximises the expected likelihood over alpha,
-    beta, kappa and one factor of every centre, all at once. It is generalised expectation
-    maximisation: the likelihood never falls.
+    It is generalised expectation maximisation: the likelihood never falls. kappa is at most 1e8:
+    matrices of a component are then equal up to a relative 1e-4, and the likelihood would grow
+    without end.
 
-    kappa is at most 1e8: matrices of a component are then equal up to a relative 1e-4, and the
-    likelihood would grow without end.
-
-    Near the origin f depends on alpha + beta in second order only. There the sum is known to
-    :math:`n^{-1/4}`; compare likelihoods, as `summary` does, rather than positions.
+    Near the origin alpha + beta is known to :math:`n^{-1/4}` only; compare likelihoods, as
+    `summary` does, rather than positions.
 
     Examples
     --------
@@ -126,45 +115,16 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     wishart with ... degrees of freedom up to noise: ...
     """
 
-    weights_: RealArray
-    means_: RealArray
-    alpha_: RealArray
-    beta_: RealArray
-    kappa_: RealArray
-    n_components_: int
-    bics_: dict[int, float]
-    lower_bound_: float
-    converged_: bool
-    n_iter_: int
-    message_: str
-    history_: dict[str, RealArray]
-
     def __init__(
-        self,
-        n_components: int | Sequence[int] = 1,
-        divergence: str | Sequence[float] | Divergence = "learn",
-        *,
-        share: str = "all",
-        init: str | ArrayLike = "tangent",
-        n_init: int = 1,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_components: int | Sequence[int] = 1,
+        divergence: str | Sequence[float] | Divergence = "learn", *, share: str = "all",
+        init: str | ArrayLike = "tangent", n_init: int = 1, max_iter: int = 200, tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.divergence = divergence
-        self.share = share
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
-
-    # ------------------------------------------------------------------ fitting
+    ) -> None:  # fmt: skip
+        self.n_components, self.divergence, self.share = n_components, divergence, share
+        self.init, self.n_init, self.max_iter, self.tol = init, n_init, max_iter, tol
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -172,21 +132,10 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
-            where they are. Starts and moves are then made of a sample of 10,000 matrices.
-        y : ignored
-        sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights, of which only the ratios matter.
-
-        Returns
-        -------
-        self
+        X, y, sample_weight : as in `ABKMeans.fit`
+            Moves too are made of a sample of shards; only the ratios of weights matter.
         """
-        self._fit(open_data(X, None, sample_weight, engine=self.engine))
-        return self
-
-    def _fit(self, shards: Shards) -> None:
+        shards = open_data(X, None, sample_weight, engine=self.engine)
         n_matrices, d = shards.n_seen, shards.d
         counts, members = self._counts(n_matrices), self._check()
         check_count(self.n_init, "n_init")
@@ -194,7 +143,8 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         watch = partial(say, self, level=2)
         em = EM(shards, members, self.share, self.max_iter, self.tol, watch)
         runs: dict[int, Run] = {}
-        self.bics_, self.n_features_in_ = {}, d
+        self.bics_: dict[int, float] = {}
+        self.n_features_in_ = d
         with checkpointed(self, X=partial(shards.map, fingerprint_block)):
             for count in counts:
                 init = check_init(self.init, count, d)
@@ -216,22 +166,12 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if len(runs) < len(counts):
             self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
+        return self
 
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> Labels:
-        """Fit the mixture, and find the most likely component of every matrix.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : ignored
-        sample_weight : array-like, shape (n_matrices,), optional
-
-        Returns
-        -------
-        ndarray of int, shape (n_matrices,)
-        """
+        """Fit the mixture; return the most likely components, shape (n_matrices,)."""
         shards: Any = open_data(X, None, sample_weight, engine=self.engine)
         return self.fit(shards).predict(shards)
 
@@ -239,14 +179,11 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self.weights_, self.means_, family = run["mixture"]
         self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
         self.n_components_ = len(self.weights_)
-        for name in ("lower_bound", "history", "converged", "n_iter", "message"):
-            setattr(self, f"{name}_", run[name])
+        self.lower_bound_, self.converged_ = run["lower_bound"], run["converged"]
+        self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
         if not (run["converged"] or run["interrupted"]):
-            warnings.warn(
-                f"the best start did not converge: {self.message_}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+            message = f"the best start did not converge: {self.message_}; raise max_iter or tol"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _counts(self, n_matrices: int) -> list[int]:
         if n_matrices < 2:
@@ -275,105 +212,41 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         check_number(self.tol, "tol")
         return get_members(self.divergence)
 
-    # ------------------------------------------------------------------ answers
-
     def score_samples(self, X: ArrayLike) -> RealArray:
-        r"""Compute the log-density of each matrix.
+        r"""Compute the log-density of each matrix, shape (n_matrices,).
 
         It is that with respect to the affine-invariant volume, and does not change if data and
         mixture undergo a congruence. Subtract :math:`\frac{d+1}{2} \log\det X` for the density with
         respect to dX, as `scipy.stats.wishart` has it.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
         """
-        return self._map(X, _densities)
+        return self._map(X, partial(logsumexp, axis=1))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Compute the mean log-density of matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : ignored
-
-        Returns
-        -------
-        float
-        """
-        total, count = self._total(X)
-        return total / count
+        """Compute the mean log-density of matrices, shape (n_matrices, d, d)."""
+        return float(self.score_samples(X).mean())
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Find the most likely component of each matrix.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray of int, shape (n_matrices,)
-        """
-        return self._map(X, _labels)
+        """Find the most likely component of each matrix, shape (n_matrices,)."""
+        return self._map(X, partial(np.argmax, axis=1))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Compute the probability of each component, given each matrix.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_components)
-        """
-        return self._map(X, _probabilities)
+        """Compute the probabilities of components, shape (n_matrices, n_components)."""
+        return self._map(X, partial(softmax, axis=1))
 
     def bic(self, X: ArrayLike) -> float:
-        """Bayesian information criterion; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        float
-        """
-        total, count = self._total(X)
-        return float(self._n_parameters() * np.log(count) - 2 * total)
+        """Bayesian information criterion on matrices; the lower the better."""
+        found = self.score_samples(X)
+        return float(self._n_parameters() * np.log(len(found)) - 2 * found.sum())
 
     def aic(self, X: ArrayLike) -> float:
-        """Akaike information criterion; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        float
-        """
-        return float(2 * self._n_parameters() - 2 * self._total(X)[0])
+        """Akaike information criterion on matrices; the lower the better."""
+        return float(2 * self._n_parameters() - 2 * self.score_samples(X).sum())
 
     def compare(self, X: ArrayLike) -> dict[str, MemberFit]:
         """Fit mixtures of the named members, and the learned one, from these components.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            The training matrices. Shards have the weights that they were opened with.
-
-        Returns
-        -------
-        dict of MemberFit
-            With their log-likelihoods, BIC, and likelihood-ratio tests against "learned".
+        ``X`` are the training matrices; shards have the weights that they were opened with. The
+        result, by name, has log-likelihoods, BIC, and likelihood-ratio tests against "learned".
         """
         shards = self._open(X)
         self._check()
@@ -381,30 +254,13 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         return compare_members(shards, self._mixture, self.share, self.max_iter, self.tol, watch)
 
     def summary(self, X: ArrayLike) -> str:
-        """Say which member the data chose, against the named ones; see `compare`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            The training matrices.
-
-        Returns
-        -------
-        str
-        """
+        """Say which member the training matrices chose, against the named ones; see `compare`."""
         return describe(self.compare(X))
 
     def sample(self, n_samples: int = 1) -> tuple[RealArray, Labels]:
-        """Draw matrices from the mixture; see `divlearn.likelihood.sample_family`.
+        """Draw matrices (n_samples, d, d), and the components they come from, ascending.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-
-        Returns
-        -------
-        X : ndarray, shape (n_samples, d, d)
-        y : ndarray of int, shape (n_samples,), the components they come from, ascending.
+        See `divlearn.likelihood.sample_family`.
         """
         check_is_fitted(self)
         check_count(n_samples, "n_samples")
@@ -432,11 +288,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         """Answer from the logarithms of weights times densities, block by block."""
         return np.concatenate(self._open(X).map(_answer_block, self._mixture, answer))
 
-    def _total(self, X: ArrayLike) -> tuple[float, int]:
-        """Sum of the log-densities, and their number."""
-        shards = self._open(X)
-        return float(shards.reduce(_sum_block, self._mixture)), shards.n_matrices
-
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
         return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
@@ -444,19 +295,3 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
 def _answer_block(block: Block, mixture: Mixture, answer: Callable[[RealArray], Any]) -> Any:
     return answer(log_joint(block, mixture))
-
-
-def _sum_block(block: Block, mixture: Mixture) -> float:
-    return float(_densities(log_joint(block, mixture)).sum())
-
-
-def _densities(joint: RealArray) -> RealArray:
-    return logsumexp(joint, axis=1)
-
-
-def _labels(joint: RealArray) -> Labels:
-    return joint.argmax(axis=1)
-
-
-def _probabilities(joint: RealArray) -> RealArray:
-    return softmax(joint, axis=1)

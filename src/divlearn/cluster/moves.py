@@ -1,8 +1,7 @@
 """A mixture from several starts, with moves out of local maxima.
 
-In a move one component is given up and another is split in two. Expectation maximisation
-hardly ever moves a centre from one cluster to another, so that it may end with one component on two
-clusters and two on another. The likelihood tells such ends apart by far.
+In a move one component is given up and another is split in two: expectation maximisation may end
+with one component on two clusters and two on another.
 """
 
 from __future__ import annotations
@@ -20,15 +19,7 @@ from sklearn.cluster import KMeans
 from divlearn.arrays import RealArray, to_host
 from divlearn.cluster.base import Run, Starts, best_of
 from divlearn.cluster.clusters import find_nearest
-from divlearn.cluster.em import (
-    EM,
-    FEWEST_MEMBERS,
-    FIRST_POINT,
-    LARGEST_KAPPA,
-    Mixture,
-    log_joint,
-    unit_of,
-)
+from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.geometry import compose
@@ -53,7 +44,8 @@ def fit_mixture(
 ) -> Run:  # fmt: skip
     """Return the best of several runs; from given centres there is one, without moves."""
     drawn = em.shards.draw(3 * n_components)
-    block = replace(drawn, weights=drawn.weights / unit_of(em.shards))
+    unit = em.shards.total_weight / em.shards.n_seen  # as in `em`
+    block = replace(drawn, weights=drawn.weights / unit)
     starts = Starts(block, n_components)
 
     def run() -> Run:
@@ -78,7 +70,6 @@ def fit_mixture(
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
-    """Say what to know about the components."""
     weights, _, family = mixture
     own_kappa, own_point = em.share != "all", em.share == "none"
     remarks = []
@@ -115,9 +106,8 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
 def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
     """Go on from the end of a run with moves that raise the likelihood, at most one per component.
 
-    A block of all matrices, or a sample, judges moves before they are tried. Histories of all moves
-    that were made follow each other. Within each the likelihood never falls, and each ends higher
-    than the one before.
+    The block, of all matrices or a sample, judges moves before they are tried. Histories of moves
+    follow each other; each ends higher than the one before.
     """
     moves = _Moves(block, random_state)
     for _ in range(len(run["mixture"][0])):
@@ -148,8 +138,7 @@ class _Moves:
     """What is looked at to find a move; splits are kept while their component stays."""
 
     def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
-        self._block = block
-        self._random_state = random_state
+        self._block, self._random_state = block, random_state
         self._known: dict[str, Split] = {}
 
     def propose(self, mixture: Mixture) -> Mixture | None:
@@ -183,13 +172,11 @@ class _Moves:
 
     def _split(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
+        if len(rows) < _FEWEST:
+            return -np.inf, mixture[1][[component] * 2]
         key = hashlib.sha256(rows.tobytes()).hexdigest()
         if key not in self._known:
-            self._known[key] = (
-                self._divide(mixture, component, rows)
-                if len(rows) >= _FEWEST
-                else (-np.inf, mixture[1][[component] * 2])
-            )
+            self._known[key] = self._divide(mixture, component, rows)
         return self._known[key]
 
     def _divide(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
@@ -218,8 +205,7 @@ class _Moves:
 def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
     r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to a matrix L L^T, as rows.
 
-    Their mean vanishes at the centroid, and they do not grow where divergences hardly do: unlike
-    logarithms they make no outliers of what the density takes for ordinary.
+    Unlike logarithms they make no outliers of what the density takes for ordinary.
     """
     whitener = np.linalg.inv(np.linalg.cholesky(middle))
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)

@@ -1,8 +1,4 @@
-r"""How alpha and beta are chosen while matrices are clustered.
-
-All rules see the same: the log-eigenvalues of each matrix relative to its own centroid, weights,
-and where the parameters stand.
-"""
+"""How alpha and beta are chosen while matrices are clustered."""
 
 from __future__ import annotations
 
@@ -74,12 +70,10 @@ class Penalized(LearnedRule):
         self.tied, self.paper = tied, paper
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
-        """Add the penalty."""
         alpha, beta, _ = point
         return mean + (alpha**2 + beta**2) / weight
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
-        """Take steps of spectral projected gradients."""
         scale = max(*point[:2], 1.0)
         problem = _PenalizedProblem(spectra, scale, 1 / weight)
         both = np.array(point[:2])
@@ -91,7 +85,6 @@ class Penalized(LearnedRule):
         return (alpha, beta, math.nan), found.value, 0.0
 
     def trouble(self, point: Point) -> str | None:
-        """Parameters that leave every bound."""
         if max(point[:2]) <= _LARGEST:
             return None
         return (
@@ -104,10 +97,8 @@ class Penalized(LearnedRule):
 class Likelihood(LearnedRule):
     r"""Maximum likelihood, :math:`\kappa \sum_i w_i D_i + W \log Z(\alpha, \beta, \kappa)`.
 
-    The density around a centroid is :math:`e^{-\kappa D} / Z`, with W the sum of the weights; see
-    `divlearn.likelihood`. A member that leans to the other side needs larger or smaller centroids;
-    as matrices spread alike in all clusters these change by one factor, which is found along with
-    the parameters. Without it taking turns with centroids would be slow.
+    A member that leans to the other side needs larger or smaller centroids; one factor of all is
+    found along with the parameters. Without it taking turns with centroids would be slow.
     """
 
     def begin(self, mean: float, d: int) -> Point:
@@ -117,11 +108,9 @@ class Likelihood(LearnedRule):
         return alpha, beta, smallest_kappa(alpha, beta, d) + 0.25 * d * (d + 1) / spread
 
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
-        """Compute the mean negative log-likelihood."""
         return point[2] * mean + log_normalizer(*point, d)
 
     def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
-        """Find better parameters, with the concentration and the factor that are best there."""
         fit = fit_parameters(
             spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
@@ -131,11 +120,9 @@ class Likelihood(LearnedRule):
         return point, fit.loss, float(fit.shift[0])
 
     def settled(self, before: Point, after: Point) -> bool:
-        """Whether neither parameter has moved much."""
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)
 
     def trouble(self, point: Point) -> str | None:
-        """Report matrices that are all equal to their centroids."""
         if point[2] < _LARGEST_KAPPA:
             return None
         return (
@@ -145,10 +132,7 @@ class Likelihood(LearnedRule):
 
 
 class _PenalizedProblem:
-    """The paper's objective per unit of weight, in alpha and beta or in what both are.
-
-    See `divlearn.optim.Problem`.
-    """
+    """The paper's objective per unit of weight, in alpha and beta or in what both are."""
 
     def __init__(self, spectra: SpectralSums, scale: float, penalty: float) -> None:
         self._spectra, self._scale, self._penalty = spectra, scale, penalty

@@ -65,11 +65,7 @@ def cuda_problem() -> str | None:
 def prefer_engine(engine: str, n_threads: int | None = None) -> Iterator[None]:
     """Let "auto" mean an engine inside a ``with`` block, in all threads of the process.
 
-    Parameters
-    ----------
-    engine : {"auto", "native", "reference", "cuda"}
-    n_threads : int, optional
-        Of engines that are asked for by "auto" and without a number of their own.
+    ``n_threads`` is for those asked for by "auto" without a number of their own.
 
     Examples
     --------
@@ -95,14 +91,7 @@ def get_engine(
     engine : {"auto", "native", "reference", "cuda"} or Engine
         "auto" is the fastest that runs on the CPU, unless `prefer_engine` says otherwise; an engine
         is returned as it is.
-    n_threads : int, optional
-        Threads to use; by default all that `Engine` finds available at every call.
-    accuracy : {"auto", "accurate", "fast"} or float
-        When to take the accurate route; see `Engine`.
-
-    Returns
-    -------
-    Engine
+    n_threads, accuracy : as in `Engine`
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import IntArray, RealArray, as_real
+from divlearn.arrays import IntArray, RealArray, as_real, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
 from divlearn.spd import check_spd
@@ -24,18 +24,12 @@ _MOST_THREADS = 1024  # runtimes end the process where they cannot start as many
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Data an engine has validated and brought into its own form.
+    """Data an engine has validated and brought into its own form."""
 
-    Attributes
-    ----------
-    engine : name of the engine that prepared it.
-    working : ndarray, shape (n_matrices, d, d), the checked matrices, variables in `order`.
-    order : ndarray, shape (d,), optional. Variables of very different size are put in descending
-        order: only then do factors of graded matrices keep the small ones.
-    """
-
-    engine: str
-    working: RealArray
+    engine: str  # name of the one that prepared it
+    working: RealArray  # (n_matrices, d, d), the checked matrices, variables in `order`
+    # Variables of very different size are put in descending order: only then do factors of graded
+    # matrices keep the small ones.
     order: IntArray | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -96,14 +90,13 @@ class Pullback:
 
 
 def permute(matrices: RealArray, order: IntArray) -> RealArray:
-    """Rows and columns in another order."""
     return np.ascontiguousarray(matrices[..., order[:, None], order])
 
 
 def typical_sizes(matrices: RealArray) -> RealArray:
-    """Mean logarithm of each variable's variance."""
+    """Mean logarithm of each variable's variance, on the host wherever the matrices are."""
     variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
-    return np.log(variances).mean(axis=0)
+    return to_host(np.log(variances).mean(axis=0))
 
 
 def is_descending(sizes: RealArray) -> bool:
@@ -125,7 +118,6 @@ def restore_order(
 
 
 def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Raise unless the cotangent has the shape of the encoding."""
     if given != shape:
         raise ValueError(
             f"cotangent has shape {given}, but must have the shape {shape} of the encoding: one "
@@ -134,7 +126,6 @@ def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> Non
 
 
 def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
-    """Raise unless data and atoms have the same dimension."""
     if atoms.shape[-1] != prepared.d:
         raise ValueError(
             f"atoms are {atoms.shape[-1]} by {atoms.shape[-1]}, but the data is "
@@ -204,20 +195,17 @@ class Engine(ABC):
 
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         if n_threads is not None:
-            n_threads = check_count(
-                n_threads, "n_threads", most=_MOST_THREADS, fix="; pass None for all cores"
-            )
+            fix = "; pass None for all cores"
+            n_threads = check_count(n_threads, "n_threads", most=_MOST_THREADS, fix=fix)
         number = isinstance(accuracy, float) and 0 < accuracy < 1
         if not number and accuracy not in ACCURACIES:
             raise ValueError(
                 f"accuracy={accuracy!r} must be one of {', '.join(ACCURACIES)}, or a number > 0 "
                 "and < 1"
             )
-        self.given_threads = n_threads
-        self.accuracy = accuracy
+        self.given_threads, self.accuracy = n_threads, accuracy
 
     def __repr__(self) -> str:
-        """Name the engine and its settings."""
         return f"{type(self).__name__}(n_threads={self.given_threads}, accuracy={self.accuracy!r})"
 
     @property
@@ -232,19 +220,8 @@ class Engine(ABC):
             return self.accuracy / float(np.finfo(np.float64).eps)
         return {"auto": condition_limit(), "accurate": 0.0, "fast": np.inf}[self.accuracy]
 
-    # ------------------------------------------------------------------ the verbs
-
     def prepare(self, X: ArrayLike | Prepared) -> Prepared:
-        """Validate data and do once what depends on it alone.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or data prepared before
-
-        Returns
-        -------
-        Prepared
-        """
+        """Validate data, shape (n_matrices, d, d), and do once what depends on it alone."""
         if isinstance(X, Prepared):
             return X if X.engine == self.name else self._prepare_sorted(X.matrices)
         return self._prepare_sorted(check_spd(X, ndim=3))
@@ -259,11 +236,7 @@ class Engine(ABC):
         return self._prepare(permute(matrices, order), order)
 
     def keep(self, X: ArrayLike | Prepared) -> Prepared:
-        """Prepare data for many calls: results for it stay where the engine works.
-
-        Where that is a device, results are arrays there, and so may be what goes with them. Here
-        it is the host, and this is `prepare`.
-        """
+        """Prepare data for many calls: results stay where the engine works, such as a device."""
         return self.prepare(X)
 
     def place(self, array: RealArray, data: Prepared) -> RealArray:
@@ -278,12 +251,7 @@ class Engine(ABC):
         return self.prepare(Prepared.checked(chosen))
 
     def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared) -> RealArray:
-        """Log generalized eigenvalues of every pencil (X_i, B_k), ascending.
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_atoms, d)
-        """
+        """Log generalized eigenvalues of every pencil, ascending, (n_matrices, n_atoms, d)."""
         prepared, checked = self._check(data, atoms)
         return cast_results(self._spectra(prepared, checked), prepared.dtype)
 
@@ -322,17 +290,12 @@ class Engine(ABC):
 
         Parameters
         ----------
-        data, atoms, alpha, beta : as in `encode`
-        cotangent : array-like of the shape of `encode`'s result
+        data, atoms, alpha, beta, cotangent : as in `encode`, and of the shape of its result
         parameters : bool, default=True
             Whether the gradients with respect to alpha and beta are wanted. Without them the
             members alpha + beta = 1 need no eigenvectors.
         values : bool, default=False
             Whether to return the divergences too.
-
-        Returns
-        -------
-        Pullback
         """
         prepared, checked = self._check(data, atoms)
         resolved = Parameters(alpha, beta, len(checked))
@@ -343,16 +306,14 @@ class Engine(ABC):
             prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
             parameters, values,
         )  # fmt: skip
-        first = second = None
-        if result.alpha is not None and result.beta is not None:
-            first, second = resolved.restore(result.alpha, result.beta)
+        gradient, frames, first, second = result.atoms, result.whitened, result.alpha, result.beta
+        if first is not None and second is not None:
+            first, second = resolved.restore(first, second)
         divergences = None if result.values is None else result.values.reshape(shape)
-        gradient, frames = result.atoms, result.whitened
         if prepared.order is not None:
             gradient, frames = restore_order(gradient, frames, checked, prepared.order)
         fields: list[Any] = [gradient, frames, first, second, divergences]
-        for i, found in enumerate(fields):
-            fields[i] = None if found is None else cast_results(found, prepared.dtype)
+        fields = [None if one is None else cast_results(one, prepared.dtype) for one in fields]
         return Pullback(*fields)
 
     def _check(
@@ -371,8 +332,6 @@ class Engine(ABC):
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
             prepared = self._prepare_in(np.argsort(-sizes, kind="stable"), prepared.matrices)
         return prepared, checked if prepared.order is None else permute(checked, prepared.order)
-
-    # ------------------------------------------------------------------ what an engine implements
 
     @abstractmethod
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared: ...

@@ -39,7 +39,6 @@ def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> 
 
 
 def make_engine(name: str, n_threads: int | None, accuracy: str | float) -> Engine:
-    """Make one of `available_engines`."""
     if name == "reference":
         return ReferenceEngine(n_threads, accuracy)
     from divlearn.engines.native import NativeEngine

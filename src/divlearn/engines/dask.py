@@ -30,9 +30,7 @@ class DaskEngine:
     name = "dask"
 
     def __init__(self, client: Any = None, engine: str = "auto", n_threads: int = 1) -> None:
-        self.client = client
-        self.engine = engine
-        self.n_threads = n_threads
+        self.client, self.engine, self.n_threads = client, engine, n_threads
 
     def __repr__(self) -> str:
         return f"DaskEngine(engine={self.engine!r}, n_threads={self.n_threads})"

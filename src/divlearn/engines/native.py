@@ -1,8 +1,6 @@
-"""The native engine: compiled kernels that run one matrix per vector lane.
+"""The native engine: compiled kernels, under ``native/``, that run one matrix per vector lane.
 
-Data is packed once, several matrices side by side; every verb then works on blocks that stay in
-the cache. This module chooses routes and turns sums into gradients; the kernels are under
-``native/``.
+This module chooses routes and turns sums into gradients.
 """
 
 from __future__ import annotations
@@ -47,21 +45,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def _value_routes(parameters: Parameters) -> NDArray[np.str_]:
-    """Routes of values; alpha + beta = 1 is the kernels' own affair."""
-    routes = value_routes(parameters)
-    return np.where(routes == "logdet", "spectrum", routes)
-
-
 class NativeEngine(Engine):
-    """Compiled kernels with AVX-512, AVX2 or whatever the machine has. See `Engine`.
-
-    Parameters
-    ----------
-    n_threads, accuracy : as in `Engine`
-    instruction_set : str, optional
-        One of `instruction_sets`; the fastest by default.
-    """
+    """Compiled kernels, by default with the fastest of `instruction_sets`. See `Engine`."""
 
     name: ClassVar[str] = "native"
 
@@ -79,12 +64,10 @@ class NativeEngine(Engine):
         self.instruction_set = instruction_set or available[0]
 
     def __repr__(self) -> str:
-        """Name the engine and its settings."""
         return f"{super().__repr__()[:-1]}, instruction_set={self.instruction_set!r})"
 
     @property
     def n_threads(self) -> int:
-        """Threads to use now: those given, or all that the runtime of the kernels may take."""
         return self.given_threads or available_threads(_native.max_threads)
 
     def prepare(self, X: Any) -> Prepared:
@@ -112,7 +95,8 @@ class NativeEngine(Engine):
         if parameters.opposite:
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
-        routes = _value_routes(parameters)
+        routes = value_routes(parameters)
+        routes[routes == "logdet"] = "spectrum"  # alpha + beta = 1 is the kernels' own affair
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
@@ -128,15 +112,6 @@ class NativeEngine(Engine):
                 self._encode_route(route, part, some, picked, values)
                 out[start : start + step, chosen] = values
 
-    def _encode_route(
-        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
-        out: RealArray,
-    ) -> None:  # fmt: skip
-        if route == "spectrum" or not traces_usable(data.extremes, atoms):
-            self._spectral_encode(data, atoms, parameters, out)
-        else:
-            self._trace_encode(data, atoms, parameters, out, inverse=route == "inverse trace")
-
     def _spectral_encode(
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
@@ -145,11 +120,14 @@ class NativeEngine(Engine):
             picked = parameters.chosen(np.arange(len(atoms.original))[atom])
             self._reference._encode(part, atoms.original[atom], picked, out[rows, atom])
 
-    def _trace_encode(
-        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray,
-        *, inverse: bool,
+    def _encode_route(
+        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
+        out: RealArray,
     ) -> None:  # fmt: skip
-        threads = self._threads(np.inf)
+        if route == "spectrum" or not traces_usable(data.extremes, atoms):
+            self._spectral_encode(data, atoms, parameters, out)
+            return
+        inverse, threads = route == "inverse trace", self._threads(np.inf)
         small = trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
@@ -186,9 +164,8 @@ class NativeEngine(Engine):
         routes = gradient_routes(parameters, data.extremes, prepared)
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
-            some = prepared.chosen(chosen)
+            some, picked = prepared.chosen(chosen), parameters.chosen(chosen)
             weights = np.ascontiguousarray(cotangent[:, chosen])
-            picked = parameters.chosen(chosen)
             if route == "spectrum":
                 part = self._spectral_pullback(data, some, picked, weights, False, False)
             elif route == "logdet":
@@ -215,13 +192,9 @@ class NativeEngine(Engine):
             chunks, inner, first, second, values, False,
         )  # fmt: skip
         whitened = -atoms.unpack(inner.sum(axis=1))
-        result = Pullback(
-            atoms.congruence(whitened),
-            whitened,
-            first.sum(axis=1) if with_parameters else None,
-            second.sum(axis=1) if with_parameters else None,
-            values if with_values else None,
-        )
+        in_alpha, in_beta = (x.sum(axis=1) if with_parameters else None for x in (first, second))
+        kept = values if with_values else None
+        result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, kept)
         for rows, atom, part in self._failures(data, failed):
             extra = self._reference._pullback(
                 part, atoms.original[atom], parameters.chosen(np.arange(n)[atom]),
@@ -241,10 +214,9 @@ class NativeEngine(Engine):
             _native.pullback, data, atoms, alpha, parameters.beta, cotangent, chunks,
             sums, _NOTHING, _NOTHING, _NOTHING, True,
         )  # fmt: skip
-        total = sums.sum(axis=1)
-        weight = cotangent.sum(axis=0)[:, :, None]
-        own = weight * atoms.unpack(atoms.packed_inverse)
-        return atoms.gradient(atoms.in_units((atoms.unpack(total) - own) / alpha[:, :, None]))
+        own = cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
+        found = (atoms.unpack(sums.sum(axis=1)) - own) / alpha[:, :, None]
+        return atoms.gradient(atoms.in_units(found))
 
     def _run(
         self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: Any
@@ -264,9 +236,8 @@ class NativeEngine(Engine):
     ) -> Iterator[tuple[slice, slice, Prepared]]:
         """Yield what is beyond the range of the kernels, extreme scales, for the reference."""
         for group, atom in [] if failed is None else np.argwhere(failed).tolist():
-            rows = data.rows(group)
-            part = self._reference._prepare(data.working[rows])
-            yield rows, slice(atom, atom + 1), part
+            rows = slice(group * data.lanes, min((group + 1) * data.lanes, data.n_matrices))
+            yield rows, slice(atom, atom + 1), self._reference._prepare(data.working[rows])
 
     @staticmethod
     def _chunks(data: NativeData, atoms: NativeAtoms) -> int:

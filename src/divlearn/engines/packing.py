@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import Prepared, Pullback
 from divlearn.engines.parameters import Extremes
-from divlearn.engines.pencil import congruence
+from divlearn.engines.pencil import congruence, no_factor
 from divlearn.threads import limit_blas
 
 _native: Any = import_module("divlearn.engines._native")  # compiled: there are no types to import
@@ -51,11 +51,9 @@ class NativeData(Prepared):
 
     @cached_property
     def extremes(self) -> Extremes:
-        """Largest spread, smallest and largest exponent."""
         return float(self.spread.max()), float(self.exponent.min()), float(self.exponent.max())
 
     def arrays(self) -> Any:
-        """Return the arrays the kernels take."""
         return _native.DataArrays(
             self.n_matrices, self.d, self.factor, self.matrix, self.logdet, self.exponent,
             self.spread,
@@ -73,15 +71,10 @@ class NativeData(Prepared):
             {key: columns[start:stop] for key, columns in self.kept.items()}, order=self.order,
         )  # fmt: skip
 
-    def rows(self, group: int) -> slice:
-        """Rows of a group of lanes."""
-        return slice(group * self.lanes, min((group + 1) * self.lanes, self.n_matrices))
-
 
 def pack(
     matrices: RealArray, instruction_set: str, n_threads: int, order: IntArray | None = None
 ) -> NativeData:
-    """Scale, factor and pack checked matrices."""
     lanes = _native.lanes(instruction_set)
     count, d = len(matrices), matrices.shape[-1]
     padded = -(-count // lanes) * lanes
@@ -92,10 +85,7 @@ def pack(
         exponent, spread, n_threads,
     )  # fmt: skip
     if failed >= 0:
-        raise ValueError(
-            f"X[{failed}] has no Cholesky factor in double precision; see check_spd for a "
-            "diagnosis and for repair"
-        )
+        raise no_factor(f"X[{failed}]")
     return NativeData(
         "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread,
         float(np.median(exponent)), order=order,
@@ -112,9 +102,7 @@ class NativeAtoms:
 
     def __init__(self, atoms: RealArray) -> None:
         n, d = atoms.shape[:2]
-        self.original = atoms
-        self.lower = np.tril_indices(d)
-        self.whitener = np.empty((n, d, d))
+        self.original, self.lower, self.whitener = atoms, np.tril_indices(d), np.empty((n, d, d))
         self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
         self.logdet, self.exponent, self.spread = np.empty((3, n))
         failed = _native.prepare_atoms(
@@ -122,28 +110,20 @@ class NativeAtoms:
             self.spread,
         )  # fmt: skip
         if failed >= 0:
-            raise ValueError(
-                f"atoms[{failed}] has no Cholesky factor in double precision; see check_spd for "
-                "a diagnosis and for repair"
-            )
+            raise no_factor(f"atoms[{failed}]")
 
     def chosen(self, index: NDArray[np.intp]) -> NativeAtoms:
-        """Select some of the atoms."""
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
     def arrays(self) -> Any:
-        """Return the arrays the kernels take."""
         return _native.AtomArrays(
             len(self.original), self.whitener, self.packed, self.logdet, self.exponent,
             self.spread,
         )  # fmt: skip
 
     def unpack(self, packed: RealArray) -> RealArray:
-        """Symmetric matrices from packed lower triangles."""
-        full = np.empty_like(self.whitener)
-        rows, columns = self.lower
-        full[:, rows, columns] = packed
-        full[:, columns, rows] = packed
+        full, (rows, columns) = np.empty_like(self.whitener), self.lower
+        full[:, rows, columns] = full[:, columns, rows] = packed
         return full
 
     def in_units(self, gradient: RealArray) -> RealArray:
@@ -153,7 +133,6 @@ class NativeAtoms:
         return scaled
 
     def inverse(self) -> RealArray:
-        """Inverse atoms."""
         return self.in_units(self.unpack(self.packed_inverse))
 
     def gradient(self, euclidean: RealArray) -> Pullback:

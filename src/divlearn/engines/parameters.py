@@ -8,14 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from divlearn import tolerances
 from divlearn.arrays import RealArray, as_real
-from divlearn.tolerances import (
-    LARGEST_PARAMETER,
-    LARGEST_SPREAD,
-    LEAST_ALPHA,
-    LOGDET_EXPONENT,
-    TRACE_EXPONENT,
-)
 
 Extremes = tuple[float, float, float]  # of data: largest spread, smallest and largest exponent
 
@@ -23,14 +17,12 @@ Extremes = tuple[float, float, float]  # of data: largest spread, smallest and l
 class Parameters:
     """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree.
 
-    ``D^(-a,-b) = D^(b,a)``, so a pair of non-positive parameters is turned round and its
-    gradients are turned back by `restore`. `shape` is that of the caller, (n_atoms,) or
-    (n_atoms, m).
+    ``D^(-a,-b) = D^(b,a)``: such pairs are turned round, their gradients back by `restore`.
     """
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> None:
         first, second = (
-            as_real(value, name, largest=LARGEST_PARAMETER)
+            as_real(value, name, largest=tolerances.LARGEST_PARAMETER)
             for value, name in ((alpha, "alpha"), (beta, "beta"))
         )
         try:
@@ -49,7 +41,7 @@ class Parameters:
         # Adding zero turns -0.0 into 0.0.
         self.alpha: RealArray = np.where(self._turned, -b, a) + 0.0
         self.beta: RealArray = np.where(self._turned, -a, b) + 0.0
-        self.shape = shape
+        self.shape = shape  # of the caller, (n_atoms,) or (n_atoms, m)
 
     @property
     def opposite(self) -> bool:
@@ -57,7 +49,6 @@ class Parameters:
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
     def chosen(self, index: NDArray[np.intp]) -> Parameters:
-        """Select those of some atoms, in ascending order."""
         if len(index) == len(self.alpha):
             return self
         some = copy(self)  # which checks nothing again
@@ -66,7 +57,6 @@ class Parameters:
         return some
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
-        """Gradients in the caller's signs and shape."""
         return (
             np.where(self._turned, -beta, alpha).reshape(self.shape),
             np.where(self._turned, -alpha, beta).reshape(self.shape),
@@ -86,11 +76,11 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
 def gradient_routes(parameters: Parameters, extremes: Extremes, atoms: Any) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where that is accurate."""
     spread, low, high = extremes
-    sound = spread <= LARGEST_SPREAD / atoms.spread
-    sound &= np.abs(atoms.exponent - low) <= LOGDET_EXPONENT
-    sound &= np.abs(atoms.exponent - high) <= LOGDET_EXPONENT
+    sound = spread <= tolerances.LARGEST_SPREAD / atoms.spread
+    for exponent in (low, high):
+        sound &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
     routes = np.where(sound, value_routes(parameters), "spectrum")
-    small = (routes == "logdet") & (parameters.alpha[:, 0] < LEAST_ALPHA)
+    small = (routes == "logdet") & (parameters.alpha[:, 0] < tolerances.LEAST_ALPHA)
     return np.where(small, "spectrum", routes)
 
 
@@ -98,4 +88,5 @@ def traces_usable(extremes: Extremes, atoms: Any) -> bool:
     """Whether sizes and conditioning allow values by traces for all pairs."""
     spread, low, high = extremes
     low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
-    return bool(high - low <= TRACE_EXPONENT and spread <= LARGEST_SPREAD / atoms.spread.max())
+    alike = high - low <= tolerances.TRACE_EXPONENT
+    return bool(alike and spread <= tolerances.LARGEST_SPREAD / atoms.spread.max())

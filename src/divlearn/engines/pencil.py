@@ -14,10 +14,9 @@ _MAX_SWEEPS = 40
 
 
 def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
-    """Cholesky factors of ``matrices * 2**-exponent``.
+    """Cholesky factors of ``matrices * 2**-exponent``, and the exponent.
 
-    The exponent lies halfway between those of the largest and the smallest diagonal entry, which
-    keeps factors and their squares in range.
+    It lies halfway between those of the largest and the smallest diagonal entry.
     """
     matrices = matrices.astype(np.float64, copy=False)
     exponents = np.frexp(np.diagonal(matrices, axis1=1, axis2=2))[1]
@@ -25,11 +24,15 @@ def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
     return np.linalg.cholesky(np.ldexp(matrices, -exponent[:, None, None])), exponent
 
 
-def whiteners(factor: RealArray) -> RealArray:
-    """Inverse Cholesky factors K, solved from K L = I.
+def no_factor(where: str) -> ValueError:
+    return ValueError(
+        f"{where} has no Cholesky factor in double precision; see check_spd for a diagnosis and "
+        "for repair"
+    )
 
-    The small residual is then on the side that multiplies the data.
-    """
+
+def whiteners(factor: RealArray) -> RealArray:
+    """Inverse Cholesky factors K from K L = I: residuals are small on the side of the data."""
     d = factor.shape[-1]
     inverse = np.zeros_like(factor)
     identity = np.eye(d)
@@ -42,10 +45,9 @@ def whiteners(factor: RealArray) -> RealArray:
 def decompose(
     whitened: RealArray, exponent: IntArray, condition_limit: float, vectors: bool
 ) -> tuple[RealArray, RealArray | None]:
-    """Decompose ``G G^T 2^exponent`` for whitened data G, shape (n, d, d).
+    """Log-eigenvalues (n, d), ascending, of ``G G^T 2^exponent``, and eigenvectors if wanted.
 
-    Returns the log-eigenvalues (n, d), ascending, and the eigenvectors if they are wanted. Where
-    the eigenvalues span more than ``condition_limit``, one-sided Jacobi works on G itself.
+    Where they span more than ``condition_limit``, one-sided Jacobi works on G itself.
     """
     largest = np.frexp(np.abs(whitened).max(axis=(1, 2)))[1]
     whitened = np.ldexp(whitened, -largest[:, None, None])
@@ -108,10 +110,8 @@ def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[in
 def left_singular(G: RealArray) -> tuple[RealArray, RealArray]:
     """One-sided Jacobi: small singular values to full relative accuracy, and left vectors.
 
-    The columns of G, shape (n, d, d), are rotated in pairs until they are orthogonal; their norms
-    are the singular values, ascending, and normalized they are the vectors. Everything is computed
-    from normalized columns and ratios of norms, so that columns may differ in size by the whole
-    floating-point range. Values that leave it are NaN.
+    The columns of G are rotated in pairs until they are orthogonal; all is computed from normalized
+    columns and ratios of norms, so that sizes may differ by the whole range. What leaves it is NaN.
     """
     d = G.shape[-1]
     columns = np.ascontiguousarray(G.mT)  # columns[:, j] is column j

@@ -1,7 +1,4 @@
-"""The reference engine: NumPy, short, the oracle of every other engine's tests.
-
-It also serves where nothing compiled is installed, and for parameters of opposite signs.
-"""
+"""The reference engine in NumPy: the oracle of all others, and for parameters of opposite signs."""
 
 from __future__ import annotations
 
@@ -47,29 +44,22 @@ class ReferenceEngine(Engine):
     def _encode(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
+        assert isinstance(data, ReferenceData)
         alpha, beta = parameters.alpha, parameters.beta
-        for rows, t in self._spectra_blocks(data, atoms):
+        step = max(1, _BLOCK_ENTRIES // (len(atoms) * data.d))
+        for start in range(0, data.n_matrices, step):
+            rows = slice(start, start + step)
+            some = data.working[rows], data.factor[rows], data.exponent[rows]
+            # One evaluation of f serves many atoms.
+            t = self._spectra(ReferenceData(self.name, *some), atoms)
             for atom, pair in np.argwhere((alpha < 0) | (beta < 0)):
                 check_domain(
                     t[:, atom], alpha[atom, pair], beta[atom, pair],
-                    names=_pair_names(rows.start, atom),
+                    names=_pair_names(start, atom),
                 )  # fmt: skip
             for pair in range(out.shape[2]):
                 point = alpha[:, pair, None], beta[:, pair, None]
                 out[rows, :, pair] = abld_scalar(t, *point, derivatives=()).f.sum(axis=-1)
-
-    def _spectra_blocks(
-        self, data: Prepared, atoms: RealArray
-    ) -> Iterator[tuple[slice, RealArray]]:
-        """Yield (rows, log-eigenvalues to all atoms): one evaluation of f serves many atoms."""
-        assert isinstance(data, ReferenceData)
-        step = max(1, _BLOCK_ENTRIES // (len(atoms) * data.d))
-        for start in range(0, data.n_matrices, step):
-            rows = slice(start, min(start + step, data.n_matrices))
-            part = ReferenceData(
-                self.name, data.working[rows], data.factor[rows], data.exponent[rows]
-            )
-            yield rows, self._spectra(part, atoms)
 
     def _pullback(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
@@ -98,10 +88,8 @@ class ReferenceEngine(Engine):
             whitened[atom] -= scaled @ vectors.transpose(1, 0, 2).reshape(data.d, -1).T
             factors[atom] = whitener
         whitened = 0.5 * (whitened + whitened.mT)
-        gradient = congruence(factors, whitened)
-        if not with_parameters:
-            return Pullback(gradient, whitened, values=values)
-        return Pullback(gradient, whitened, first, second, values)
+        in_alpha, in_beta = (first, second) if with_parameters else (None, None)
+        return Pullback(congruence(factors, whitened), whitened, in_alpha, in_beta, values)
 
     def _blocks(
         self, data: Prepared, atoms: RealArray, *, vectors: bool

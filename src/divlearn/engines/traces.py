@@ -19,10 +19,9 @@ _LOG_2 = float(np.log(2.0))
 
 
 def _columns(data: NativeData, inverse: bool) -> RealArray:
-    """Triangles of the matrices or their inverses, and two columns more; computed once.
+    """Triangles of the matrices or their inverses, computed once, and two columns more.
 
-    The log-determinants ride along in the product: -+logdet against 1, and 1 against those of the
-    atoms.
+    These are log-determinants: -+logdet against 1, and 1 against those of the atoms.
     """
     key = "inverse traces" if inverse else "traces"
     if key not in data.kept:
@@ -30,11 +29,10 @@ def _columns(data: NativeData, inverse: bool) -> RealArray:
         matrices = data.working.astype(np.float64, copy=False)
         with limit_blas(1):
             source = np.linalg.inv(matrices) if inverse else matrices
-        n, size = data.n_matrices, len(rows)
-        left = np.empty((n, size + 2))
-        left[:, :size] = source[:, rows, columns]
-        left[:, size] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
-        left[:, size + 1] = 1.0
+        n = data.n_matrices
+        left = np.ones((n, len(rows) + 2))
+        left[:, :-2] = source[:, rows, columns]
+        left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
         data.kept[key] = left
     return data.kept[key]
 
@@ -48,7 +46,7 @@ def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: b
 def trace_values(
     data: NativeData, atoms: NativeAtoms, out: RealArray, *, inverse: bool, n_threads: int
 ) -> NDArray[np.bool_] | None:
-    """Divergences (n_matrices, n_atoms) at (0, 1), or (1, 0) if ``inverse``, into ``out``.
+    """Divergences at (0, 1), or (1, 0) if ``inverse``, into ``out`` (n_matrices, n_atoms).
 
     Returns where results are too small to be trusted, None if nowhere.
     """

@@ -24,15 +24,7 @@ _SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to
 class LikelihoodFit:
     """A density fitted to SPD matrices; what `fit_likelihood` returns.
 
-    Attributes
-    ----------
-    alpha, beta : float, the member of the family.
-    kappa : float, concentration.
-    center : ndarray, shape (d, d)
-    log_likelihood : float, mean logarithm of the density per matrix, with respect to dX.
-    n_iter : int
-    converged : bool
-    message : str, why the search stopped.
+    The log-likelihood is the mean logarithm of the density per matrix, with respect to dX.
     """
 
     alpha: float
@@ -76,10 +68,6 @@ def log_density(
     kappa : float, > (d - 1) / 2 max(alpha, beta)
     engine : str or Engine, default="auto"
 
-    Returns
-    -------
-    ndarray, shape (n_matrices,)
-
     Examples
     --------
     >>> from scipy.stats import wishart
@@ -119,10 +107,8 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
 
     Notes
     -----
-    The inner maximum is found for each (alpha, beta): C is the centroid, started from the last
-    one, and kappa the only root of :math:`E[D] = \frac1n \sum_i D(X_i \| C)`. By the envelope
-    theorem the gradient in (alpha, beta) needs no derivatives of C and kappa, so that a bounded
-    quasi-Newton search in two variables does the rest. It starts from the best named member.
+    A bounded quasi-Newton search in (alpha, beta) starts from the best named member. At each point
+    C is the centroid and kappa the only root of :math:`E[D] = \frac1n \sum_i D(X_i \| C)`.
 
     Near the origin :math:`f = t^2/2 + (\beta - \alpha) t^3/6 + \dots` depends on
     :math:`\alpha + \beta` in second order only: from n matrices of a Riemannian Gaussian alpha and
@@ -163,9 +149,8 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
         bounds=[(0, _LARGEST_PARAMETER)] * 2, options={"gtol": 1e-6, "ftol": 1e-13},
     )  # fmt: skip
     best = _most_likely(tried)
-    return replace(
-        best, n_iter=int(found.nit), converged=bool(found.success), message=_explain(best, found)
-    )
+    n_iter, converged = int(found.nit), bool(found.success)
+    return replace(best, n_iter=n_iter, converged=converged, message=_explain(best, found))
 
 
 def fit_member(
@@ -181,10 +166,6 @@ def fit_member(
     init : array-like, shape (d, d), optional
         Where to start the search of the centre.
     engine : str or Engine, default="auto"
-
-    Returns
-    -------
-    LikelihoodFit
 
     Examples
     --------
@@ -239,10 +220,8 @@ class _Profile:
         slopes = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
         assert slopes.alpha is not None
         assert slopes.beta is not None
-        gradient = np.array([
-            kappa * float(slopes.alpha[0]) + constant.alpha,
-            kappa * float(slopes.beta[0]) + constant.beta,
-        ])  # fmt: skip
+        in_alpha, in_beta = kappa * float(slopes.alpha[0]), kappa * float(slopes.beta[0])
+        gradient = np.array([in_alpha + constant.alpha, in_beta + constant.beta])
         loss = kappa * centroid.objective + constant.log_z
         fit = LikelihoodFit(
             alpha, beta, kappa, centroid.mean, -loss - self._log_volume, centroid.n_iter,
@@ -262,13 +241,10 @@ def _most_likely(fits: list[tuple[LikelihoodFit, float]]) -> LikelihoodFit:
 
 
 def _explain(best: LikelihoodFit, found: Any) -> str:
-    edge = [
-        f"{name}={_LARGEST_PARAMETER:g}"
-        for name in ("alpha", "beta")
-        if getattr(best, name) >= _LARGEST_PARAMETER
-    ]
+    edge = [name for name in ("alpha", "beta") if getattr(best, name) >= _LARGEST_PARAMETER]
     if edge:
-        return f"{' and '.join(edge)} at the end of the search: tails are heavier than any member's"
+        names = " and ".join(f"{name}={_LARGEST_PARAMETER:g}" for name in edge)
+        return f"{names} at the end of the search: tails are heavier than any member's"
     if found.success:
         return "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
     return f"the search stopped early: {found.message}"

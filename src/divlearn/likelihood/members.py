@@ -19,6 +19,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
+from divlearn.likelihood.normalizer import check_same_sign
 
 Point = tuple[float, float]
 _T = TypeVar("_T")
@@ -38,7 +39,6 @@ class Members:
 
     Attributes
     ----------
-    name : str
     n_free : {0, 1, 2}
         Coordinates: none for the member (alpha, beta), the difference on the line
         alpha + beta = 1, difference and product on the whole quadrant.
@@ -49,9 +49,7 @@ class Members:
     Examples
     --------
     >>> everything = Members("learn", 2)
-    >>> everything.locate(0.25, 0.75)
-    array([0.5   , 0.1875])
-    >>> everything.place(np.array([0.5, 0.1875]))
+    >>> everything.place(everything.locate(0.25, 0.75))
     (0.25, 0.75)
     """
 
@@ -66,8 +64,7 @@ class Members:
         """Least and largest value of each coordinate."""
         if self.n_free == 1 and not self.tied:
             return [(-1.0, 1.0)]
-        limits = [(-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT)]
-        return self._choose(*limits)
+        return self._choose((-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT))
 
     @property
     def starts(self) -> tuple[Point, ...]:
@@ -76,11 +73,7 @@ class Members:
             return ((self.alpha, self.beta),)
         if self.n_free == 2:
             return _STARTS
-        return tuple(
-            (alpha, beta)
-            for alpha, beta in _STARTS
-            if (alpha == beta if self.tied else alpha + beta == 1)
-        )
+        return tuple((a, b) for a, b in _STARTS if (a == b if self.tied else a + b == 1))
 
     def locate(self, alpha: float, beta: float) -> RealArray:
         """Coordinates of a member; of one elsewhere, those of one close to it."""
@@ -117,7 +110,6 @@ class Members:
         return np.stack(both) / (alpha + beta)
 
     def _choose(self, of_difference: _T, of_product: _T) -> list[_T]:
-        """Keep what belongs to a coordinate."""
         return [of_product] if self.tied else [of_difference, of_product][: self.n_free]
 
 
@@ -139,16 +131,10 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
         "matrix-f", "riemannian-gaussian"), or what `divlearn.get_divergence` takes. The scale of a
         named divergence does not matter, as kappa multiplies it.
 
-    Returns
-    -------
-    Members
-
     Examples
     --------
     >>> get_members("Wishart")
     Members(name='wishart', n_free=0, alpha=0.0, beta=1.0, tied=False)
-    >>> get_members((-1, -0.25)).alpha  # D^(-a,-b) = D^(b,a)
-    0.25
     """
     if isinstance(divergence, str):
         key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
@@ -167,11 +153,7 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
             f"divergence={known.name!r} is the mean of two divergences, must be one of them: its "
             "density has no known constant; pass one of its directions"
         )
-    if alpha * beta < 0:
-        raise ValueError(
-            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
-            "not defined for every pair of matrices; change the sign of one"
-        )
+    check_same_sign(alpha, beta)
     if min(alpha, beta) < 0:
         alpha, beta = -beta, -alpha
     return Members(known.name, 0, alpha + 0.0, beta + 0.0)

@@ -33,15 +33,9 @@ def sample_family(
     return_acceptance: Literal[True],
 ) -> tuple[RealArray, float]: ...  # fmt: skip
 def sample_family(
-    alpha: float,
-    beta: float,
-    kappa: float,
-    n_samples: int,
-    center: ArrayLike,
-    random_state: int | np.random.RandomState | None = None,
-    *,
-    return_acceptance: bool = False,
-) -> RealArray | tuple[RealArray, float]:
+    alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
+    random_state: int | np.random.RandomState | None = None, *, return_acceptance: bool = False,
+) -> RealArray | tuple[RealArray, float]:  # fmt: skip
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
     It is a density with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`: that
@@ -49,32 +43,22 @@ def sample_family(
 
     Parameters
     ----------
-    alpha, beta : float of the same sign
-    kappa : float, > (d - 1) / 2 max(alpha, beta)
+    alpha, beta, kappa, center : as in `log_density`
     n_samples : int, >= 1
-    center : array-like, shape (d, d)
     random_state : int, RandomState or None, default=None
     return_acceptance : bool, default=False
+        Whether to return the share of accepted candidates too.
 
     Returns
     -------
-    X : ndarray, shape (n_samples, d, d)
-        Independent draws.
-    acceptance : float, only if ``return_acceptance``
-        Share of the candidates that was accepted.
+    ndarray, shape (n_samples, d, d)
 
     Notes
     -----
-    With :math:`C = L L^T` matrices are :math:`X = L U \operatorname{diag}(e^t) U^T L^T`, where U
-    is uniform on the orthogonal matrices and t comes from
-
-    .. math:: q(t) \propto e^{-\kappa \sum_i f(t_i; \alpha, \beta)}
-              \prod_{i<j} \sinh\frac{|t_i - t_j|}{2}
-
-    by rejection, see `divlearn.datasets.riemannian_gaussian.sample_log_eigenvalues`. With kappa
-    twice its lower bound about half of the candidates are accepted whatever d is, close to the
-    bound about a fifth and with large kappa nearly all. It takes a tenth where alpha and beta are
-    both large, and at the origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
+    Log-eigenvalues are drawn by rejection, eigenvectors uniformly. With kappa twice its lower bound
+    about half of the candidates are accepted whatever d is, close to the bound about a fifth and
+    with large kappa nearly all. It takes a tenth where alpha and beta are both large, and at the
+    origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
 
     Examples
     --------
@@ -91,8 +75,9 @@ def sample_family(
     check_family(alpha, beta, kappa, d)
     n_samples = check_count(n_samples, "n_samples")
     # For None scikit-learn would take the global generator, which others may seed.
-    fresh = np.random.RandomState() if random_state is None else random_state
-    generator = check_random_state(fresh)
+    generator = check_random_state(
+        np.random.RandomState() if random_state is None else random_state
+    )
     t, acceptance = sample_log_eigenvalues(_potential(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)

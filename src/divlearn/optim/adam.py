@@ -25,17 +25,8 @@ class Moments:
 
     with :math:`\hat m_t = m_t / (1 - \rho^t)`, and :math:`\hat v_t` alike. A group is a factor of a
     product of manifolds (Bécigneul and Ganea, 2019): one scalar for all its coordinates, so that
-    rotating its frame changes nothing. In coordinates that move with the point, transport is the
-    identity and the moments are carried as they are. As :math:`\hat m` and :math:`\hat v` are means
-    with the same weights, no group of a direction is longer than one.
-
-    Attributes
-    ----------
-    groups : ndarray of int, shape (n_coordinates,)
-        The group of every coordinate, from 0.
-    first : ndarray, shape (n_coordinates,)
-    second : ndarray, shape (n_groups,)
-    count : int, gradients seen.
+    rotating its frame changes nothing. As :math:`\hat m` and :math:`\hat v` are means with the same
+    weights, no group of a direction is longer than one.
 
     Examples
     --------
@@ -44,10 +35,10 @@ class Moments:
     array([-0.6,  0.8, -1. ])
     """
 
-    groups: IntArray
-    first: RealArray
-    second: RealArray
-    count: int = 0
+    groups: IntArray  # of every coordinate, from 0
+    first: RealArray  # (n_coordinates,)
+    second: RealArray  # (n_groups,)
+    count: int = 0  # of gradients seen
 
     @classmethod
     def start(cls, groups: IntArray) -> Self:
@@ -57,12 +48,9 @@ class Moments:
     def learn(self, gradient: RealArray) -> Self:
         """Moments after one more gradient."""
         squares = np.bincount(self.groups, weights=gradient**2, minlength=len(self.second))
-        return type(self)(
-            self.groups,
-            _DECAY * self.first + (1 - _DECAY) * gradient,
-            _DECAY * self.second + (1 - _DECAY) * squares,
-            self.count + 1,
-        )
+        first = _DECAY * self.first + (1 - _DECAY) * gradient
+        second = _DECAY * self.second + (1 - _DECAY) * squares
+        return type(self)(self.groups, first, second, self.count + 1)
 
     @property
     def mean(self) -> RealArray:

@@ -20,10 +20,7 @@ _SERIES = 1.1  # of half a step: up to here, which is as far as searches go, ser
 
 
 def usable(atoms: RealArray) -> bool:
-    """Whether all atoms are positive definite, with some digits to spare.
-
-    Steps that lead elsewhere are too long.
-    """
+    """Whether all atoms are positive definite, with digits to spare; else a step was too long."""
     tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(atoms.shape[-1])
     host = to_host(atoms)  # no factorization on a device says for sure that there is none
     return bool(np.isfinite(host).all()) and not find_not_definite(host, tolerance).size
@@ -37,8 +34,7 @@ def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
         factor = _exponential_series(half, longest)
     else:
         values, vectors = np.linalg.eigh(half)
-        scaled = vectors * np.exp(np.clip(values, -_LONGEST, _LONGEST))[:, None, :]
-        factor = scaled @ vectors.mT
+        factor = (vectors * np.exp(np.clip(values, -_LONGEST, _LONGEST))[:, None, :]) @ vectors.mT
     return frames @ factor
 
 
@@ -55,8 +51,7 @@ def _exponential_series(X: RealArray, norm: float) -> RealArray:
     identity = np.broadcast_to(beside(np.eye(X.shape[-1]), X), X.shape)
     square = X @ X
     powers = np.stack([identity, X, square, square @ X])
-    sums = beside(coefficients, X) @ powers.reshape(4, -1)
-    sums = sums.reshape(groups, *X.shape)
+    sums = (beside(coefficients, X) @ powers.reshape(4, -1)).reshape(groups, *X.shape)
     total: RealArray = sums[-1]
     if groups > 1:
         fourth = square @ square

@@ -1,7 +1,4 @@
-"""Gradient descent on manifolds: conjugate gradients, and spectral steps projected on limits.
-
-In frames that move with the point, parallel transport is the identity.
-"""
+"""Gradient descent on manifolds: conjugate gradients, and spectral steps projected on limits."""
 
 from __future__ import annotations
 
@@ -25,19 +22,7 @@ def minimize_conjugate_gradient(
 
     Parameters
     ----------
-    problem : Problem
-    start : Trial
-    max_iter : int
-    tol : float
-        Stop where the size of the gradient is at most this.
-    first_step : float, default=0.1
-        Size of the first step.
-    callback : callable, optional
-        As in `divlearn.optim.minimize_lbfgs`.
-
-    Returns
-    -------
-    Result
+    problem, start, max_iter, tol, first_step, callback : as in `minimize_lbfgs`
     """
     trial, gradient = start, problem.gradient(start)
     direction = -gradient
@@ -79,14 +64,7 @@ def minimize_projected_gradient(
 
     Parameters
     ----------
-    problem, start, max_iter, first_step, callback
-        As in `minimize_conjugate_gradient`.
-    tol : float
-        Stop where the size of the projected gradient is at most this.
-
-    Returns
-    -------
-    Result
+    problem, start, max_iter, tol, first_step, callback : as in `minimize_lbfgs`
     """
     trial, gradient = start, problem.gradient(start)
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)

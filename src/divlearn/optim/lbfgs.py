@@ -30,7 +30,6 @@ class Memory:
         return iteration, gradient, (list(self._slots), vectors)
 
     def restore(self, slots: list[int], vectors: RealArray | None) -> None:
-        """Go back to what was remembered."""
         self._slots = deque(slots, maxlen=self._size)
         self._vectors = None if vectors is None else vectors.copy()
 
@@ -38,7 +37,6 @@ class Memory:
         return len(self._slots)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._slots.clear()
 
     def learn(self, step: RealArray, change: RealArray) -> None:
@@ -105,20 +103,13 @@ def minimize_lbfgs(
     problem : Problem
     start : Trial
     max_iter : int
-    tol : float
-        Stop where the size of the projected gradient is at most this.
-    memory : int, default=10
-        Pairs to remember.
-    first_step : float, default=1.0
-        Size of the first step, which is along the gradient.
+    tol : float, size of the projected gradient at which to stop.
+    memory : int, default=10, pairs to remember.
+    first_step : float, default=1.0, size of the first step, which is along the gradient.
     callback : callable, optional
         Called after each iteration, and at the start; a sentence it returns stops the run.
     broken_off : tuple, optional
         What the `Progress` of a run told that was broken off: go on from there, where `start` is.
-
-    Returns
-    -------
-    Result
     """
     learned, trial = Memory(memory), start
     iteration, gradient, pairs = broken_off or (0, problem.gradient(start), ([], None))

@@ -18,18 +18,11 @@ _ROUNDING = 1e-14  # relative changes of the objective that mean nothing
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A point that was looked at.
+    """A point that was looked at."""
 
-    Attributes
-    ----------
-    point : whatever the problem takes for a point.
-    value : float, the objective there.
-    memo : what the problem keeps to compute the gradient from.
-    """
-
-    point: Any
-    value: float
-    memo: Any = None
+    point: Any  # whatever the problem takes for one
+    value: float  # the objective there
+    memo: Any = None  # what the problem keeps to compute the gradient from
 
 
 class Problem(Protocol):
@@ -58,19 +51,10 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Where an optimiser ended.
+    """Where an optimiser ended, and why, in a sentence."""
 
-    Attributes
-    ----------
-    trial : Trial, the best point.
-    gradient_norm : float, of the gradient projected on the feasible directions.
-    n_iter : int
-    converged : bool
-    message : str, why it stopped, in a sentence.
-    """
-
-    trial: Trial
-    gradient_norm: float
+    trial: Trial  # the best point
+    gradient_norm: float  # of the gradient projected on the feasible directions
     n_iter: int
     converged: bool
     message: str
@@ -78,15 +62,12 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Where an optimiser stands after an iteration; number 0 is the start.
-
-    Some can go on from there: what they need for that, beside the trial, is what `state` returns.
-    """
+    """Where an optimiser stands after an iteration; number 0 is the start."""
 
     iteration: int
     trial: Trial
     gradient_norm: float
-    state: Callable[[], Any] | None = None
+    state: Callable[[], Any] | None = None  # returns what is needed, beside the trial, to go on
 
     def end(self, max_iter: int, tol: float, callback: Callback | None) -> Result | None:
         """Tell the callback; return the result if this is where the optimiser stops."""

@@ -1,8 +1,4 @@
-"""Divergences as a layer of torch networks: a differentiable encoding and a module around it.
-
-On the CPU the engine of `divlearn.get_engine` computes, on a GPU the CUDA engine; gradients are
-analytic, so that nothing goes through an eigensolver.
-"""
+"""Divergences as a layer of torch networks: a differentiable encoding and a module around it."""
 
 from __future__ import annotations
 

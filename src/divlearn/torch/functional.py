@@ -19,7 +19,7 @@ def encode(
     X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor | float,
     beta: torch.Tensor | float, *, engine: str | Engine = "auto",
 ) -> torch.Tensor:  # fmt: skip
-    r"""Divergences of matrices to atoms, twice differentiable in everything.
+    r"""Divergences (n_matrices, n_atoms[, n_pairs]), twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
 
@@ -39,10 +39,6 @@ def encode(
     engine : {"auto", "cuda", "native", "reference"} or Engine
         "auto" is "cuda" for CUDA tensors and the fastest engine of the CPU for others.
 
-    Returns
-    -------
-    tensor, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs)
-
     Examples
     --------
     >>> X = torch.stack([torch.eye(2), 2 * torch.eye(2)]).double()
@@ -61,10 +57,7 @@ def encode(
 
 
 def check_matrices(tensor: Any, name: str) -> torch.Tensor:
-    """Return a floating-point tensor of square matrices, or raise.
-
-    Half precision becomes float32 inside ``torch.autocast``, as in torch's own linear algebra.
-    """
+    """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
     layout = "(n_atoms, d, d)" if name == "atoms" else "(n_matrices, d, d)"
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(_not_a_tensor(tensor, name, layout))
@@ -95,15 +88,12 @@ def _not_a_tensor(value: Any, name: str, layout: str) -> str:
         kind = type(value).__name__
         return f"{name} is a {kind}, but {required}; pass torch.stack or torch.tensor of it"
     if name == "atoms":
-        return (
-            f"atoms={value!r}, but they {required}; start from some of the matrices, as in "
-            "DivergenceLayer(X[:24])"
-        )
+        fix = "start from some of the matrices, as in DivergenceLayer(X[:24])"
+        return f"atoms={value!r}, but they {required}; {fix}"
     return f"{name}={value!r}, but it {required}"
 
 
 def _as_parameter(value: Any, name: str, like: torch.Tensor) -> torch.Tensor:
-    """Return alpha or beta as a tensor of the type and on the device of another."""
     try:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):
@@ -111,10 +101,7 @@ def _as_parameter(value: Any, name: str, like: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_symmetric(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """Return (X + X^T)/2, or raise where X is not symmetric to about one percent.
-
-    Roundings and difference quotients leave matrices that are not exactly symmetric.
-    """
+    """Return (X + X^T)/2, or raise where X is not symmetric up to roundings, about one percent."""
     matrices = tensor.detach()
     gap = (matrices - matrices.mT).abs().flatten(1).amax(dim=1)
     wrong = (gap > TENSOR_ASYMMETRY * matrices.abs().flatten(1).amax(dim=1)).nonzero()
@@ -142,8 +129,7 @@ def _engine_for(X: torch.Tensor, engine: str | Engine) -> Engine:
 
 def _give(tensor: torch.Tensor) -> Any:
     """Return what engines take: CUDA tensors as they are, others as NumPy arrays."""
-    detached = tensor.detach()
-    return detached if tensor.is_cuda else detached.numpy()
+    return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
 
 
 def _take(array: Any, like: torch.Tensor) -> torch.Tensor:
@@ -256,9 +242,8 @@ def _gradient_in_data(
     n = len(atoms)
     shape = np.broadcast_shapes(alpha.shape, beta.shape, (n,) if cotangent.ndim == 2 else (n, 1))
     pairs = [p.detach().expand(shape).reshape(n, -1) for p in (alpha, beta)]
-    points, which = torch.unique(
-        torch.cat(pairs, dim=1), dim=0, return_inverse=True
-    )  # atoms with the same parameters go together
+    # Atoms with the same parameters go together.
+    points, which = torch.unique(torch.cat(pairs, dim=1), dim=0, return_inverse=True)
     m = points.shape[1] // 2
     weights = cotangent.detach().reshape(len(X), n, m)
     total = torch.zeros_like(X)

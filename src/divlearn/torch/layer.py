@@ -29,12 +29,10 @@ class DivergenceLayer(nn.Module):
     atoms : tensor of float32 or float64, shape (n_atoms, d, d)
         Where they start, for instance some of the matrices; copied, without their graph.
     alpha, beta : float, default=0.5
-        Where the parameters start.
+        Where the parameters start, and stay unless ``learn_parameters``.
     learn_parameters : bool, default=True
-        Whether alpha and beta are learned.
-    engine : {"auto", "cuda", "native", "reference"} or Engine, default="auto"
+    engine : as in `encode`
     manifold : bool, default=False
-        Whether atoms are a parameter of geoopt.
 
     Examples
     --------
@@ -61,14 +59,12 @@ class DivergenceLayer(nn.Module):
         super().__init__()
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            check_number(value, name)
-        self.engine = engine
-        self.manifold = manifold
+        self.engine, self.manifold = engine, manifold
         self._start: tuple[torch.Tensor, ...] | None = None  # where `stepping` began
         make = _geoopt_parameter() if manifold else nn.Parameter
         self.atoms = make(checked.clone())
         for name, value in (("alpha", alpha), ("beta", beta)):
+            check_number(value, name)
             start = checked.new_full((len(checked),), float(value))
             if learn_parameters:
                 setattr(self, name, nn.Parameter(start))
@@ -100,8 +96,8 @@ class DivergenceLayer(nn.Module):
 
         A step changes no variance by more than a factor of e, and neither alpha nor beta by more
         than 0.5. The smallest eigenvalue of an atom's correlation matrix stays above 1.5e-8
-        (3.5e-4 in float32), or above where it began if that is lower; atoms at this border are
-        clipped to it. A body that raises, or that moves something to NaN, changes nothing.
+        (3.5e-4 in float32), or above where it began if that is lower. A body that raises, or that
+        moves something to NaN, changes nothing.
 
         Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
         on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to
@@ -112,8 +108,7 @@ class DivergenceLayer(nn.Module):
         if self._start is not None:
             raise RuntimeError("`stepping` is active already; wrap each step once")
         factor = factorize(self.atoms)
-        before = tuple(p.detach().clone() for p in (self.atoms, self.alpha, self.beta))
-        after = before
+        after = before = tuple(p.detach().clone() for p in (self.atoms, self.alpha, self.beta))
         self._start = (*before, factor)
         with torch.no_grad():
             self.atoms.zero_()
@@ -126,10 +121,8 @@ class DivergenceLayer(nn.Module):
             self._start = None
             with torch.no_grad():
                 self._turn_gradient(torch.linalg.inv(factor))
-                for parameter, value in zip(
-                    (self.atoms, self.alpha, self.beta), after, strict=True
-                ):
-                    parameter.copy_(value)
+                for name, value in zip(("atoms", "alpha", "beta"), after, strict=True):
+                    getattr(self, name).copy_(value)
 
     def _stepped(self, start: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Return atoms, alpha and beta that the coordinates of a step denote."""
@@ -146,8 +139,7 @@ class DivergenceLayer(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes, for ``repr``."""
-        n, d = self.atoms.shape[:2]
-        return f"n_atoms={n}, d={d}"
+        return f"n_atoms={len(self.atoms)}, d={self.atoms.shape[1]}"
 
 
 def _geoopt_parameter() -> Callable[[torch.Tensor], torch.Tensor]:

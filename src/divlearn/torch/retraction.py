@@ -45,18 +45,11 @@ def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tenso
 
     The difference between atoms now and before the step is taken as a tangent vector there, and
     shortened where it is longer than one: no variance changes by more than a factor of e.
-    Parameters beside them (alpha, beta) are put back to >= 0.
 
     Parameters
     ----------
-    atoms : tensor, shape (n_atoms, d, d), after the step.
-    before : tensor, the same before it.
-    *parameters : tensors
-        To be kept non-negative.
-
-    Returns
-    -------
-    tensor, the atoms
+    atoms, before : tensors, shape (n_atoms, d, d), after the step and before it.
+    *parameters : tensors to be kept non-negative.
 
     Examples
     --------
@@ -73,7 +66,6 @@ def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tenso
 
 
 def factorize(atoms: torch.Tensor) -> torch.Tensor:
-    """Return Cholesky factors in float64, or raise."""
     factor: torch.Tensor
     factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
     if failed.any():
@@ -89,17 +81,12 @@ def bounded_step(
 ) -> torch.Tensor:
     r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, not too far and not near the border.
 
-    S is shortened to spectral norm one. The smallest eigenvalue of the correlation matrix stays
-    above the square root of the type's epsilon, or above its value before the step where that is
-    smaller, and variances stay within the square roots of the type's range. An atom with S = 0
-    stays as it is, bit by bit. The result can be differentiated in S.
+    S is shortened to spectral norm one; limits are those of `DivergenceLayer.stepping`. With S = 0
+    an atom stays as it is, bit by bit. The result can be differentiated in S.
     """
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
-        raise ValueError(
-            f"the optimizer moved atoms[{int((~finite).nonzero()[0])}] to NaN or infinity, and the "
-            "step was undone; lower the learning rate, or check that loss and gradients are finite"
-        )
+        raise _not_finite(f"atoms[{int((~finite).nonzero()[0])}]")
     S = 0.5 * (coordinates + coordinates.mT).double()
     length = torch.linalg.eigvalsh(S.detach()).abs().amax(dim=-1)[:, None, None]
     root = factor @ torch.matrix_exp(0.5 * _LONGEST * S / length.clamp(min=_LONGEST))
@@ -114,12 +101,16 @@ def bounded_step(
 def bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
     """Return alpha or beta after a step, >= 0 and not too far from before."""
     if not torch.isfinite(after.detach()).all():
-        raise ValueError(
-            f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
-            "learning rate, or check that loss and gradients are finite"
-        )
+        raise _not_finite(name)
     change = (after - before).clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
     return (before + change).clamp(min=0)
+
+
+def _not_finite(name: str) -> ValueError:
+    return ValueError(
+        f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
+        "learning rate, or check that loss and gradients are finite"
+    )
 
 
 def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
@@ -142,14 +133,12 @@ def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
 
 
 def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return eigenvalues and eigenvectors of the correlation matrices."""
     deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
     values, vectors = torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])
     return values, vectors
 
 
 def _in_frame(factor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    """Return L^-1 S L^-T."""
     half = torch.linalg.solve_triangular(factor, tangent, upper=False)
     inner = torch.linalg.solve_triangular(factor, half.mT, upper=False)
     return 0.5 * (inner + inner.mT)

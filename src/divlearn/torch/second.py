@@ -31,9 +31,8 @@ def hessian_product(
 ) -> tuple[Tensors, torch.Tensor]:
     """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` in a direction.
 
-    Both are (X, atoms, alpha, beta), all tensors float64; alpha and beta have shape
-    (n_atoms, n_pairs) and the cotangent (n_matrices, n_atoms, n_pairs). Returns the gradient with
-    respect to these four, and to the cotangent: how fast the divergences change.
+    Both are (X, atoms, alpha, beta) in float64, parameters of shape (n_atoms, n_pairs). Returns the
+    gradient in these four, and in the cotangent: how fast the divergences change.
     """
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
@@ -96,8 +95,8 @@ def _halfway(values: torch.Tensor) -> torch.Tensor:
 class _Scalars:
     """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom.
 
-    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)). Second
-    derivatives in the parameters, which cost most, are zeros unless ``in_parameters``.
+    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)). Those of second
+    order in the parameters are zeros unless ``in_parameters``.
     """
 
     def __init__(
@@ -144,13 +143,8 @@ def _slopes_in_parameters(
     with np.errstate(all="ignore"):  # of branches not taken
         up, down = (t * t * _chi(y) * f_tt for y in (x, -x))
         bend_up, bend_down = (t**3 * _kappa(y) * f_tt for y in (x, -x))
-    return (
-        -up,
-        down,
-        2 * up * log_alpha - bend_up,
-        2 * up * log_beta - bend_up,
-        -bend_down - 2 * down * log_beta,
-    )
+    in_alphas, in_both = 2 * up * log_alpha - bend_up, 2 * up * log_beta - bend_up
+    return -up, down, in_alphas, in_both, -bend_down - 2 * down * log_beta
 
 
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
@@ -172,8 +166,7 @@ def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
         s = node * t
         f_tt = abld_scalar(s, alpha, beta, derivatives="f_tt").f_tt
         assert f_tt is not None
-        for total, part in zip(
-            totals, _slopes_in_parameters(s, alpha, beta, f_tt)[2:], strict=True
-        ):
+        parts = _slopes_in_parameters(s, alpha, beta, f_tt)[2:]
+        for total, part in zip(totals, parts, strict=True):
             total += weight * t * part
     return tuple(totals)

@@ -47,7 +47,6 @@ def as_numpy(array: Any) -> Any:
 
 
 def as_kind(array: Any, kind: str) -> Any:
-    """Turn a CuPy array, or None, into an array of a kind."""
     if array is None or kind == "cupy":
         return array
     if kind == "numpy":
@@ -75,7 +74,6 @@ def current(array: Any) -> Iterator[None]:
 
 
 def _shared_stream(stream: Any) -> Any:
-    """View a torch stream as one of CuPy."""
     if hasattr(cp.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
         return cp.cuda.Stream.from_external(stream)
     with warnings.catch_warnings():  # deprecated where torch is too old for the new way

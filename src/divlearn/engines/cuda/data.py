@@ -1,7 +1,4 @@
-"""Data and atoms on the device: checked, and in the form the kernels take.
-
-What looks wrong is judged on the host, which finds the words.
-"""
+"""Data and atoms on the device; what looks wrong is judged on the host, which finds the words."""
 
 from __future__ import annotations
 
@@ -15,10 +12,11 @@ from numpy.typing import NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import IntArray, RealArray, as_real
-from divlearn.engines.base import Prepared, check_cotangent_shape, permute, typical_sizes
+from divlearn.engines.base import Prepared, check_cotangent_shape, permute
 from divlearn.engines.cuda.arrays import as_cupy, cp, kind_of
 from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
 from divlearn.engines.parameters import Extremes
+from divlearn.engines.pencil import no_factor
 from divlearn.spd import check_spd
 
 _RESIDENT_SHARE = 0.4  # of the free memory that data may take for good
@@ -37,11 +35,7 @@ def _prepared(kernel: str, matrices: Any, *leading: Any) -> tuple[Any, ...]:
     kernels.launch(kernel, (n,), kernels.layout.preparers, *arguments)
     index = int(failed[0])
     if index != _NO_FAILURE:
-        name = "X" if kernel == "prepare_data" else "atoms"
-        raise ValueError(
-            f"{name}[{index}] has no Cholesky factor in double precision; see check_spd for a "
-            "diagnosis and for repair"
-        )
+        raise no_factor(f"{'X' if kernel == 'prepare_data' else 'atoms'}[{index}]")
     return exponents, logdets, spreads
 
 
@@ -70,12 +64,10 @@ class Block:
         return len(self.matrices)
 
     def factors_from(self, row: int) -> Any:
-        """Return the factors, from a row on."""
         layout = kernels_for(self.matrices.shape[-1]).layout
         return self.factors[row if layout.d <= 8 else row * layout.factor :]
 
     def part(self, start: int, stop: int) -> Block:
-        """Return some of the rows without copying."""
         rows = slice(start, min(stop, len(self)))
         return Block(
             self.start + start, self.count, self.matrices[rows], self.factors_from(start),
@@ -85,7 +77,6 @@ class Block:
 
     @cached_property
     def extremes(self) -> Extremes:
-        """Largest spread, smallest and largest exponent."""
         found = cp.stack([self.spreads.max(), self.exponents.min(), self.exponents.max()])
         largest, low, high = cp.asnumpy(found).tolist()
         return largest, low, high
@@ -107,36 +98,24 @@ class CudaData(Prepared):
         return cls("cuda", matrices, cp.cuda.Device().id, resident, kind, order=order)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the matrices alone."""
         return CudaData.of, (cp.asnumpy(self.working), self.order)
 
     @property
     def on_device(self) -> bool:
-        """Whether the matrices are kept on the device alone."""
         return kind_of(self.working) != "numpy"
 
     @property
     def matrices(self) -> RealArray:
-        """The checked matrices as they were passed, a NumPy array."""
         host: RealArray = cp.asnumpy(self.working)
         return host if self.order is None else permute(host, np.argsort(self.order))
 
     @property
     def there(self) -> Any:
-        """The same where results for the data are."""
         if self.kind == "numpy" or self.order is None:
             return self.matrices if self.kind == "numpy" else self.working
         return permute_on_device(self.working, np.argsort(self.order))
 
-    @cached_property
-    def sizes(self) -> RealArray:
-        """Mean logarithm of each variable's variance, in the order of `matrices`."""
-        measure = sizes_on_device if self.on_device else typical_sizes
-        found = measure(self.working)
-        return found if self.order is None else found[np.argsort(self.order)]
-
     def blocks(self) -> Iterator[Block]:
-        """All of the data, one block after the other."""
         if self.resident is not None:
             yield self.resident
             return
@@ -165,7 +144,6 @@ class _Uploads:
         self.turn = 0
 
     def ahead(self, arrays: Iterable[Any]) -> Iterator[Any]:
-        """Yield the arrays on the device, the next one on its way meanwhile."""
         sent = None
         for array in arrays:
             following = self._send(array)
@@ -206,45 +184,34 @@ class CudaAtoms:
             "prepare_atoms", self.matrices, padded, self.factors
         )
         self.whitener = cp.ascontiguousarray(padded[:, :, :d])
-        self.exponent = cp.asnumpy(self.exponents)
-        self.spread = cp.asnumpy(self.spreads)
+        self.exponent, self.spread = cp.asnumpy(self.exponents), cp.asnumpy(self.spreads)
 
     def __len__(self) -> int:
         return len(self.matrices)
 
     def chosen(self, index: NDArray[np.intp]) -> CudaAtoms:
-        """Select some of the atoms."""
-        if len(index) == len(self):
-            return self
-        return CudaAtoms(self.matrices[cp.asarray(index)])
+        return self if len(index) == len(self) else CudaAtoms(self.matrices[cp.asarray(index)])
 
     def in_units(self, gradient: Any) -> Any:
-        """Undo the scaling of the atoms on something that scales as their inverse."""
         return cp.ldexp(gradient, -self.exponents.astype(np.int32)[:, None, None])
 
     @cached_property
     def inverse(self) -> Any:
-        """Inverse atoms, scaled."""
         product = cp.matmul(self.whitener.transpose(0, 2, 1), self.whitener)
         return 0.5 * (product + product.transpose(0, 2, 1))
 
     def congruence(self, inner: Any) -> Any:
         """``L_B^-T S L_B^-1``; what overflows is infinite, never NaN."""
-        largest = cp.abs(inner).max(axis=(1, 2), keepdims=True)
-        exponent = cp.frexp(largest)[1]
+        exponent = cp.frexp(cp.abs(inner).max(axis=(1, 2), keepdims=True))[1]
         turned = self.whitener.transpose(0, 2, 1)
         product = cp.matmul(cp.matmul(turned, cp.ldexp(inner, -exponent)), self.whitener)
         product = cp.ldexp(0.5 * (product + product.transpose(0, 2, 1)), exponent)
         return self.in_units(product)
 
     def whiten(self, gradient: Any) -> Any:
-        """``L_B^T (gradient) L_B`` for a gradient found without it."""
         factor = cp.linalg.cholesky(self.matrices)
         product = cp.matmul(cp.matmul(factor.transpose(0, 2, 1), gradient), factor)
         return 0.5 * (product + product.transpose(0, 2, 1))
-
-
-# ---------------------------------------------------------------------- checks
 
 
 def as_matrices(X: Any) -> Any:
@@ -262,21 +229,14 @@ def checkable(X: Any) -> bool:
 
 
 def check_on_device(X: Any, name: str = "X") -> Any:
-    """Return SPD matrices (n, d, d) as a new, exactly symmetric array on the device.
-
-    Judged here: that all entries are finite, that matrices are symmetric up to rounding in units
-    of their diagonals, and that they have Cholesky factors with a margin, all as in `check_spd`.
-    """
-    if not checkable(X):
-        return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
-    transposed = X.transpose(0, 2, 1)
-    diagonal = cp.diagonal(X, axis1=1, axis2=2)
-    units = cp.sqrt(cp.abs(diagonal))
-    allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
-    sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all() & cp.isfinite(X).all()
-    if bool(sound):
+    """Return SPD matrices, judged as in `check_spd`, as a new, exactly symmetric device array."""
+    if checkable(X):
+        transposed, diagonal = X.transpose(0, 2, 1), cp.diagonal(X, axis1=1, axis2=2)
+        units = cp.sqrt(cp.abs(diagonal))
+        allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
+        sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all()
         symmetric = 0.5 * X + 0.5 * transposed
-        if _all_definite(symmetric):
+        if bool(sound & cp.isfinite(X).all()) and _all_definite(symmetric):
             return symmetric
     return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
 
@@ -296,19 +256,11 @@ def _all_definite(X: Any) -> bool:
 
 
 def permute_on_device(matrices: Any, order: IntArray) -> Any:
-    """Rows and columns in another order."""
     index = cp.asarray(order)
     return cp.ascontiguousarray(matrices[:, index[:, None], index])
 
 
-def sizes_on_device(matrices: Any) -> RealArray:
-    """Mean logarithm of each variable's variance, on the host."""
-    variances = cp.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
-    return cp.asnumpy(cp.log(variances).mean(axis=0))
-
-
 def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:
-    """Return the cotangent as contiguous doubles, or raise."""
     check_cotangent_shape(tuple(cotangent.shape), shape)
     if cotangent.dtype.kind != "f" or not bool(cp.isfinite(cotangent).all()):
         return cp.asarray(as_real(cp.asnumpy(cotangent), "cotangent"))
@@ -316,7 +268,6 @@ def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:
 
 
 def check_device_out(out: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return ``out`` as a contiguous array on the device, a new one if it is None."""
     if out is None:
         return cp.empty(shape, dtype)
     target = as_cupy(out)

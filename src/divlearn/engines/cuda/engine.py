@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Prepared, Pullback, check_same_size, is_descending, restore_order
+from divlearn.engines.base import (
+    Prepared,
+    Pullback,
+    check_same_size,
+    is_descending,
+    restore_order,
+    typical_sizes,
+)
 from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
     CudaData,
@@ -19,7 +26,6 @@ from divlearn.engines.cuda.data import (
     checkable,
     fits,
     permute_on_device,
-    sizes_on_device,
 )
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.routes import CudaRoutes
@@ -32,19 +38,12 @@ class CudaEngine(CudaRoutes):
 
     Results are the same from run to run. What the kernels cannot do (parameters of opposite signs,
     d > 128, eigenvalues beyond the range of squares) goes to the engine of the CPU.
-
-    Parameters
-    ----------
-    n_threads, accuracy : as in `Engine`; threads are those of the CPU where it helps out.
     """
 
     table_entries = 1 << 28
 
     def prepare(self, X: Any) -> Prepared:
-        """Validate data and factor it on the device. See `Engine.prepare`.
-
-        CuPy arrays and torch CUDA tensors stay on their device, and so do all results for them.
-        """
+        """Factor data on the device; CuPy arrays and torch tensors stay there, as do results."""
         if isinstance(X, Prepared):
             return super().prepare(X)
         kind = kind_of(X)
@@ -89,7 +88,7 @@ class CudaEngine(CudaRoutes):
                 "pass NumPy arrays, which the engine of the CPU can take over"
             )
         if sizes is None:
-            sizes = sizes_on_device(matrices)
+            sizes = typical_sizes(matrices)
         if is_descending(sizes):
             return CudaData.of(matrices, None, kind)
         order = np.argsort(-sizes, kind="stable")
@@ -101,7 +100,7 @@ class CudaEngine(CudaRoutes):
             return super()._check(prepared, as_numpy(atoms))
         checked = self._check_atoms(atoms)
         check_same_size(prepared, checked)
-        sizes = prepared.sizes - sizes_on_device(checked)
+        sizes = prepared.sizes - typical_sizes(checked)
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
             given = prepared.working
             if prepared.order is not None:
@@ -130,8 +129,7 @@ class CudaEngine(CudaRoutes):
                 return super().spectra(data, atoms)
             prepared, checked = self._check(data, atoms)
             assert isinstance(prepared, CudaData)
-            shape = (prepared.n_matrices, len(checked), prepared.d)
-            out = cp.empty(shape, prepared.dtype)
+            out = cp.empty((prepared.n_matrices, len(checked), prepared.d), prepared.dtype)
             for rows, found in self._spectra_blocks(prepared, checked):
                 out[rows] = found
             return as_kind(out, kind)
@@ -174,36 +172,29 @@ class CudaEngine(CudaRoutes):
             shape = (prepared.n_matrices, *resolved.shape)
             weights = check_cotangent(as_cupy(cotangent), shape)
             weights = weights.reshape(len(weights), *resolved.alpha.shape)
-            if resolved.opposite:
-                found = self._pullback(
-                    prepared, checked, resolved, cp.asnumpy(weights), parameters, values
-                )
-            else:
-                found = self._device_pullback(
-                    prepared, checked, resolved, weights, parameters, values
-                )
+            pull = self._pullback if resolved.opposite else self._device_pullback
+            given = cp.asnumpy(weights) if resolved.opposite else weights
+            found = pull(prepared, checked, resolved, given, parameters, values)
             return self._finish(found, prepared, checked, resolved)
 
     def _finish(
         self, found: Pullback, data: CudaData, atoms: Any, parameters: Parameters
     ) -> Pullback:
-        """Gradients in the caller's order, signs, shapes and kind of array."""
-        first = second = values = None
-        if found.alpha is not None and found.beta is not None:
-            first, second = parameters.restore(as_numpy(found.alpha), as_numpy(found.beta))
-        if found.values is not None:
-            values = cp.asarray(found.values).reshape(data.n_matrices, *parameters.shape)
+        first, second, values = found.alpha, found.beta, found.values
+        if first is not None and second is not None:
+            first, second = parameters.restore(as_numpy(first), as_numpy(second))
+        if values is not None:
+            values = cp.asarray(values).reshape(data.n_matrices, *parameters.shape)
         gradient, whitened = found.atoms, found.whitened
         if data.order is not None:
-            gradient, whitened = restore_order(
-                as_numpy(gradient), as_numpy(whitened), as_numpy(atoms), data.order
-            )
-        fields: list[Any] = [gradient, whitened, first, second, values]
-        for i, field in enumerate(fields):
-            if field is not None:
-                cast = cp.asarray(field).astype(data.dtype, copy=False)
-                fields[i] = as_kind(cast, data.kind)
-        return Pullback(*fields)
+            given = as_numpy(gradient), as_numpy(whitened), as_numpy(atoms)
+            gradient, whitened = restore_order(*given, data.order)
+
+        def cast(array: Any) -> Any:
+            fitting = None if array is None else cp.asarray(array).astype(data.dtype, copy=False)
+            return as_kind(fitting, data.kind)
+
+        return Pullback(*map(cast, (gradient, whitened, first, second, values)))
 
     @staticmethod
     def _kind(data: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ _LAYOUTS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
         (64, 64, 1, 6),
     ),
 }  # fmt: skip
-_PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
+PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
 
 
 def _even(x: int) -> int:
@@ -46,8 +46,8 @@ def _even(x: int) -> int:
 class Layout:
     """How matrices of a dimension are spread over threads; mirrors ``team.cuh``.
 
-    A team of threads holds a matrix, each some of its columns; `blocks` is what a multiprocessor
-    must have room for, which limits registers. Each part has what was fastest on an H200.
+    A team of threads holds a matrix, each some of its columns; `blocks` of a multiprocessor limit
+    registers. Each part has what was fastest on an H200.
     """
 
     def __init__(self, d: int, part: str = "") -> None:
@@ -72,7 +72,6 @@ class Layout:
         self.preparers = _WARP if d <= _WARP else 128  # threads that prepare one matrix
 
     def shared(self, kernel: str) -> int:
-        """Bytes of shared memory of a block."""
         d, odd = self.d, self.d | 1
         sums = _even(2 * (self.team // _WARP)) if self.team > _WARP else 0
         vector = _even(max(self.team * self.columns, d) + 2)
@@ -109,7 +108,6 @@ class Layout:
         return summed.reshape(n_atoms, d, self.row)[:, :, :d]
 
     def options(self) -> tuple[str, ...]:
-        """Options of the compiler."""
         named = {
             "DIMENSION": self.d, "TEAM": self.team, "COLUMNS": self.columns, "BLOCKS": self.blocks,
             "MOST_FAILURES": MOST_FAILURES,
@@ -121,10 +119,7 @@ class Layout:
 
 
 def source(part: str) -> str:
-    """Source of a part with everything it includes, each file once.
-
-    In one piece, since the cache on disk would not notice changes of an included file.
-    """
+    """Source of a part with all it includes, in one piece: the cache on disk sees no includes."""
     seen: set[str] = set()
 
     def expand(name: str) -> str:
@@ -138,8 +133,6 @@ def source(part: str) -> str:
 
 
 class Kernels:
-    """Kernels for one dimension."""
-
     def __init__(self, d: int) -> None:
         self.layout = Layout(d)
         self.layouts = {part: Layout(d, part) for part in _PARTS}
@@ -151,16 +144,15 @@ class Kernels:
         if 0 in grid:
             return
         function = self._functions.get(kernel) or self._load(kernel)
-        shared = self.layouts[_PART_OF[kernel]].shared(kernel)
+        shared = self.layouts[PART_OF[kernel]].shared(kernel)
         function(grid, (threads,), arguments, shared_mem=shared)
 
     def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: Any) -> None:
-        """Launch a kernel with one team per row and atom."""
-        layout = self.layouts[_PART_OF[kernel]]
+        layout = self.layouts[PART_OF[kernel]]
         self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
 
     def _load(self, kernel: str) -> Any:
-        part = _PART_OF[kernel]
+        part = PART_OF[kernel]
         layout = self.layouts[part]
         if part not in self._modules:
             self._modules[part] = cp.RawModule(code=source(part), options=layout.options())
@@ -170,14 +162,9 @@ class Kernels:
         self._functions[kernel] = function
         return function
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of all kernels."""
-        return tuple(_PART_OF)
-
     def shared(self) -> int:
         """Bytes of shared memory the most demanding kernel needs."""
-        return max(self.layouts[part].shared(kernel) for kernel, part in _PART_OF.items())
+        return max(self.layouts[part].shared(kernel) for kernel, part in PART_OF.items())
 
 
 @cache

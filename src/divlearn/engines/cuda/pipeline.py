@@ -9,7 +9,7 @@ import numpy as np
 
 from divlearn.engines.cuda.arrays import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms
-from divlearn.engines.cuda.kernels import MOST_FAILURES, Kernels, kernels_for
+from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 
 _SCRATCH_BYTES = 1 << 29  # intermediate results on the device at a time
@@ -66,14 +66,7 @@ class Spectra:
         self.exponents = cp.zeros(pairs)
         self.states = cp.empty(pairs, np.uint8)
         self.list, self.length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
-        stored = vectors or d > 32
-        self.stored = layout.stored(pairs) if stored else None
-
-    @staticmethod
-    def bytes_per_pair(kernels: Kernels, *, vectors: bool) -> int:
-        layout = kernels.layout
-        matrix = layout.d * layout.row if vectors or layout.d > 32 else 0
-        return 8 * (3 * layout.d + matrix + 4)
+        self.stored = layout.stored(pairs) if vectors or d > 32 else None
 
     def compute(self, *, vectors: bool) -> None:
         """Run the fast route, then the accurate one for the pairs that need it."""
@@ -82,14 +75,10 @@ class Spectra:
             self._solve()
             if vectors:
                 self._find_vectors()
-        else:
-            self.all_accurate()
+        else:  # every pair is on the list
+            self.list = cp.arange(self.piece.pairs, dtype=np.int64)
+            self.length = cp.full(1, self.piece.pairs, np.int32)
         self.accurate(vectors=vectors)
-
-    def all_accurate(self) -> None:
-        """Put every pair on the list of the accurate route."""
-        self.list = cp.arange(self.piece.pairs, dtype=np.int64)
-        self.length = cp.full(1, self.piece.pairs, np.int32)
 
     def _reduce(self, vectors: bool) -> None:
         device, piece = self.device, self.piece
@@ -121,7 +110,6 @@ class Spectra:
         )  # fmt: skip
 
     def accurate(self, *, vectors: bool) -> None:
-        """Take the accurate route for the pairs on the list."""
         device, piece = self.device, self.piece
         whiteners, factors = device.factors_of(piece)
         tables = device.kernels.layout.tables
@@ -137,7 +125,6 @@ class Spectra:
         )  # fmt: skip
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return what describes the spectra to the kernels that use them."""
         block, atoms, piece = self.device.block, self.device.atoms, self.piece
         return (
             self.values, self.exponents, self.states, block.exponents[piece.rows],
@@ -146,7 +133,6 @@ class Spectra:
 
 
 def _pointer(array: Any) -> Any:
-    """Return an array, or a null pointer."""
     return np.uintp(0) if array is None else array
 
 
@@ -159,27 +145,29 @@ class Device:
         self.block, self.atoms = block, atoms
         self.condition_limit, self.failures = condition_limit, failures
         self.kernels = kernels_for(atoms.matrices.shape[-1])
-        properties = cp.cuda.Device().attributes
-        self.accurate_blocks = 8 * int(properties["MultiProcessorCount"])
+        self.accurate_blocks = 8 * int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
     def factors_of(self, piece: Piece) -> tuple[Any, Any]:
-        """Return the factors of the atoms and of the matrices of a piece."""
         whiteners = self.atoms.factors[piece.atoms.start :]
         return whiteners, self.block.factors_from(piece.rows.start)
 
     def _pieces(self, *, vectors: bool) -> Iterator[Piece]:
-        size = Spectra.bytes_per_pair(self.kernels, vectors=vectors)
-        yield from pieces(len(self.block), len(self.atoms), size)
+        layout = self.kernels.layout
+        matrix = layout.d * layout.row if vectors or layout.d > 32 else 0
+        return pieces(len(self.block), len(self.atoms), 8 * (3 * layout.d + matrix + 4))
 
-    # ------------------------------------------------------------------ spectra and values
+    def _computed(self, *, vectors: bool) -> Iterator[Spectra]:
+        for piece in self._pieces(vectors=vectors):
+            found = Spectra(self, piece, vectors=vectors)
+            found.compute(vectors=vectors)
+            yield found
 
     def spectra(self) -> Any:
         """Log-eigenvalues (rows, n_atoms, d), ascending."""
         n, d = len(self.atoms), self.kernels.layout.d
         out = cp.empty((len(self.block), n, d))
-        for piece in self._pieces(vectors=False):
-            found = Spectra(self, piece, vectors=False)
-            found.compute(vectors=False)
+        for found in self._computed(vectors=False):
+            piece = found.piece
             self.kernels.launch(
                 "log_spectra", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
                 _corner(out, piece), np.int64(n * d), np.int64(piece.n_rows),
@@ -189,9 +177,7 @@ class Device:
 
     def divergences(self, alpha: Any, beta: Any, out: Any) -> None:
         """Values from spectra into out (rows, n_atoms, m); parameters are (n_atoms, m)."""
-        for piece in self._pieces(vectors=False):
-            found = Spectra(self, piece, vectors=False)
-            found.compute(vectors=False)
+        for found in self._computed(vectors=False):
             self._write_values(found, alpha, beta, out, None)
 
     def _write_values(
@@ -228,9 +214,8 @@ class Device:
             found = Spectra(self, piece, vectors=False)
             marks = cp.ascontiguousarray(where[piece.rows, piece.atoms].T).ravel()
             found.list = cp.flatnonzero(marks).astype(np.int64)
-            length = len(found.list)
-            found.length = cp.full(1, length, np.int32)
-            self._redo(found, alpha, beta, out, length)
+            found.length = cp.full(1, len(found.list), np.int32)
+            self._redo(found, alpha, beta, out, len(found.list))
 
     def _redo(self, found: Spectra, alpha: Any, beta: Any, out: Any, length: int) -> None:
         """Compute the values of the pairs on the list, or of the whole piece if they are many."""
@@ -244,22 +229,17 @@ class Device:
             found.accurate(vectors=False)
             self._write_values(found, alpha, beta, out, length)
 
-    # ------------------------------------------------------------------ gradients
-
     def add_gradient(
         self, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any, in_beta: Any,
         values: Any,
     ) -> None:  # fmt: skip
-        """Add the gradients of this block; cotangent (rows, n_atoms, m).
+        """Add sums of Z diag(weight) Z^T to inner (n_atoms, d, d), derivatives to (n_atoms, m).
 
-        Sums of Z diag(weight) Z^T go to inner (n_atoms, d, d), derivatives in the parameters to
-        arrays (n_atoms, m), divergences to values (rows, n_atoms, m); these may be None.
+        Divergences go to values, (rows, n_atoms, m) like the cotangent. All but inner may be None.
         """
         m = alpha.shape[1]
-        for piece in self._pieces(vectors=True):
-            found = Spectra(self, piece, vectors=True)
-            found.compute(vectors=True)
-            weights = found.diagonal  # which is not needed any more
+        for found in self._computed(vectors=True):
+            piece, weights = found.piece, found.diagonal  # which is not needed any more
             shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
             first, second = (None, None) if shares is None else shares
             corner = None if values is None else _corner(values, piece)
@@ -309,5 +289,4 @@ def _flat_grid(count: int) -> tuple[int]:
 
 
 def _corner(table: Any, piece: Piece) -> Any:
-    """Return the part of a table (rows, n_atoms, ...) that starts where a piece does."""
     return table[piece.rows.start :, piece.atoms.start :]

@@ -1,7 +1,4 @@
-"""Routes of the CUDA engine for NumPy arrays: which kernels, and what their sums become.
-
-`pipeline` runs the kernels, in blocks of bounded memory.
-"""
+"""Routes of the CUDA engine for NumPy arrays: which kernels, and what their sums become."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
 def _on_device(parameters: Parameters) -> tuple[Any, Any]:
-    """Send parameters to the device, atom by atom."""
     alpha, beta = (np.ascontiguousarray(p) for p in (parameters.alpha, parameters.beta))
     return cp.asarray(alpha), cp.asarray(beta)
 
@@ -35,7 +31,7 @@ class CudaRoutes(Engine):
 
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
         if matrices.shape[-1] > largest_dimension():
-            return HostData(self.name, matrices, order=order)
+            return Prepared(self.name, matrices, order=order)  # which stays where it is
         return CudaData.of(matrices, order)
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
@@ -173,12 +169,10 @@ class CudaRoutes(Engine):
         whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
         result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
         for row, atom, part in self._failed(data, failures):
-            weights = cp.asnumpy(cotangent[row, atom])
-            picked = parameters.chosen(np.arange(n)[atom])
-            one = cp.asnumpy(atoms.matrices[atom])
             extra = self._fallback._pullback(
-                part, one, picked, weights, with_parameters, with_values
-            )
+                part, cp.asnumpy(atoms.matrices[atom]), parameters.chosen(np.arange(n)[atom]),
+                cp.asnumpy(cotangent[row, atom]), with_parameters, with_values,
+            )  # fmt: skip
             add_part(result, extra, row, atom, cp.asarray)
         return result
 
@@ -189,9 +183,8 @@ class CudaRoutes(Engine):
         alpha, beta = _on_device(parameters)
         total, weight = cp.zeros(atoms.matrices.shape), cp.zeros((len(atoms), 1, 1))
         for block in data.blocks():
-            some = cp.ascontiguousarray(
-                cp.asarray(cotangent[block.start : block.start + len(block)])
-            )
+            rows = slice(block.start, block.start + len(block))
+            some = cp.ascontiguousarray(cp.asarray(cotangent[rows]))
             device = Device(block, atoms, self.condition_limit, Failures())
             device.add_inverses(alpha, beta, some, total)
             weight += some.sum(axis=0)[:, :, None]
@@ -207,8 +200,6 @@ class CudaRoutes(Engine):
             some = cp.asarray(cotangent[block.start : block.start + len(block)])[:, :, 0]
             gradient += _trace_gradient(block, atoms, some, inverse=inverse)
         return Pullback(gradient, atoms.whiten(gradient))
-
-    # ------------------------------------------------------------------ blocks, and other engines
 
     def _row_blocks(self, data: CudaData, row_bytes: int) -> Iterator[tuple[int, int, Block]]:
         """Yield (start, stop, block of those rows), small enough for their results."""
@@ -240,10 +231,6 @@ class CudaRoutes(Engine):
         return cpu_engine(self.given_threads, self.accuracy)
 
 
-class HostData(Prepared):
-    """Data the kernels do not take: it stays where it is."""
-
-
 def _columns(block: Block, inverse: bool) -> Any:
     """Return matrices of the data or their inverses, (n, d * d); computed once."""
     if not inverse:
@@ -256,10 +243,7 @@ def _columns(block: Block, inverse: bool) -> Any:
 
 
 def _trace_values(block: Block, atoms: CudaAtoms, out: Any, *, inverse: bool) -> Any:
-    """Do what `divlearn.engines.traces` does, on the device.
-
-    Returns where they are too small to be trusted, None if nowhere.
-    """
+    """Do what `divlearn.engines.traces.trace_values` does, on the device."""
     d = atoms.matrices.shape[-1]
     other = atoms.matrices if inverse else atoms.in_units(atoms.inverse)
     unit = float(atoms.exponent[0])
