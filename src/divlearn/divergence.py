@@ -36,10 +36,17 @@ _SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diago
 
 @dataclass(frozen=True, eq=False)
 class DivergenceGradient:
-    """A divergence and its partial derivatives."""
+    """A divergence and its partial derivatives.
 
-    value: RealArray  # of the broadcast leading shape, like alpha and beta
-    X: RealArray  # (..., d, d), symmetric, like Y
+    Attributes
+    ----------
+    value : ndarray, the divergence, of the broadcast leading shape.
+    X, Y : ndarray, shape (..., d, d), gradients in the two matrices, symmetric.
+    alpha, beta : ndarray, derivatives in the parameters.
+    """
+
+    value: RealArray
+    X: RealArray
     Y: RealArray
     alpha: RealArray
     beta: RealArray
@@ -215,15 +222,24 @@ class Divergence:
     these call it with ``squared``, and then get what pyRiemann's own function of the same name
     returns.
 
+    Attributes
+    ----------
+    name : str
+    alpha, beta : float
+    scale : float, textbook form / D
+    symmetrized : bool, whether both directions are averaged
+    squared_distance : bool, whether the textbook form is the square of a distance
+    formula : str, the textbook form
+    aliases : tuple of str
     """
 
     name: str
     alpha: float
     beta: float
-    scale: float = 1.0  # textbook form / D
+    scale: float = 1.0
     symmetrized: bool = False
-    squared_distance: bool = False  # whether the textbook form is one
-    formula: str = ""  # the textbook form
+    squared_distance: bool = False
+    formula: str = ""
     aliases: tuple[str, ...] = ()
 
     def __call__(self, X: ArrayLike, Y: ArrayLike, squared: bool | None = None) -> RealArray:

@@ -31,15 +31,26 @@ _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class MeanResult:
-    """A centroid and how it was found. ``np.asarray(result)`` is the centroid."""
+    """A centroid and how it was found. ``np.asarray(result)`` is the centroid.
 
-    mean: RealArray  # (d, d)
-    objective: float  # the weighted mean divergence to it
-    gradient_norm: float  # of the Riemannian gradient, per square root of d
+    Attributes
+    ----------
+    mean : ndarray, shape (d, d)
+    objective : float, the weighted mean divergence to it.
+    gradient_norm : float, of the Riemannian gradient, per square root of d.
+    n_iter : int
+    converged : bool
+    message : str, why the iteration stopped.
+    history : ndarray, the objective after each iteration, never rising.
+    """
+
+    mean: RealArray
+    objective: float
+    gradient_norm: float
     n_iter: int
     converged: bool
-    message: str  # why the iteration stopped
-    history: RealArray  # the objective after each iteration, never rising
+    message: str
+    history: RealArray
 
     def summary(self) -> str:
         """Say how good the centroid is and why the iteration stopped."""

@@ -50,17 +50,25 @@ class SPDRepairWarning(UserWarning):
 class SPDReport:
     """What `check_spd` changed.
 
+    Attributes
+    ----------
+    method : "raise", "shrink", "jitter" or "clip"
+    n_matrices : number of matrices that were checked.
+    indices : flat indices, into the leading dimensions, of the repaired matrices.
+    amount : for each of them the shrinkage weight, the jitter or the eigenvalue floor.
+    relative_change : for each of them ``||repaired - X||_F / ||X||_F``.
+
     Examples
     --------
     >>> print(check_spd(np.eye(2), return_report=True)[1])
     no matrix was changed
     """
 
-    method: str  # "raise", "shrink", "jitter" or "clip"
-    n_matrices: int  # that were checked
-    indices: NDArray[np.intp]  # flat, into the leading dimensions, of the repaired matrices
-    amount: NDArray[np.float64]  # of these: shrinkage weight, jitter or eigenvalue floor
-    relative_change: NDArray[np.float64]  # of these: ||repaired - X||_F / ||X||_F
+    method: str
+    n_matrices: int
+    indices: NDArray[np.intp]
+    amount: NDArray[np.float64]
+    relative_change: NDArray[np.float64]
 
     def __str__(self) -> str:
         if not self.indices.size:
