@@ -7,18 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.baselines import kernel_codes as coding
 from divlearn.baselines.coded import CodedClassifier, Parameters, Stage, check_penalties
-from divlearn.baselines.kernel_codes import (
-    View,
-    bandwidths,
-    kernels,
-    lasso_values,
-    learn_sparse,
-    local_codes,
-    measure,
-    sparse_codes,
-)
-from divlearn.baselines.spd_kernels import SPDKernel, get_kernel
+from divlearn.baselines.kernel_codes import View, sparse_codes
+from divlearn.baselines.spd_kernels import get_kernel
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 
@@ -33,15 +25,12 @@ class _KernelCoded(CodedClassifier):
     bandwidth: float | str
     engine: str | Engine
 
-    def _get_kernel(self) -> SPDKernel:
-        return get_kernel(self.kernel, self.engine)
-
     def _view(self, matrices: RealArray, atoms: RealArray) -> View:
-        kernel = self._get_kernel()
-        return measure(kernel, kernel.prepare(matrices), atoms)
+        kernel = get_kernel(self.kernel, self.engine)
+        return coding.measure(kernel, kernel.prepare(matrices), atoms)
 
     def _bandwidths(self, view: View, d: int) -> Sequence[float]:
-        return bandwidths(self._get_kernel(), view, d, self.bandwidth)
+        return coding.bandwidths(get_kernel(self.kernel, self.engine), view, d, self.bandwidth)
 
 
 class KernelSparseCoding(_KernelCoded):
@@ -112,18 +101,11 @@ class KernelSparseCoding(_KernelCoded):
     """
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto",
-        penalty: float | str = "auto",
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
-        verbose: int = 0,
-    ) -> None:
+        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto", penalty: float | str = "auto", max_iter: int = 10,
+        tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto", verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.n_atoms = n_atoms
         self.kernel = kernel
         self.bandwidth = bandwidth
@@ -142,13 +124,14 @@ class KernelSparseCoding(_KernelCoded):
         ]
 
     def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        return sparse_codes(*kernels(view, parameters["bandwidth"]), parameters["penalty"])
+        kernels = coding.kernels(view, parameters["bandwidth"])
+        return sparse_codes(*kernels, parameters["penalty"])
 
     def _learn(
         self, matrices: RealArray, atoms: RealArray, parameters: Parameters
     ) -> Iterator[Stage]:
-        kernel = self._get_kernel()
-        return learn_sparse(kernel, parameters["bandwidth"], parameters["penalty"], matrices, atoms)
+        kernel = get_kernel(self.kernel, self.engine)
+        return coding.learn_sparse(kernel, **parameters, matrices=matrices, atoms=atoms)
 
 
 class KernelLLC(_KernelCoded):
@@ -164,28 +147,15 @@ class KernelLLC(_KernelCoded):
 
     Parameters
     ----------
-    n_atoms : int or "auto", default="auto"
-        "auto" is 5 per class, at most one per matrix.
-    kernel, bandwidth : as in `KernelSparseCoding`
     n_neighbors : int or "auto", default="auto"
         Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by held-out accuracy.
-    random_state : int, RandomState or None
-    engine : str or Engine, default="auto"
-        Who computes Stein divergences.
-    verbose : int, default=0
+    n_atoms, kernel, bandwidth, random_state, engine, verbose : as in `KernelSparseCoding`
 
     Attributes
     ----------
-    classes_ : ndarray
-    dictionary_ : ndarray, shape (n_atoms, d, d)
     parameters_ : dict, "bandwidth", "n_neighbors", and "C" of the machine.
-    machine_ : SVC, of codes divided by ``unit_``.
-    unit_ : float, root of the total variance of the training codes.
-    best_score_ : float, held-out accuracy of the machine; NaN where nothing can be held out.
-    history_ : dict of arrays, the mean of what the codes minimise.
-    n_iter_ : int, always 0.
-    message_ : str
-    n_features_in_ : int, size of the matrices.
+    classes_, dictionary_, machine_, unit_, best_score_, history_, n_iter_, message_,
+    n_features_in_ : as in `KernelSparseCoding`; atoms are not updated, and ``n_iter_`` is 0.
 
     References
     ----------
@@ -206,16 +176,11 @@ class KernelLLC(_KernelCoded):
     tol = 0.0
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto",
-        n_neighbors: int | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto", n_neighbors: int | str = "auto",
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.n_atoms = n_atoms
         self.kernel = kernel
         self.bandwidth = bandwidth
@@ -232,14 +197,14 @@ class KernelLLC(_KernelCoded):
         ]
 
     def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        return local_codes(view, parameters["bandwidth"], int(parameters["n_neighbors"]))
+        return coding.local_codes(view, parameters["bandwidth"], int(parameters["n_neighbors"]))
 
     def _learn(
         self, matrices: RealArray, atoms: RealArray, parameters: Parameters
     ) -> Iterator[Stage]:
         view = self._view(matrices, atoms)
         codes = self._codes(view, parameters)
-        values = lasso_values(*kernels(view, parameters["bandwidth"]), 0, codes)
+        values = coding.lasso_values(*coding.kernels(view, parameters["bandwidth"]), 0, codes)
         yield "start", atoms, codes, float(values.mean())
 
     def _neighbors(self, n_atoms: int) -> Sequence[int]:

@@ -17,16 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.engines import Engine
+from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-    check_new,
-)
+from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
@@ -43,7 +38,7 @@ _IDDL = {
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
-class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of quite different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
@@ -90,15 +85,10 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        members: Sequence[str] = MEMBERS,
-        *,
-        cv: Any = 4,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, members: Sequence[str] = MEMBERS, *, cv: Any = 4, class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.members = members
         self.cv = cv
         self.class_weight = class_weight
@@ -106,7 +96,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.engine = engine
         self.verbose = verbose
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -120,10 +110,6 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
             What belongs together, as patches of one image do, and must not be split by a fold.
-
-        Returns
-        -------
-        self
         """
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
@@ -270,7 +256,6 @@ def fit_weights(
               - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
     The second term holds the weights together where the data does not tell members apart.
-    Probabilities have the shape (n_members, n_samples, n_classes).
     """
     true = floored(probabilities)[:, np.arange(len(codes)), codes]
     n_members = len(true)

@@ -66,15 +66,9 @@ class GaborBank:
         )
 
     def magnitudes(self, images: RealArray) -> RealArray:
-        """Moduli of the responses.
+        """Moduli of the responses to images, shape (n_images, height, width).
 
-        Parameters
-        ----------
-        images : ndarray, shape (n_images, height, width)
-
-        Returns
-        -------
-        ndarray, shape (n_images, scales * orientations, height, width)
+        The result has the shape (n_images, scales * orientations, height, width).
         """
         n_images, height, width = images.shape
         top, left = self._margin(height), self._margin(width)

@@ -42,12 +42,8 @@ class ImageFiles(Sequence[NDArray[Any]]):
 
     Parameters
     ----------
-    paths : iterable of str or path-like
+    paths : iterable of str or path-like, kept as a tuple of Path
         PNG, GIF, TIFF, BMP, JPEG or PPM files, told apart by their suffixes.
-
-    Attributes
-    ----------
-    paths : tuple of Path
 
     Notes
     -----
@@ -105,12 +101,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
             return _to_array(image)
 
     def size_of(self, index: int) -> tuple[int, int]:
-        """Height and width of an image, from the header of its file.
-
-        Parameters
-        ----------
-        index : int
-        """
+        """Height and width of an image, from the header of its file."""
         with _opened(self.paths[as_index(index)]) as image:
             return image.height, image.width
 
@@ -134,7 +125,6 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """Sub-folders in natural order, without hidden ones."""
     return [entry for entry in _visible(folder) if entry.is_dir()]
 
 

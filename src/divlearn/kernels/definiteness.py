@@ -51,19 +51,13 @@ class Definiteness:
 
     Attributes
     ----------
-    proved : bool or None
-        True: positive definite on every data set. False: on some data sets it is not. None: not
-        known.
+    proved : bool or None, positive definite on every data set; not on some; not known.
     reason : str, the fact and its reference.
-    n_matrices : int
-        Size of the data.
-    smallest : float
-        Smallest eigenvalue of the kernel matrix of the data, relative to the largest.
-    smallest_centred : float
-        The same once rows and columns are centred, which is all that a support vector machine sees
-        of a kernel.
-    tolerance : float
-        What rounding may make of a zero.
+    n_matrices : int, size of the data.
+    smallest : float, smallest eigenvalue of the kernel matrix of the data, relative to the largest.
+    smallest_centred : float, the same once rows and columns are centred, as support vector
+        machines see a kernel.
+    tolerance : float, what rounding may make of a zero.
     """
 
     proved: bool | None

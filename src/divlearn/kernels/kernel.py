@@ -18,16 +18,9 @@ from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new
+from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
-from divlearn.kernels.tables import (
-    Point,
-    cross_table,
-    decay,
-    find_copies,
-    median_scale,
-    square_tables,
-    symmetric_point,
-)
+from divlearn.kernels.tables import Point, decay
 from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
@@ -53,30 +46,19 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         s > 0. "median" is one over the median of :math:`\tilde D` over all pairs of training
         matrices that differ, so that half of them have a kernel below 1/e.
     engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
 
     Attributes
     ----------
-    scale_ : float
-        The s in use.
-    divergence_ : Divergence
-        The divergence in use.
-    matrices_ : ndarray, shape (n_matrices, d, d)
-        The training matrices.
-    n_features_in_ : int
-        d, the size of the matrices.
+    scale_ : float, the s in use.
+    divergence_ : Divergence, the divergence in use.
+    matrices_ : ndarray, shape (n_matrices, d, d), the training matrices.
+    n_features_in_ : int, size of the matrices.
 
     Notes
     -----
     Not all of these kernels are positive definite: `is_psd` says whether this one provably is,
     `definiteness` why, and what the data says. `sklearn.svm.SVC` also works with kernels that are
     not, and finds a stationary point of a problem that is then not convex.
-
-    References
-    ----------
-    S. Sra, "A new metric on the manifold of kernel matrices with application to matrix geometric
-    means", NIPS 2012. A. Feragen, F. Lauze and S. Hauberg, "Geodesic exponential kernels: when
-    curvature and linearity conflict", CVPR 2015.
 
     Examples
     --------
@@ -95,11 +77,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     array(['large'], dtype='<U5')
     """
 
-    scale_: float
-    divergence_: Divergence
-    matrices_: RealArray
-    n_features_in_: int
-
     def __init__(
         self,
         divergence: str | Sequence[float] | Divergence = "stein",
@@ -113,32 +90,12 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Keep the training matrices, and learn ``scale_``.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : ignored
-
-        Returns
-        -------
-        self : object
-        """
+        """Keep the training matrices X, shape (n_matrices, d, d), and learn ``scale_``."""
         self._fit(X)
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Compute the kernel between matrices and those seen in `fit`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_training_matrices)
-        """
+        """Kernel of matrices and those seen in `fit`, shape (n_matrices, n_training_matrices)."""
         matrices = check_new(self, X, dtype=None)
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
@@ -146,15 +103,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, once for both.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : ignored
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_matrices)
-            Exactly symmetric, with a diagonal of ones.
+        The result, shape (n_matrices, n_matrices), is exactly symmetric with a diagonal of ones.
         """
         divergences = self._fit(X)
         if divergences is None:
@@ -186,23 +135,14 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def is_psd(self) -> bool:
         """Whether the kernel is proved to be positive definite on every set of matrices.
 
-        False also where nothing is known: see `definiteness`. Known after `fit`, for it depends on
-        the scale and on the size of the matrices.
+        False also where nothing is known: see `definiteness`. Known after `fit`.
         """
         return self._theory()[0] is True
 
     def definiteness(self, X: ArrayLike | None = None) -> Definiteness:
-        """Say whether the kernel is positive definite: what is proved, and what the data says.
+        """Say what is proved of positive definiteness, and what data says.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), optional
-            The data to look at; the training matrices by default.
-
-        Returns
-        -------
-        Definiteness
-            ``print`` gives it in words.
+        Data are the training matrices, or X, shape (n_matrices, d, d). ``print`` gives it in words.
 
         Examples
         --------
@@ -222,7 +162,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         return theory(_point(self.divergence_), scale, self.n_features_in_)
 
     def _resolve(self) -> Divergence:
-        """Check the parameters."""
         divergence = get_divergence(self.divergence)
         _point(divergence)
         if not (isinstance(self.scale, str) and self.scale == "median"):
@@ -230,7 +169,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         return divergence
 
     def _fit(self, X: ArrayLike) -> RealArray | None:
-        """Fit, and return the divergences of the training matrices if they had to be computed."""
+        """Fit; return the divergences of the training matrices if they had to be computed."""
         self.divergence_ = self._resolve()
         self.matrices_ = check_spd(X, ndim=3)
         self.n_features_in_ = self.matrices_.shape[-1]
@@ -238,10 +177,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
             self.scale_ = float(self.scale)
             return None
         engine, point = get_engine(self.engine), _point(self.divergence_)
-        divergences: RealArray = square_tables(engine, self.matrices_, [point])[0]
-        learned = median_scale(
-            divergences, find_copies(self.matrices_), fix="pass a number for scale"
-        )
+        divergences: RealArray = tables.square_tables(engine, self.matrices_, [point])[0]
+        copies = tables.find_copies(self.matrices_)
+        learned = tables.median_scale(divergences, copies, fix="pass a number for scale")
         self.scale_ = learned / self.divergence_.scale
         return divergences
 
@@ -250,8 +188,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     ) -> RealArray:
         engine, point = get_engine(self.engine), _point(divergence)
         if Y is None:
-            return decay(square_tables(engine, X, [point])[0], divergence.scale * scale)
-        return decay(cross_table(engine, X, Y, point), divergence.scale * scale)
+            return decay(tables.square_tables(engine, X, [point])[0], divergence.scale * scale)
+        return decay(tables.cross_table(engine, X, Y, point), divergence.scale * scale)
 
     @property
     def _n_features_out(self) -> int:
@@ -322,8 +260,7 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         Parameters
         ----------
         X : array-like, shape (n_X, d * d)
-        Y : array-like, shape (n_Y, d * d), optional
-            X itself by default.
+        Y : array-like, shape (n_Y, d * d), optional, X itself by default.
         eval_gradient : bool, default=False
             Whether to return the derivative in the logarithm of the scale too; only without Y.
 
@@ -331,7 +268,6 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         -------
         K : ndarray, shape (n_X, n_Y)
         gradient : ndarray, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed
-            Only if ``eval_gradient``.
         """
         if eval_gradient and Y is not None:
             raise ValueError("eval_gradient=True must come without Y; pass X alone")
@@ -350,12 +286,11 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         return False
 
     def __repr__(self) -> str:
-        """Name the divergence and the scale."""
         return f"{type(self).__name__}({self.divergence!r}, scale={self.scale:.3g})"
 
 
 def _point(divergence: Divergence) -> Point:
-    return symmetric_point(divergence.alpha, divergence.beta)
+    return tables.symmetric_point(divergence.alpha, divergence.beta)
 
 
 def _matrices(rows: ArrayLike) -> RealArray:
