@@ -125,7 +125,9 @@ def conic_codes(
     rows, lengths = np.arange(len(codes)), np.ones(len(codes))
     model = _Model(cone.gram)
     for iteration in range(max_iter):
-        rows = rows[_gaps(codes[rows], gradients[rows]) > tol * np.abs(values[rows])]
+        along = (codes[rows] * gradients[rows]).sum(axis=1)
+        gaps = along + codes[rows].sum(axis=1) * np.maximum(-gradients[rows], 0).max(axis=1)
+        rows = rows[gaps > tol * np.abs(values[rows])]
         if not len(rows):
             break
         ways = model.steps(codes[rows], gradients[rows], lengths[rows])
@@ -168,11 +170,6 @@ class _Model:
         squares = (changes @ self.gram * changes).sum(axis=1)
         curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
         return np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
-
-
-def _gaps(codes: RealArray, gradients: RealArray) -> RealArray:
-    along = (codes * gradients).sum(axis=1)
-    return along + codes.sum(axis=1) * np.maximum(-gradients, 0).max(axis=1)
 
 
 def _search(

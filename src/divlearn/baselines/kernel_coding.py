@@ -43,8 +43,8 @@ class KernelSparseCoding(_KernelCoded):
               + \lambda \|a_i\|_1 ,
 
     which only takes kernels [1]_. The dictionary starts at centroids of log-Euclidean k-means;
-    codes, to a duality gap of 1e-5, and atoms, by conjugate gradients, take turns, and the
-    objective never rises. A linear support vector machine classifies the codes.
+    codes and atoms are updated in turn, and the objective never rises. A linear support vector
+    machine classifies the codes.
 
     Parameters
     ----------

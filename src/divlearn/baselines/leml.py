@@ -58,7 +58,6 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     tol : float, default=1e-2
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
-        Draws pairs and folds.
     verbose : int, default=0
         1 tells of every number of constraints and eta, 2 of every pass.
 

@@ -79,19 +79,15 @@ class LogEuclideanSVM(TunedClassifier):
     Parameters
     ----------
     kernel : {"linear", "rbf"}, default="linear"
-    C : float, optional
-        Penalty of errors, > 0. By default chosen by cross-validation; the smallest of
-        those that tie.
-    gamma : float, optional
-        Of the Gaussian kernel, > 0; chosen along with C by default.
+    C, gamma : float, optional
+        Penalty of errors and parameter of the Gaussian kernel, > 0. By default chosen by
+        cross-validation; the smallest of those that tie.
     random_state : int, RandomState or None
-        Draws the parts.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    C_ : float
-    gamma_ : float, only for the Gaussian kernel.
+    C_, gamma_ : float, the latter only for the Gaussian kernel.
     history_ : dict of arrays
         Candidates "C" and, where there is one, "gamma", and their held-out "accuracy"; NaN where
         nothing had to be chosen, or an interrupt came before.

@@ -54,9 +54,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     Notes
     -----
-    Where classes have equally many votes, the one whose nearest member is nearest is predicted, and
-    the first of ``classes_`` where this does not decide either. Divergences are computed block by
-    block, so that memory does not grow with the number of pairs.
+    Ties go to the class whose nearest member is nearest, then to the first of ``classes_``. Memory
+    does not grow with the number of pairs.
 
     Examples
     --------

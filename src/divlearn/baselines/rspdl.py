@@ -91,15 +91,10 @@ class RSPDL(CodedClassifier):
 
     .. math:: \frac1N \sum_i \tfrac12 d^2\Bigl(X_i, \sum_j a_{ij} B_j\Bigr) + \lambda \|a_i\|_1
 
-    in the affine-invariant distance d. Without more, atoms would grow and codes shrink; where the
-    authors penalise traces of atoms, these are held here: :math:`\operatorname{tr}(P^{-1} B_j) = d`
-    with P the log-Euclidean mean of the data. Then :math:`\|a\|_1` is
-    :math:`\operatorname{tr}(P^{-1} M) / d` of the combination M, and :math:`\lambda` shrinks
-    that; codes are sparse since they must not be negative.
-
-    The dictionary starts at centroids of log-Euclidean k-means; codes, by spectral projected
-    gradients, and atoms, by Riemannian conjugate gradients, take turns, and the objective never
-    rises. A linear support vector machine classifies the codes.
+    in the affine-invariant distance d. Lest atoms grow and codes shrink, the traces of atoms, which
+    the authors penalise, are held here: :math:`\operatorname{tr}(P^{-1} B_j) = d` with P the
+    log-Euclidean mean of the data. Codes are sparse since they must not be negative. Dictionary
+    and machine are learned as in `KernelSparseCoding`.
 
     Parameters
     ----------

@@ -37,10 +37,9 @@ def evaluate(
     out = Output(as_json, report, reads=data_files(data, groups))
     known = judge.default_classifiers(seed)
     chosen = {
-        name: one
-        for name, one in known.items()
+        name: one for name, one in known.items()
         if not only or any(part.lower() in name.lower() for part in only)
-    }
+    }  # fmt: skip
     if not chosen:
         raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
     dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP)

@@ -155,11 +155,7 @@ class Bars:
 
 
 def harmless(text: str, *, keep: str = "\n") -> str:
-    r"""Escape control characters, which could command a terminal or forge lines of output.
-
-    >>> print(harmless("moss\x1b[31m"), harmless("M\u00fcsli"))
-    moss\x1b[31m Müsli
-    """
+    """Escape control characters, which could command a terminal or forge lines of output."""
     return "".join(
         one if one in keep or one.isprintable() or category(one) == "Zs" else repr(one)[1:-1]
         for one in text

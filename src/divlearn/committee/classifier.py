@@ -53,9 +53,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     members : sequence of str, default=MEMBERS
         "iddl softmax" and "iddl ridge" (learned atoms and divergences), "start softmax" (atoms from
         k-means, only the head learned), "kernel" (divergence-kernel SVM), and on tangent vectors at
-        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage; weights
-        change the shares of its classes alone; left out where a training part has no more matrices
-        than classes); "log rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
+        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (left out where folds
+        train on no more matrices than classes); "log rbf" is an SVM on logarithms.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
         together, and only then are weights honest.

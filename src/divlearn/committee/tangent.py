@@ -28,12 +28,10 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
+_GAMMAS = [0.1, 0.3, 1.0, 3.0]
 _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
     "logistic": (LogisticRegression(max_iter=1000), {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rbf": (
-        SVC(decision_function_shape="ovo"),
-        {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
-    ),
+    "rbf": (SVC(decision_function_shape="ovo"), {"C": [1.0, 10.0, 100.0], "gamma": _GAMMAS}),
     "lda": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), {}),
 }
 

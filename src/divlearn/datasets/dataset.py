@@ -48,8 +48,7 @@ class Dataset:
     descriptor : transformer, optional, from raw samples to matrices.
         Several matrices per sample are laid out one sample after the other.
     official_splits : tuple of (train, test), indices of matrices, where the data comes with splits.
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices of one group share their origin, so those in train tell of those in test.
+    groups : ndarray, shape (n_matrices,), optional, equal for matrices that share their origin.
     notes : tuple of str, what one should know before trusting results on this data.
     stored : ndarray, shape (n_matrices, d, d), optional, where there are no raw samples.
     files : ndarray, shape (n_matrices,), optional, names of files the matrices were made from.

@@ -64,10 +64,9 @@ def make_wishart_clusters(
         it; others, as the Euclidean and the log-Euclidean, do.
     shuffle : bool, default=True, whether to mix the clusters.
     random_state : int, RandomState or None, default=None
-        Pass an int for the same data every time; None never touches the global generator.
+        None never touches the global generator.
     return_centers : bool, default=False
-    dtype : float32 or float64, default=float64
-        Type of X and of the centres. Drawn in float64 whatever it is.
+    dtype : float32 or float64, default=float64, of X and of the centres.
 
     Returns
     -------

@@ -117,7 +117,10 @@ def _by_integral_images(
     """Covariances, and an estimate of their error relative to the deviations of the features."""
     _, height, width = maps.shape
     everything = np.array([[0, 0, height, width]])
-    grams = box_grams(maps, _about_the_mean(maps), np.concatenate([boxes, everything]))
+    first = maps[:, 0, 0]  # relative to it, the mean of a constant feature is exact
+    some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
+    offset = first + some.mean(axis=(1, 2))
+    grams = box_grams(maps, offset, np.concatenate([boxes, everything]))
     sums = grams[:-1, :-1, -1]
     result = grams[:-1, :-1, :-1]
     result -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
@@ -154,13 +157,6 @@ def _fill_coordinates(
         variances = (sides**2 - 1) / 12 * (sizes / (sizes - 1))
         for j, other in coordinates.items():
             result[:, i, j] = variances if axis == other else 0
-
-
-def _about_the_mean(maps: RealArray) -> RealArray:
-    """Mean of some of the pixels; of a constant feature the constant, to all digits."""
-    first = maps[:, 0, 0]
-    some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
-    return first + some.mean(axis=(1, 2))
 
 
 def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:

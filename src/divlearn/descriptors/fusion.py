@@ -75,7 +75,7 @@ class BlockDiagonal(MatrixTransformer):
         A clone of it is fitted to each stream and applied first, so that streams may be series of
         any lengths, or images. By default streams are SPD matrices already.
     regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with blocks that are not positive definite; see `divlearn.spd.check_spd`.
+        What to do with blocks that are not positive definite, see `check_spd`.
 
     Attributes
     ----------

@@ -29,10 +29,8 @@ class GaussianEmbedding(SeriesTransformer):
 
     .. math:: P = \begin{pmatrix} S + m m^T & m \\ m^T & 1 \end{pmatrix}, \qquad |P| = |S| .
 
-    With sample covariances an affine change of the channels, :math:`x \mapsto A x + b`, acts on
-    :math:`P` as the congruence by :math:`\begin{pmatrix} A & b \\ 0 & 1 \end{pmatrix}`, so
-    affine-invariant divergences between embeddings see neither the units nor the origin of the
-    channels.
+    With sample covariances an affine change of the channels acts on :math:`P` as a congruence, so
+    affine-invariant divergences between embeddings see neither units nor origins of the channels.
 
     Parameters
     ----------

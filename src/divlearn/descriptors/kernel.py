@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.checks import is_number
+from divlearn.checks import check_number
 from divlearn.descriptors.definite import ensure_definite
 from divlearn.descriptors.images import Images, check_images
 from divlearn.descriptors.pixels import Feature, Preset
@@ -174,8 +174,8 @@ def _squares_from(covariances: RealArray) -> RealArray:
 
 
 def _check_gamma(gamma: float | str) -> None:
-    if gamma != "median" and not (is_number(gamma) and 0 < float(gamma) < np.inf):
-        raise ValueError(f'gamma={gamma!r} must be "median" or a finite number > 0')
+    if gamma != "median":
+        check_number(gamma, "gamma", positive=True, word="median")
 
 
 def _median_gamma(squared_distances: RealArray, variables: str) -> float:

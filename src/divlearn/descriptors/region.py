@@ -55,11 +55,9 @@ class RegionCovariance(MatrixTransformer):
     Parameters
     ----------
     features : str, Preset or sequence of features, default="texture"
-        The name of a preset: "brodatz" (x, y, I, \|Ix\|, \|Iy\|; 5 x 5), "texture" (I, \|Ix\|,
-        \|Iy\|, \|Ixx\|, \|Iyy\|; 5 x 5), "kth-tips2" (R, G, B, the four derivatives and 4 x 4
-        Gabor magnitudes; 23 x 23, all but the colours of unit variance), "virus" (I, the four
-        derivatives and 4 x 6 Gabor magnitudes; 29 x 29), "cancer" (R, G, B, the four derivatives
-        and the gradient's magnitude; 8 x 8). Or a list of
+        The name of one of `PRESETS`: "brodatz", "texture" (5 x 5 matrices), "cancer" (8 x 8),
+        "kth-tips2" (23 x 23, all but the colours of unit variance) or "virus" (29 x 29). Or a list
+        of
 
         - "x", "y": column and row, from 0 to 1 over the region;
         - "I": grey value (of RGB: 0.2125 R + 0.7154 G + 0.0721 B); "R", "G", "B"; "channels": all
@@ -79,8 +77,8 @@ class RegionCovariance(MatrixTransformer):
         Top, left, bottom and right, half open, of boxes that every image has.
     regularize : "auto" or float, default="auto"
         Where the smallest eigenvalue of the correlation matrix is below this, the covariance is
-        shrunk towards its diagonal until it is not, with an `SPDRepairWarning`; see
-        `divlearn.descriptors.definite.ensure_definite`. "auto" is the square root of epsilon.
+        shrunk towards its diagonal, with an `SPDRepairWarning`. "auto" is the square root of
+        epsilon.
     n_jobs : int, optional, threads; 1 by default, -1 for all cores.
     verbose : int, default=0
 

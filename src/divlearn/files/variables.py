@@ -98,11 +98,7 @@ class Variable:
 
 
 def quote(name: str) -> str:
-    r"""Show a name from a file: as it is if harmless, else escaped and cut.
-
-    >>> print(quote("X_train"), quote("a b\n"))
-    X_train 'a b\n'
-    """
+    """Show a name from a file: as it is if harmless, else escaped and cut."""
     if len(name) > _NAME_LENGTH:
         name = name[:_NAME_LENGTH] + "..."
     return name if name.isidentifier() and name.isascii() else ascii(name)

@@ -174,8 +174,7 @@ def plane_map(
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (patches of an image, trials of a person) are not neighbours of each
-        other.
+        Matrices of one group (patches of an image) are not neighbours of each other.
     engine : str or Engine, default="auto"
     n_threads : int, optional
         All by default. Ignored if ``engine`` is an engine already.
@@ -187,8 +186,8 @@ def plane_map(
 
     Notes
     -----
-    A matrix as near to another class as to its own counts as wrong. Work is done in blocks:
-    besides the result, one byte per matrix and point, a few arrays of 64 MB are held at a time.
+    A matrix as near to another class as to its own counts as wrong. Besides the result, one byte
+    per matrix and point, a few arrays of 64 MB are held at a time.
 
     Examples
     --------

@@ -124,12 +124,8 @@ def which_divergence(
 
     With labels, the criterion is the cross-validated accuracy of the nearest neighbour. The score
     of the learned point comes from nested cross-validation: for every fold the point is chosen by
-    leave-one-out accuracy on the other folds, and evaluated on the fold. One pass of spectra serves
-    all points and folds.
-
-    Without labels, the criterion is the likelihood of
-    :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`, which has one
-    centre.
+    leave-one-out accuracy on the other folds, and evaluated on the fold. Without labels, it is the
+    likelihood of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
 
     Parameters
     ----------
@@ -138,11 +134,10 @@ def which_divergence(
         Labels, at least two classes of at least two matrices each, or of two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) are held out together and
-        are not neighbours of each other. Otherwise a divergence that recognises groups would seem
-        to separate classes. Refused without labels, where nothing is held out.
+        are not neighbours of each other, lest a divergence that recognises groups seems to separate
+        classes. Refused without labels, where nothing is held out.
     cv : int, default=5
-        Largest number of folds, which are stratified and shuffled. There are no more folds than
-        groups, or matrices in the largest class. Not used without labels.
+        Largest number of folds, as in `evaluate`; not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
         1/4 without. Named divergences are compared whether they lie on it or not.
@@ -187,9 +182,6 @@ def which_divergence(
     known = maps.check_group_codes(groups, len(matrices))
     folds = _assign_folds(codes, known, check_count(cv, "cv", least=2), random_state)
     return _by_accuracy(matrices, codes, folds, known, axes[0], axes[1], chosen)
-
-
-# ------------------------------------------------------------------ with labels
 
 
 def _assign_folds(
@@ -279,9 +271,6 @@ def _say_accuracy(answer: WhichDivergence) -> str:
         f"Use {' or '.join(others)} ({top.score:.1%}): the learned point is not significantly "
         f"better; {versus}. {maps.say_range(answer.map)}"
     )
-
-
-# ------------------------------------------------------------------ without labels
 
 
 def _by_likelihood(

@@ -1,12 +1,7 @@
-r"""From decisions between pairs of classes to scores and probabilities of classes.
+"""From decisions between pairs of classes to scores and probabilities of classes.
 
-With :math:`d_{kl} = -d_{lk}` the decision for class k against l, the score of a class is
-
-.. math:: s_k = \sum_{l \ne k} \log \frac{1}{1 + e^{-A d_{kl}}},
-
-and the probabilities are the softmax of :math:`s / T`. The larger the sharpness A, the nearer is
-the score to a count of won decisions. Two classes need no A: their one score, of the second class
-against the first, is :math:`d_{10}` itself.
+The notes of `DivergenceKernelClassifier` have the formulas. The larger the sharpness A, the nearer
+is the score to a count of won decisions.
 """
 
 from __future__ import annotations

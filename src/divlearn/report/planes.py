@@ -112,10 +112,10 @@ def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str
     for alpha, beta, text in learned:
         place = round(float(alpha), _DECIMALS), round(float(beta), _DECIMALS)
         texts.setdefault(place, []).append(text)
-    more = {place: f" and {len(same) - _LISTED} more" for place, same in texts.items()}
     return [
-        (place, ", ".join(same[:_LISTED]) + more[place] * (len(same) > _LISTED))
+        (place, ", ".join(same[:_LISTED]) + f" and {n_more} more" * (n_more > 0))
         for place, same in texts.items()
+        for n_more in [len(same) - _LISTED]
     ]
 
 

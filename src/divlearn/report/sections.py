@@ -26,7 +26,6 @@ class Section:
     Attributes
     ----------
     kind : {"atoms", "confusion", "curves", "plane", "repeat", "table", "text"}
-        Chooses the template, the style and the drawing function of the page's script.
     title : str
     content : dict, what the template and the script need, as plain values.
     note : str, explanation beside the content.
@@ -44,13 +43,7 @@ class Section:
 
 
 def text_section(title: str, text: str) -> Section:
-    r"""Make paragraphs of plain text; empty lines separate paragraphs.
-
-    Examples
-    --------
-    >>> text_section("Convergence", "The gradient vanished.\n\nAfter 12 steps.").content
-    {'paragraphs': ['The gradient vanished.', 'After 12 steps.']}
-    """
+    """Make paragraphs of plain text; empty lines separate paragraphs."""
     parts = text.replace("\r\n", "\n").split("\n\n")
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
 
@@ -121,11 +114,9 @@ def confusion_section(
     total, right = counts.sum(), counts.trace()
     share = f" ({right / total:.1%})" if total else ""
     content = {
-        "classes": names,
-        "counts": counts.astype(np.int64),
+        "classes": names, "counts": counts.astype(np.int64), "mistakes": _mistakes(names, counts),
         "right": f"{right:,.0f} of {total:,.0f} are right{share}",
-        "mistakes": _mistakes(names, counts),
-    }
+    }  # fmt: skip
     return Section("confusion", title, content, note)
 
 
@@ -162,9 +153,7 @@ def table_section(
     rows : sequence of sequences of str, number or None
         One cell per heading. None and NaN are shown as missing and sorted last.
     bold : collection of int, indices of highlighted rows.
-    formats : mapping of str to str, optional
-        Formats of numbers by heading, such as ".1%". By default integers are written as they are
-        and other numbers with four digits.
+    formats : mapping of str to str, optional, formats of numbers by heading, such as ".1%".
 
     Examples
     --------
@@ -294,14 +283,12 @@ def repeat_section(
     times = seconds or {}
     longest = max(times.values(), default=0) or 1
     content = {
-        "command": command,
-        "digest": data_digest,
-        "versions": list((versions or {}).items()),
+        "command": command, "digest": data_digest, "versions": list((versions or {}).items()),
         "stages": [
             (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in times.items()
         ],
         "total": _time(sum(times.values())),
-    }
+    }  # fmt: skip
     return Section("repeat", title, content, note)
 
 
