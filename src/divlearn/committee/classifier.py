@@ -88,12 +88,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.members = members
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+        self.members, self.cv, self.class_weight = members, cv, class_weight
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @labelled.all_or_nothing
     def fit(
