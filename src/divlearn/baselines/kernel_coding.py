@@ -148,8 +148,7 @@ class KernelLLC(_KernelCoded):
     Attributes
     ----------
     parameters_ : dict, "bandwidth", "n_neighbors", and "C" of the machine.
-    classes_, dictionary_, machine_, unit_, best_score_, history_, n_iter_, message_,
-    n_features_in_ : as in `KernelSparseCoding`; atoms are not updated, and ``n_iter_`` is 0.
+    others : as in `KernelSparseCoding`; atoms are not updated, and ``n_iter_`` is 0.
 
     References
     ----------

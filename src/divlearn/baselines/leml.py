@@ -119,10 +119,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
 
     def transform(self, X: ArrayLike) -> RealArray:
-        r"""Vectors whose Euclidean distances are the learned ones, shape (n_matrices, d * d).
-
-        They are the entries of :math:`\log X \, Q^{1/2}`, row by row.
-        """
+        """Entries of log X Q^(1/2), (n_matrices, d * d): their distances are the learned ones."""
         return metric.move(logm(check_new(self, X)), self._root)
 
     def _predict_codes(self, X: ArrayLike) -> Codes:

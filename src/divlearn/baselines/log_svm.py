@@ -45,12 +45,8 @@ class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: i
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose parameters on held-out parts of the data, and learn from all of it.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,), labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
+        X has the shape (n_matrices, d, d), labels y and groups (n_matrices,). Matrices of one group
+        are held out together.
         """
         self._check_parameters()
         data = check_labelled(X, y, None, None, groups)
@@ -131,18 +127,6 @@ class LogEuclideanSVM(TunedClassifier):
             penalties=None if self.C is None else [float(self.C)],
             gammas=None if self.gamma is None else [float(self.gamma)],
         )  # fmt: skip
-        self._describe()
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.decision_function(vectors / self._unit)
-
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.predict(vectors / self._unit)
-
-    def _describe(self) -> None:
         accuracy = self.history_["accuracy"]
         names = [name for name in self.history_ if name != "accuracy"]
         for name in names:
@@ -159,6 +143,15 @@ class LogEuclideanSVM(TunedClassifier):
         if self._machine.fit_status_:
             how += "; the solver was stopped, for classes overlap"
         self.message_ = f"{chosen}: {how}"
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        vectors = log_vectors(check_new(self, X))
+        return self._machine.decision_function(vectors / self._unit)
+
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        vectors = log_vectors(check_new(self, X))
+        return self._machine.predict(vectors / self._unit)
 
 
 def fit_svm(

@@ -42,10 +42,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        "log-euclidean"; a name that `divlearn.get_divergence` knows; or a pair of one sign, such
-        as the ``(alpha_, beta_)`` that an estimator has learned. The mean in "burg" and "kullback"
-        is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean
-        of these two.
+        As in `DivergenceKNN`, of one sign. The mean in "burg" and "kullback" is the arithmetic one,
+        in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean of these two.
     engine : str or Engine, default="auto"
 
     Attributes
@@ -75,14 +73,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the means.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,), labels of two classes at least.
-        sample_weight : array-like, shape (n_matrices,), optional
-        """
+        """Find the means of matrices X, (n_matrices, d, d), labels y and weights (n_matrices,)."""
         logarithms = is_log_euclidean(self.divergence)
         self._divergence = None if logarithms else get_divergence(self.divergence)
         data = check_labelled(X, y, sample_weight, None)

@@ -100,20 +100,12 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
     ) -> tuple[RealArray, Indices] | Indices:
-        """Find the nearest training matrices.
+        """Find the nearest training matrices: distances and indices, (n_matrices, n_neighbors).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        n_neighbors : int, optional, that of the estimator by default.
-        return_distance : bool, default=True
-
-        Returns
-        -------
-        distances : ndarray, shape (n_matrices, n_neighbors), ascending
-            Only if ``return_distance``: the distance where the divergence is the square of one in
-            its usual form, as that of "airm" and "stein"; else the divergence.
-        neighbors : ndarray of int, shape (n_matrices, n_neighbors), indices of training matrices.
+        X has the shape (n_matrices, d, d); ``n_neighbors`` is that of the estimator by default.
+        Distances, ascending, are left out unless ``return_distance``. Where the divergence is not
+        the square of a distance in its usual form, as those of "airm" and "stein" are, they are
+        divergences.
         """
         distances, neighbors = self._search(X, n_neighbors)
         return (distances, neighbors) if return_distance else neighbors

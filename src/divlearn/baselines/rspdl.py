@@ -106,8 +106,7 @@ class RSPDL(CodedClassifier):
     ----------
     whitener_ : ndarray, shape (d, d), inverse of the Cholesky factor of P.
     parameters_ : dict, "penalty", and "C" of the machine.
-    classes_, dictionary_, machine_, unit_, best_score_, history_, n_iter_, message_,
-    n_features_in_ : as in `KernelSparseCoding`
+    others : as in `KernelSparseCoding`
 
     References
     ----------

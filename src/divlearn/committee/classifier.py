@@ -43,10 +43,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
-    All members predict held-out matrices of the same folds, and the weights maximise the likelihood
-    of the labels of these, with a pull towards equal weights. No kind wins on all data; the average
-    is about as good as the best of them, and often better. Where the user interrupts, the members
-    fitted by then make the committee.
+    The weights maximise the likelihood of held-out labels, with a pull towards equal weights. No
+    kind wins on all data; the average is about as good as the best of them, and often better. Where
+    the user interrupts, the members fitted by then make the committee.
 
     Parameters
     ----------
@@ -98,13 +97,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     ) -> Self:  # fmt: skip
         """Fit and weigh the members.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,)
-        sample_weight : array-like, shape (n_matrices,), optional
-        groups : array-like, shape (n_matrices,), optional
-            What belongs together, as patches of one image do, and must not be split by a fold.
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Folds do not split groups, of
+        what belongs together, as patches of one image do.
         """
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")

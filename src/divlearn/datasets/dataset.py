@@ -162,15 +162,9 @@ class Dataset:
     ) -> list[Split]:
         """Return sorted indices of matrices for training and testing, a list of (train, test).
 
-        Copies of the official splits where there are any and neither ``n`` nor ``train`` is given.
-
-        Parameters
-        ----------
-        n : int, optional
-            Number of random splits, stratified by class; ``rule.n`` by default. They do not look
-            at ``groups``; scikit-learn's `GroupShuffleSplit` and `GroupKFold` do.
-        train : float, optional, share of the matrices to train on; ``rule.train`` by default.
-        random_state : int or None, default=0, seed of random splits.
+        Copies of the official splits where there are any and neither ``n`` nor ``train`` is given,
+        else ``n`` random splits, stratified by class, with a share ``train`` to train on; ``rule``
+        has the defaults. They do not look at ``groups``; scikit-learn's `GroupShuffleSplit` does.
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
@@ -203,10 +197,7 @@ class Dataset:
             )
 
     def duplicates(self) -> list[tuple[int, ...]]:
-        """Find raw samples, or matrices without samples, that are equal entry by entry.
-
-        Returns tuples of indices, one for each sample that is there more than once.
-        """
+        """Find the indices of samples, or else matrices, that are equal entry by entry."""
         return find_copies(self.matrices if self.raw is None else self.raw)
 
     def subset(self, indices: NDArray[Any]) -> Dataset:

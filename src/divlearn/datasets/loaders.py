@@ -108,8 +108,7 @@ def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
     ----------
     path : str or path-like
         Folder with ``<class>/<any name>``. Other files, and images that lie deeper, are left out.
-    descriptor : transformer, optional
-        From images to SPD matrices; ``RegionCovariance("texture")`` by default.
+    descriptor : transformer, optional, ``RegionCovariance("texture")`` by default.
 
     Examples
     --------

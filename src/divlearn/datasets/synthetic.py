@@ -76,9 +76,8 @@ def make_wishart_clusters(
 
     Notes
     -----
-    The centres are :math:`C_j = B^{1/2} \exp(S_j) B^{1/2}`. B has random eigenvectors, and
-    eigenvalues with evenly spaced logarithms around zero. The :math:`S_j` are random symmetric
-    matrices, of no preferred direction, scaled together such that
+    The centres are :math:`C_j = B^{1/2} \exp(S_j) B^{1/2}`, with B of random eigenvectors and
+    evenly spaced log-eigenvalues. The random symmetric :math:`S_j` are scaled together such that
 
     .. math:: \Big(\frac{2}{k (k - 1)} \sum_{i<j} d(C_i, C_j)^2\Big)^{1/2}
               = \text{separation} \cdot \sigma

@@ -102,12 +102,9 @@ class BlockDiagonal(MatrixTransformer):
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
-            A sample in a list is a tuple, list or array of its streams. Without ``transformer``
-            streams are SPD matrices; sizes may differ between streams, not between samples.
-        y : ignored, but for ``transformer``
+        X has the shape (n_samples, n_streams, ...), or is a list of samples, each a tuple, list or
+        array of its streams. Without ``transformer`` streams are SPD matrices; sizes may differ
+        between streams, not between samples. Only ``transformer`` sees y.
         """
         self.fit_transform(X, y)
         return self

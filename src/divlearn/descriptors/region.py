@@ -89,9 +89,8 @@ class RegionCovariance(MatrixTransformer):
 
     Notes
     -----
-    Features are those of the whole image: a patch inside it has no borders of its own. Overlapping
-    boxes are summed by integral images, so that a box costs the same whatever its size; boxes
-    whose sums would lose digits that way are done directly.
+    Features are those of the whole image: a patch inside it has no borders of its own. With
+    integral images a box costs the same whatever its size.
 
     References
     ----------

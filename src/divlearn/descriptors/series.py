@@ -133,11 +133,8 @@ class SeriesTransformer(MatrixTransformer, ABC):
     def fit(self, X: SeriesLike, y: Any = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_series, n_channels, n_times), or a list of series
-            Series in a list, shape (n_channels, n_times), may differ in length.
-        y : ignored
+        X has the shape (n_series, n_channels, n_times), or is a list of series (n_channels,
+        n_times) that may differ in length; y is ignored.
         """
         self._learn(self._check(X, reset=True)[0])
         return self

@@ -107,14 +107,9 @@ class Diagnosis:
 
 
 def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
-    """Find all problems of matrices and their labels.
+    """Find all problems of matrices, shape (n_matrices, d, d), and their labels, (n_matrices,).
 
     Unlike `divlearn.check_spd` it does not stop at the first matrix that is not SPD.
-
-    Parameters
-    ----------
-    X : array-like of real numbers, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,), optional
 
     Examples
     --------

@@ -129,9 +129,6 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
-    All classifiers complete a fold before the next one starts, so that an interrupted evaluation
-    compares them on the completed folds.
-
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
@@ -141,9 +138,8 @@ def evaluate(
         A number is the largest number of folds, which are stratified, shuffled, and keep groups
         together. There are no more than groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (a patient, a sample of a material) are held out together, lest a
-        classifier recognises the group in place of the class. Classifiers whose ``fit`` takes
-        groups get those of the training part, for folds of their own.
+        Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
+        whose ``fit`` takes groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
 
     Returns
@@ -233,9 +229,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
-    """Return what a classifier predicted for matrices held out during its fit, None without any.
-
-    ``y``, shape (n_matrices,), are the labels it was fitted to.
+    """Return what a classifier fitted to labels y predicted for held-out matrices, if any.
 
     Examples
     --------

@@ -162,8 +162,7 @@ def plane_map(
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],
               \qquad k(i) = \arg\min_{j \ne i} D^{(\alpha,\beta)}(X_i \,\|\, X_j)
 
-    X_i is the query and stands on the left, X_j the reference; the other direction is the point
-    (beta, alpha). One pass of spectra serves the whole grid.
+    The other direction is the point (beta, alpha). One pass of spectra serves the whole grid.
 
     Parameters
     ----------

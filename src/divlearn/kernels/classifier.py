@@ -45,8 +45,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     ----------
     alphas, betas : array-like, optional
         The grid is their product; signs must not differ. Pairs that are the same once symmetrised
-        are tried once. By default `divlearn.kernels.POINTS`: (0, 0), (1/4, 1/4), (1/2, 1/2),
-        (1, 1), (2, 2) and (0, 1), the named divergences among them.
+        are tried once. By default `divlearn.kernels.POINTS`, the named divergences among them.
     scales : array-like, default=(0.25, 0.5, 1, 2, 4)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
@@ -65,13 +64,12 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray
     best_params_ : dict
-        "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds; the
-        first one where several tie, in the order of the parameters.
+        "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds.
     best_score_ : float, that accuracy; optimistic, being the highest of many.
     cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
-        What `decision_function` says of every training matrix when it is fitted, with the best
-        parameters, on the folds that do not hold it; NaN for what no fold tests or has no weight.
+        Held-out `decision_function` with the best parameters; NaN for what no fold tests or has no
+        weight.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices.
     svc_ : SVC, the machine, fitted on all training matrices.
@@ -125,15 +123,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     ) -> Self:
         """Choose divergence, scale and C, and fit the machine.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least. A class with one matrix is never held out.
-        sample_weight : array-like, shape (n_matrices,), optional
-            Factors of C, and weights of the accuracy. A weight of zero leaves the matrix out.
-        groups : array-like, shape (n_matrices,), optional
-            What belongs together and must not be split by a fold.
+        X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
+        never held out. Weights are factors of C, and weights of the accuracy; zero leaves a matrix
+        out. Folds do not split groups.
         """
         engine = get_engine(self.engine)
         points = _check_points(self.alphas, self.betas)
@@ -161,10 +153,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two.
-
-        The class of the highest score is predicted; with two, the second if the score is > 0.
-        """
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         matrices = check_new(self, X)
         decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
         return coupling.couple(decisions, len(self.classes_), self.coupling_[0])

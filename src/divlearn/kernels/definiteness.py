@@ -70,14 +70,11 @@ class Definiteness:
             False: "Not positive definite on every data set",
             None: "Not proved to be positive definite, nor that it is not",
         }[self.proved]
-        return f"{verdict}: {self.reason}. {self._on_data()}"
-
-    def _on_data(self) -> str:
         sizes = (
             f"smallest eigenvalue {self.smallest:.2g} of the largest, "
             f"{self.smallest_centred:.2g} after centring"
         )
-        where = f"On these {self.n_matrices} matrices it is"
+        where = f"{verdict}: {self.reason}. On these {self.n_matrices} matrices it is"
         if self.on_data:
             return f"{where} positive semi-definite up to rounding ({sizes})."
         if self.smallest_centred >= -self.tolerance:

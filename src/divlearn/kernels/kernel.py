@@ -31,10 +31,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr), \qquad
               \tilde D(X, Y) = \tfrac12 \bigl(D(X \,\|\, Y) + D(Y \,\|\, X)\bigr),
 
-    where :math:`\tilde D = D` if D is symmetric already (alpha = beta). As a transformer it gives
-    the kernel between matrices and those seen in `fit`, for estimators that take
-    ``kernel="precomputed"``. As a function, ``kernel(X, Y)``, it gives the kernel between any two
-    sets of matrices, for spectral clustering and the like.
+    and :math:`\tilde D = D` if alpha = beta. As a transformer it gives the kernel between matrices
+    and those seen in `fit`, for estimators that take ``kernel="precomputed"``; as a function,
+    ``kernel(X, Y)``, the kernel between any two sets of matrices.
 
     Parameters
     ----------
@@ -101,10 +100,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     @all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
-        """Fit, and compute the kernel between the training matrices, once for both.
-
-        The result, shape (n_matrices, n_matrices), is exactly symmetric with a diagonal of ones.
-        """
+        """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
         divergences = self._fit(X)
         if divergences is None:
             return self._kernel(self.divergence_, self.scale_, self.matrices_)
@@ -113,15 +109,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
         """Compute the kernel between any matrices; needs no `fit` if ``scale`` is a number.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices_X, d, d)
-        Y : array-like, shape (n_matrices_Y, d, d), optional
-            X itself by default; the kernel is then exactly symmetric, with a diagonal of ones.
-
-        Returns
-        -------
-        ndarray, shape (n_matrices_X, n_matrices_Y)
+        X has the shape (n_X, d, d) and Y (n_Y, d, d), the kernel (n_X, n_Y). Y is X itself by
+        default; the kernel is then exactly symmetric, with a diagonal of ones.
         """
         divergence = self._resolve()
         if isinstance(self.scale, str):
@@ -133,10 +122,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     @property
     def is_psd(self) -> bool:
-        """Whether the kernel is proved to be positive definite on every set of matrices.
-
-        False also where nothing is known: see `definiteness`. Known after `fit`.
-        """
+        """Whether the kernel is proved positive definite on all matrices; see `definiteness`."""
         return self._theory()[0] is True
 
     def definiteness(self, X: ArrayLike | None = None) -> Definiteness:
@@ -253,19 +239,10 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     def __call__(
         self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
     ) -> Any:
-        """Compute the kernel between rows that hold matrices.
+        """Compute the kernel, (n_X, n_Y), between rows (n_X, d * d) and (n_Y, d * d) of matrices.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_X, d * d)
-        Y : array-like, shape (n_Y, d * d), optional, X itself by default.
-        eval_gradient : bool, default=False
-            Whether to return the derivative in the logarithm of the scale too; only without Y.
-
-        Returns
-        -------
-        K : ndarray, shape (n_X, n_Y)
-        gradient : ndarray, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed
+        Y is X itself by default. Then ``eval_gradient`` also returns the derivative in the
+        logarithm of the scale, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed.
         """
         if eval_gradient and Y is not None:
             raise ValueError("eval_gradient=True must come without Y; pass X alone")

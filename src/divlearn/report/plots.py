@@ -122,10 +122,7 @@ def _mark(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], st
 
 
 def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
-    """Draw the accuracies of classifiers with their standard errors, the best on top.
-
-    ``ax`` is a new figure by default.
-    """
+    """Draw accuracies of classifiers with standard errors, in a new figure by default."""
     rows = found.table()
     ax = _make_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
     for place, row in enumerate(rows):
@@ -142,9 +139,7 @@ def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
 
 
 def plot_matrix(matrix: ArrayLike, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Draw the correlations of an SPD matrix, (d, d), such as a mean or the centre of a density.
-
-    ``ax`` is a new figure by default.
+    """Draw the correlations of an SPD matrix, (d, d), in a new figure by default.
 
     Examples
     --------
