@@ -23,8 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 from divlearn.fitting.folds import make_folds
-from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels import classifier as classifier_module
+from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier, tables
 from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "Cs": [1, 10]}
@@ -127,7 +126,7 @@ def test_progress_and_interruption(capsys, monkeypatch):
         "[DivergenceKernelClassifier] (alpha, beta) = (0, 1)",
     ]
 
-    learn, calls = classifier_module.median_scale, []
+    learn, calls = tables.median_scale, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -135,7 +134,7 @@ def test_progress_and_interruption(capsys, monkeypatch):
             raise KeyboardInterrupt
         return learn(*arguments)
 
-    monkeypatch.setattr(classifier_module, "median_scale", interrupted)
+    monkeypatch.setattr(tables, "median_scale", interrupted)
     model = DivergenceKernelClassifier(**grid).fit(X, y)
     assert model.message_.endswith("; interrupted by the user after 1 of 2 divergences")
     assert len(model.cv_results_["params"]) == 2

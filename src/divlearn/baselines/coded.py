@@ -38,27 +38,13 @@ _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take mo
 
 
 class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
-    """Codes of matrices by a dictionary, classified by a linear support vector machine.
-
-    The dictionary starts at centroids of log-Euclidean k-means. With it, the parameters of the
-    coding are chosen by the held-out accuracy of the machine; then the dictionary is learned,
-    without labels, and the machine is fitted to the final codes.
-    """
+    """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
     n_atoms: int | str
     max_iter: int
     tol: float
     random_state: Any
     verbose: int
-
-    best_score_: float
-    dictionary_: RealArray
-    history_: dict[str, NDArray[np.generic]]
-    machine_: SVC
-    message_: str
-    n_iter_: int
-    parameters_: Parameters
-    unit_: float
 
     @abstractmethod
     def _view(self, matrices: RealArray, atoms: RealArray) -> Any:
@@ -100,7 +86,6 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         say(self, f"{self.n_iter_} iterations; {self.message_}")
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
-        """Atoms to begin with."""
         means = LogEuclideanKMeans(n_atoms, random_state=seed)
         with warnings.catch_warnings():
             if isinstance(self.n_atoms, str):  # then nobody asked for more than there are
@@ -162,22 +147,16 @@ class AtomsProblem:
     codes: RealArray
 
     def size(self, step: RealArray) -> float:
-        """Longest way an atom goes."""
         return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
 
     def limits(self, point: RealArray) -> float:
-        """There are none."""
         return -np.inf
 
 
 def learn_dictionary(
     stages: Iterator[Stage], *, max_iter: int, tol: float, tell: Callable[[str], None]
 ) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
-    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective.
-
-    Returns atoms, codes, the number of iterations, why they ended, and the history. Where the user
-    interrupts, these are what was reached last.
-    """
+    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
     started = time.perf_counter()
     rows: list[tuple[int, str, float, float]] = []
 

@@ -8,12 +8,8 @@ A matrix X is approximated by :math:`M = \sum_j a_j B_j`, :math:`a \ge 0`, so th
 is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradients are
 :math:`\partial f / \partial a_j = \langle G, B_j \rangle + \lambda` and
 :math:`\partial f / \partial B_j = a_j G`, :math:`G = L^{-T} Q\, t e^{-t} Q^T L^{-1}`. It is convex
-where :math:`M \preceq X` [1]_; elsewhere a stationary point is all that is promised.
-
-References
-----------
-.. [1] A. Cherian and S. Sra, "Riemannian dictionary learning and sparse coding for positive
-   definite matrices", IEEE Trans. Neural Networks and Learning Systems 28 (2017).
+where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere a stationary point is all that is
+promised.
 """
 
 from __future__ import annotations
@@ -41,12 +37,10 @@ _SHORTEST, _LONGEST = 1e-2, 1e2
 
 
 class Cone:
-    """Matrices to code, and the atoms that span the cone.
+    """Matrices to code, and the atoms that span the cone."""
 
-    ``amid`` is the inverse of the Cholesky factor of a matrix amid the others, such as their mean.
-    ``gram`` holds the inner products of atoms there: about the Hessian of every f, if its
-    combination is close to X.
-    """
+    # ``amid`` is the inverse of the Cholesky factor of a matrix amid the others. ``gram`` holds the
+    # inner products of atoms there: about the Hessian of f, if the combination is close to X.
 
     def __init__(self, matrices: RealArray, atoms: RealArray, amid: RealArray) -> None:
         self.amid = amid
@@ -54,7 +48,6 @@ class Cone:
         self._set_atoms(atoms)
 
     def span(self, atoms: RealArray) -> Self:
-        """Make the cone of other atoms, for the same matrices."""
         other = copy(self)
         other._set_atoms(atoms)
         return other
@@ -66,10 +59,7 @@ class Cone:
     def look(
         self, codes: RealArray, rows: NDArray[np.intp] | None = None
     ) -> tuple[RealArray, RealArray]:
-        """Half the squared distances, infinite where a combination is not definite, and all G.
-
-        Codes have the shape (n_rows, n_atoms); rows are their matrices, all by default.
-        """
+        """Half the squared distances, infinite where a combination is not definite, and all G."""
         d = self.atoms.shape[-1]
         values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
         flat = self.atoms.reshape(len(self.atoms), -1)
@@ -122,13 +112,10 @@ def conic_codes(
     r"""Code all matrices by spectral projected gradients.
 
     Steps minimise :math:`\langle g, s \rangle + s^T H s / (2 \eta)` over :math:`a + s \ge 0`, H the
-    Gram matrix of the cone, the same for all, and :math:`\eta` the Barzilai-Borwein length of each.
-    With H the identity, as in the plain method, it takes more than ten times as many. Line searches
-    are those of Grippo, Lampariello and Lucidi: a step improves on the worst of the last five.
-
-    A code is done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+`,
-    which bounds what is left to gain where f is convex, is at most ``tol`` times its objective.
-    No code gets worse than the start.
+    Gram matrix of the cone and :math:`\eta` the Barzilai-Borwein length of each; with H the
+    identity it takes ten times as many. A step improves on the worst of the last five. A code is
+    done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+` is at most
+    ``tol`` times its objective. No code gets worse than the start.
     """
     first = cone.start() if start is None else start
     codes = first.copy()
@@ -138,7 +125,9 @@ def conic_codes(
     rows, lengths = np.arange(len(codes)), np.ones(len(codes))
     model = _Model(cone.gram)
     for iteration in range(max_iter):
-        rows = rows[_gaps(codes[rows], gradients[rows]) > tol * np.abs(values[rows])]
+        along = (codes[rows] * gradients[rows]).sum(axis=1)
+        gaps = along + codes[rows].sum(axis=1) * np.maximum(-gradients[rows], 0).max(axis=1)
+        rows = rows[gaps > tol * np.abs(values[rows])]
         if not len(rows):
             break
         ways = model.steps(codes[rows], gradients[rows], lengths[rows])
@@ -181,11 +170,6 @@ class _Model:
         squares = (changes @ self.gram * changes).sum(axis=1)
         curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
         return np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
-
-
-def _gaps(codes: RealArray, gradients: RealArray) -> RealArray:
-    along = (codes * gradients).sum(axis=1)
-    return along + codes.sum(axis=1) * np.maximum(-gradients, 0).max(axis=1)
 
 
 def _search(

@@ -31,7 +31,6 @@ _RELAXATION = 1.6
 
 
 def measure(kernel: SPDKernel, data: Any, atoms: RealArray) -> View:
-    """View of prepared data and atoms."""
     return kernel.divergences(data, atoms), kernel.divergences(kernel.prepare(atoms), atoms)
 
 
@@ -55,7 +54,6 @@ def bandwidths(kernel: SPDKernel, view: View, d: int, given: float | str) -> Seq
 def lasso_values(
     similarities: RealArray, gram: RealArray, penalty: float, codes: RealArray
 ) -> RealArray:
-    """Objectives of `sparse_codes`, shape (n_samples,)."""
     fits = 1 + ((codes @ gram - 2 * similarities) * codes).sum(axis=1)
     return fits + penalty * np.abs(codes).sum(axis=1)
 
@@ -64,16 +62,11 @@ def sparse_codes(
     similarities: RealArray, gram: RealArray, penalty: float, *, start: RealArray | None = None,
     tol: float = 1e-5,
 ) -> RealArray:  # fmt: skip
-    r"""Code samples of unit length in the feature space of a kernel.
+    """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1.
 
-    .. math:: \min_a \|\phi(x) - \sum_j a_j \phi(d_j)\|^2 + \lambda \|a\|_1
-              = 1 - 2 a^T k + a^T K a + \lambda \|a\|_1
-
-    All samples go together, by the alternating direction method of multipliers: the matrix to
-    invert is the same for all and in all iterations, each of which is one product of matrices.
-    Kernels of similar atoms are nearly singular, and coordinate descent would take thousands of
-    rounds. Samples leave when their duality gap is at most ``tol``. No code gets worse than the
-    start.
+    All go together, by the alternating direction method of multipliers, each of whose iterations is
+    one product of matrices; kernels of similar atoms are nearly singular, and coordinate descent
+    would take thousands of rounds. Samples leave when their duality gap is at most ``tol``.
     """
     # Samples are columns here, so that a row holds one atom of all of them.
     n = len(gram)
@@ -116,20 +109,13 @@ def _gaps(targets: RealArray, gram: RealArray, penalty: float, codes: RealArray)
 
 
 def local_codes(view: View, bandwidth: float, n_neighbors: int) -> RealArray:
-    r"""Locality-constrained codes: affine combinations of the nearest atoms.
-
-    .. math:: \min_a \|\phi(X) - \sum_{j \in N(X)} a_j \phi(D_j)\|^2 + \epsilon \|a\|^2
-              \quad\text{s.t.}\quad \sum_j a_j = 1
-
-    With the local Gram matrix :math:`C_{jl} = \langle \phi(D_j) - \phi(X), \phi(D_l) - \phi(X)
-    \rangle` its solution is proportional to :math:`(C + \epsilon I)^{-1} 1`; :math:`\epsilon` is
-    1e-4 of the trace of C.
-    """
+    """Affine combinations of the nearest atoms, see `KernelLLC`."""
     similarities, gram = kernels(view, bandwidth)
     k = n_neighbors
     # A kernel falls with the divergence, so both have the same neighbours.
     nearest = np.argpartition(view[0], k - 1, axis=1)[:, :k]
     near = np.take_along_axis(similarities, nearest, axis=1)
+    # With C_jl = <phi(D_j) - phi(X), phi(D_l) - phi(X)> codes are proportional to (C + eps I)^-1 1.
     local = gram[nearest[:, :, None], nearest[:, None, :]]
     local = local - near[:, :, None] - near[:, None, :] + 1
     diagonal = np.arange(k)
@@ -167,19 +153,14 @@ class KernelAtomsProblem(AtomsProblem):
     def __init__(
         self, kernel: SPDKernel, bandwidth: float, penalty: float, data: Any, codes: RealArray
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.penalty = penalty
-        self.data = data
-        self.codes = codes
+        self.kernel, self.data, self.codes = kernel, data, codes
+        self.bandwidth, self.penalty = bandwidth, penalty
 
     def objective(self, view: View) -> float:
-        """Mean of what the codes minimise."""
         values = lasso_values(*kernels(view, self.bandwidth), self.penalty, self.codes)
         return float(values.mean())
 
     def trial(self, point: RealArray) -> Trial:
-        """Compute the objective."""
         atoms = self.kernel.atoms(point)
         if atoms is None:
             return Trial(point, np.inf)
@@ -187,12 +168,10 @@ class KernelAtomsProblem(AtomsProblem):
         return Trial(point, self.objective(view), (atoms, view))
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient."""
         similarities, gram = kernels(trial.memo[1], self.bandwidth)
         slopes = 2 * self.bandwidth / len(self.codes) * self.codes * similarities
         between = -self.bandwidth * (self.codes.T @ self.codes / len(self.codes)) * gram
         return self.kernel.gradient(self.data, trial.point, slopes, between).ravel()
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
-        """Take a step."""
         return self.kernel.move(point, step.reshape(point.shape))

@@ -7,18 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.baselines import kernel_codes as coding
 from divlearn.baselines.coded import CodedClassifier, Parameters, Stage, check_penalties
-from divlearn.baselines.kernel_codes import (
-    View,
-    bandwidths,
-    kernels,
-    lasso_values,
-    learn_sparse,
-    local_codes,
-    measure,
-    sparse_codes,
-)
-from divlearn.baselines.spd_kernels import SPDKernel, get_kernel
+from divlearn.baselines.kernel_codes import View, sparse_codes
+from divlearn.baselines.spd_kernels import get_kernel
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 
@@ -33,15 +25,12 @@ class _KernelCoded(CodedClassifier):
     bandwidth: float | str
     engine: str | Engine
 
-    def _get_kernel(self) -> SPDKernel:
-        return get_kernel(self.kernel, self.engine)
-
     def _view(self, matrices: RealArray, atoms: RealArray) -> View:
-        kernel = self._get_kernel()
-        return measure(kernel, kernel.prepare(matrices), atoms)
+        kernel = get_kernel(self.kernel, self.engine)
+        return coding.measure(kernel, kernel.prepare(matrices), atoms)
 
     def _bandwidths(self, view: View, d: int) -> Sequence[float]:
-        return bandwidths(self._get_kernel(), view, d, self.bandwidth)
+        return coding.bandwidths(get_kernel(self.kernel, self.engine), view, d, self.bandwidth)
 
 
 class KernelSparseCoding(_KernelCoded):
@@ -54,8 +43,8 @@ class KernelSparseCoding(_KernelCoded):
               + \lambda \|a_i\|_1 ,
 
     which only takes kernels [1]_. The dictionary starts at centroids of log-Euclidean k-means;
-    codes, to a duality gap of 1e-5, and atoms, by conjugate gradients, take turns, and the
-    objective never rises. A linear support vector machine classifies the codes.
+    codes and atoms are updated in turn, and the objective never rises. A linear support vector
+    machine classifies the codes.
 
     Parameters
     ----------
@@ -112,27 +101,14 @@ class KernelSparseCoding(_KernelCoded):
     """
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto",
-        penalty: float | str = "auto",
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.n_atoms = n_atoms
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.penalty = penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto", penalty: float | str = "auto", max_iter: int = 10,
+        tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto", verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
+        self.penalty, self.max_iter, self.tol = penalty, max_iter, tol
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:
         return [
@@ -142,13 +118,14 @@ class KernelSparseCoding(_KernelCoded):
         ]
 
     def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        return sparse_codes(*kernels(view, parameters["bandwidth"]), parameters["penalty"])
+        kernels = coding.kernels(view, parameters["bandwidth"])
+        return sparse_codes(*kernels, parameters["penalty"])
 
     def _learn(
         self, matrices: RealArray, atoms: RealArray, parameters: Parameters
     ) -> Iterator[Stage]:
-        kernel = self._get_kernel()
-        return learn_sparse(kernel, parameters["bandwidth"], parameters["penalty"], matrices, atoms)
+        kernel = get_kernel(self.kernel, self.engine)
+        return coding.learn_sparse(kernel, **parameters, matrices=matrices, atoms=atoms)
 
 
 class KernelLLC(_KernelCoded):
@@ -164,28 +141,14 @@ class KernelLLC(_KernelCoded):
 
     Parameters
     ----------
-    n_atoms : int or "auto", default="auto"
-        "auto" is 5 per class, at most one per matrix.
-    kernel, bandwidth : as in `KernelSparseCoding`
     n_neighbors : int or "auto", default="auto"
         Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by held-out accuracy.
-    random_state : int, RandomState or None
-    engine : str or Engine, default="auto"
-        Who computes Stein divergences.
-    verbose : int, default=0
+    n_atoms, kernel, bandwidth, random_state, engine, verbose : as in `KernelSparseCoding`
 
     Attributes
     ----------
-    classes_ : ndarray
-    dictionary_ : ndarray, shape (n_atoms, d, d)
     parameters_ : dict, "bandwidth", "n_neighbors", and "C" of the machine.
-    machine_ : SVC, of codes divided by ``unit_``.
-    unit_ : float, root of the total variance of the training codes.
-    best_score_ : float, held-out accuracy of the machine; NaN where nothing can be held out.
-    history_ : dict of arrays, the mean of what the codes minimise.
-    n_iter_ : int, always 0.
-    message_ : str
-    n_features_in_ : int, size of the matrices.
+    others : as in `KernelSparseCoding`; atoms are not updated, and ``n_iter_`` is 0.
 
     References
     ----------
@@ -206,22 +169,13 @@ class KernelLLC(_KernelCoded):
     tol = 0.0
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto",
-        n_neighbors: int | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto", n_neighbors: int | str = "auto",
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
-        self.n_atoms = n_atoms
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.n_neighbors = n_neighbors
-        self.random_state = random_state
-        self.engine = engine
+    ) -> None:  # fmt: skip
+        self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
+        self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
         self.verbose = verbose
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:
@@ -232,14 +186,14 @@ class KernelLLC(_KernelCoded):
         ]
 
     def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        return local_codes(view, parameters["bandwidth"], int(parameters["n_neighbors"]))
+        return coding.local_codes(view, parameters["bandwidth"], int(parameters["n_neighbors"]))
 
     def _learn(
         self, matrices: RealArray, atoms: RealArray, parameters: Parameters
     ) -> Iterator[Stage]:
         view = self._view(matrices, atoms)
         codes = self._codes(view, parameters)
-        values = lasso_values(*kernels(view, parameters["bandwidth"]), 0, codes)
+        values = coding.lasso_values(*coding.kernels(view, parameters["bandwidth"]), 0, codes)
         yield "start", atoms, codes, float(values.mean())
 
     def _neighbors(self, n_atoms: int) -> Sequence[int]:

@@ -58,7 +58,6 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     tol : float, default=1e-2
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
-        Draws pairs and folds.
     verbose : int, default=0
         1 tells of every number of constraints and eta, 2 of every pass.
 
@@ -67,24 +66,20 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     Q_ : ndarray, shape (d, d)
     n_constraints_ : int
     eta_ : float
-    n_iter_ : int
-        Passes, in the last run.
-    message_ : str
-        Why that stopped, and what was chosen before.
+    n_iter_ : int, passes in the last run.
+    message_ : str, why that stopped, and what was chosen before.
     history_ : dict of arrays
         "n_constraints", "eta", held-out "accuracy" and "seconds" of all that was tried; the
         last entry is the final run, on everything, whose accuracy is NaN.
     classes_ : ndarray, shape (n_classes,)
-    n_features_in_ : int
-        d, the size of the matrices.
+    n_features_in_ : int, size of the matrices.
 
     Notes
     -----
     Pairs are a matrix with the nearest one of its class and with the nearest one of the others,
     then with the second nearest ones, and so on; :math:`Q_0` is the inverse of the mean of
-    :math:`(\log X_i - \log X_j)^2` over neighbours of one class. What a nearest neighbour is
-    decided by is then what is learned: with random pairs and :math:`Q_0 = I` the learned distance
-    often recognises less than the plain one.
+    :math:`(\log X_i - \log X_j)^2` over neighbours of one class. With random pairs and
+    :math:`Q_0 = I` the learned distance often recognises less than the plain one.
 
     References
     ----------
@@ -102,30 +97,13 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     (90, 16)
     """
 
-    Q_: RealArray
-    n_constraints_: int
-    eta_: float
-    n_iter_: int
-    message_: str
-    history_: dict[str, RealArray]
-
     def __init__(
-        self,
-        n_constraints: int | str = "plateau",
-        eta: float | None = None,
-        *,
-        percentiles: tuple[float, float] = (5.0, 95.0),
-        max_iter: int = 10,
-        tol: float = 1e-2,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_constraints = n_constraints
-        self.eta = eta
-        self.percentiles = percentiles
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+        self, n_constraints: int | str = "plateau", eta: float | None = None, *,
+        percentiles: tuple[float, float] = (5.0, 95.0), max_iter: int = 10, tol: float = 1e-2,
+        random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_constraints, self.eta, self.percentiles = n_constraints, eta, percentiles
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.verbose = verbose
 
     def _fit(self, data: Labelled) -> None:
@@ -141,33 +119,20 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
 
     def transform(self, X: ArrayLike) -> RealArray:
-        r"""Vectors whose Euclidean distances are the learned ones.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, d * d)
-            Entries of :math:`\log X \, Q^{1/2}`, row by row.
-        """
-        matrices = check_new(self, X)
-        return metric.move(logm(matrices), self._root)
+        """Entries of log X Q^(1/2), (n_matrices, d * d): their distances are the learned ones."""
+        return metric.move(logm(check_new(self, X)), self._root)
 
     def _predict_codes(self, X: ArrayLike) -> Codes:
-        """Take those of the nearest training matrices."""
-        vectors = self.transform(X)
+        vectors = self.transform(X)  # first, for it says if nothing is fitted
         return metric.label_nearest(self._vectors, self._codes, vectors)
 
     def _check_parameters(self) -> None:
-        if isinstance(self.n_constraints, str):
-            if self.n_constraints != "plateau":
-                raise ValueError(
-                    f'n_constraints={self.n_constraints!r} must be "plateau" or an integer >= 1'
-                )
-        else:
+        if not isinstance(self.n_constraints, str):
             check_count(self.n_constraints, "n_constraints")
+        elif self.n_constraints != "plateau":
+            raise ValueError(
+                f'n_constraints={self.n_constraints!r} must be "plateau" or an integer >= 1'
+            )
         if self.eta is not None:
             check_number(self.eta, "eta", positive=True)
         ends = as_real(self.percentiles, "percentiles")
@@ -269,7 +234,6 @@ def _hold_out(
 
 
 def _describe(runs: list[_Run], chosen: _Run) -> str:
-    """Say why the last run stopped, and what was chosen before."""
     message = str(runs[-1]["message"])
     scores = [run["accuracy"] for run in runs if np.isfinite(run["accuracy"])]
     if not scores:

@@ -1,13 +1,7 @@
 r"""The problem of log-Euclidean metric learning: pairs it learns from, and Bregman projections.
 
-.. math:: \min_{Q, \xi} \; D_{\ell d}(Q, Q_0) + \eta \sum_c D_{\ell d}(\xi_c, \xi_{0c})
-          \quad\text{subject to}\quad
-          \operatorname{tr}(Q A_c) \le \xi_c \;\text{(similar)}, \quad
-          \operatorname{tr}(Q A_c) \ge \xi_c \;\text{(dissimilar)}
-
-with :math:`D_{\ell d}(Q, P) = \operatorname{tr}(Q P^{-1}) - \log\det(Q P^{-1}) - d` and
-:math:`A_c = M_c^T M_c` of any rank. With a multiplier for every constraint, >= 0 for similar
-pairs and <= 0 for dissimilar ones, the solution has
+`LEML` states the problem. With :math:`A_c = M_c^T M_c` of any rank and a multiplier for every
+constraint, >= 0 for similar pairs and <= 0 for dissimilar ones, the solution has
 
 .. math:: Q^{-1} = Q_0^{-1} + \sum_c \mu_c A_c , \qquad 1 / \xi_c = 1 / \xi_{0c} - \mu_c / \eta ,
 
@@ -63,7 +57,6 @@ def find_prior(logarithms: RealArray, codes: Codes) -> RealArray:
 def distance_percentiles(
     vectors: RealArray, ends: tuple[float, float], rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentiles of squared distances between vectors that differ."""
     first, second = rng.integers(len(vectors), size=(2, min(_SAMPLE, len(vectors) ** 2)))
     gaps = vectors[first] - vectors[second]
     squares = np.einsum("ij,ij->i", gaps, gaps)
@@ -73,7 +66,6 @@ def distance_percentiles(
 
 
 def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes:
-    """Labels of the vectors that are nearest to queries."""
     nearest = [
         euclidean_distances(queries[start : start + _ROWS], vectors, squared=True).argmin(axis=1)
         for start in range(0, len(queries), _ROWS)
@@ -84,12 +76,9 @@ def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes
 def near_pairs(
     vectors: RealArray, codes: Codes, count: int, rng: np.random.Generator | None
 ) -> tuple[Codes, NDArray[np.bool_]]:
-    """Pairs of vectors with near ones, of their class and of others in turn.
-
-    There are ``count`` pairs at most: all nearest ones, in an order the generator draws, then all
-    second nearest ones, and so on. Copies of a vector are left out. Returns indices, (n_pairs, 2),
-    and whether both are of one class.
-    """
+    """Pairs of vectors with near ones, of their class and of others in turn, at most ``count``."""
+    # All nearest ones, in an order the generator draws, then all second nearest ones, and so on;
+    # copies of a vector are left out. Returned are indices, and whether both are of one class.
     n = len(vectors)
     ranks = -(-count // (2 * n))
     order = np.arange(n) if rng is None else rng.permutation(n)
@@ -122,12 +111,9 @@ def _nearest(vectors: RealArray, rows: Codes, candidates: Codes, k: int) -> NDAr
 
 
 def project(squares: RealArray, bound: float, eta: float) -> float:
-    r"""Find the change of a multiplier after which a constraint holds with equality.
-
-    It is the root of :math:`\sum_k \lambda_k / (1 + \mu \lambda_k) = 1 / (1 / \xi - \mu / \eta)`,
-    unique where both sides are positive: the left one falls, the right one rises.
-    The squares are the eigenvalues of F^T A F, ascending, the last one > 0.
-    """
+    """Find the change mu of a multiplier after which a constraint holds with equality."""
+    # It is the root of sum_k l_k / (1 + mu l_k) = 1 / (1 / xi - mu / eta), unique where both sides
+    # are positive; the squares l are the eigenvalues of F^T A F, ascending, the last one > 0.
     lowest, highest, change = -1 / float(squares[-1]), eta / bound, 0.0
     for _ in range(_STEPS):
         shares = squares / (1 + change * squares)
@@ -150,12 +136,9 @@ def solve_logdet(
     differences: RealArray, similar: NDArray[np.bool_], given: RealArray, start: RealArray,
     eta: float, *, max_iter: int, tol: float, watch: Callable[[int, float], None] | None = None,
 ) -> Solution:  # fmt: skip
-    """Project on one constraint after the other, in passes over all of them.
-
-    Constraints have the differences M, (n_constraints, d, d), none of them zero, whether the bound
-    is an upper one, and the bound; ``start`` is F with Q_0 = F F^T. Stop after a pass that changes
-    multipliers by at most the share ``tol`` of all of them; ``watch`` hears of every pass.
-    """
+    """Project on one constraint after the other, in passes over all of them."""
+    # Constraints have differences M, none zero, whether the bound is an upper one, and the bound;
+    # ``start`` is F with Q_0 = F F^T.
     frame, n = start, len(given)
     multipliers, bounds = np.zeros(n), given.astype(np.float64)
     iteration, message, interrupted = 0, f"max_iter={max_iter} reached", False

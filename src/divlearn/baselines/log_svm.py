@@ -18,14 +18,9 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
+from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-    check_new,
-)
+from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.selection import choose, held_out_accuracy
 from divlearn.log_vectors import log_vectors
 
@@ -43,25 +38,15 @@ _ROUNDING = 1e-12
 _STEPS = 100_000
 
 
-class TunedClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifiers that choose parameters on held-out data."""
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose parameters on held-out parts of the data, and learn from all of it.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together.
-
-        Returns
-        -------
-        self
+        X has the shape (n_matrices, d, d), labels y and groups (n_matrices,). Matrices of one group
+        are held out together.
         """
         self._check_parameters()
         data = check_labelled(X, y, None, None, groups)
@@ -70,12 +55,10 @@ class TunedClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     @abstractmethod
-    def _check_parameters(self) -> None:
-        """Raise where a parameter is wrong."""
+    def _check_parameters(self) -> None: ...
 
     @abstractmethod
-    def _fit(self, data: Labelled) -> None:
-        """Learn from checked data."""
+    def _fit(self, data: Labelled) -> None: ...
 
 
 class LogEuclideanSVM(TunedClassifier):
@@ -92,27 +75,20 @@ class LogEuclideanSVM(TunedClassifier):
     Parameters
     ----------
     kernel : {"linear", "rbf"}, default="linear"
-    C : float, optional
-        Penalty of errors, > 0. By default chosen by cross-validation; the smallest of
-        those that tie.
-    gamma : float, optional
-        Of the Gaussian kernel, > 0; chosen along with C by default.
+    C, gamma : float, optional
+        Penalty of errors and parameter of the Gaussian kernel, > 0. By default chosen by
+        cross-validation; the smallest of those that tie.
     random_state : int, RandomState or None
-        Draws the parts.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    C_ : float
-    gamma_ : float
-        Only for the Gaussian kernel.
+    C_, gamma_ : float, the latter only for the Gaussian kernel.
     history_ : dict of arrays
         Candidates "C" and, where there is one, "gamma", and their held-out "accuracy"; NaN where
         nothing had to be chosen, or an interrupt came before.
-    message_ : str
-        What was chosen, in a sentence.
-    n_features_in_ : int
-        d, the size of the matrices.
+    message_ : str, what was chosen, in a sentence.
+    n_features_in_ : int, size of the matrices.
 
     Examples
     --------
@@ -123,11 +99,6 @@ class LogEuclideanSVM(TunedClassifier):
     1.0
     """
 
-    C_: float
-    gamma_: float
-    history_: dict[str, RealArray]
-    message_: str
-
     def __init__(
         self,
         kernel: str = "linear",
@@ -135,9 +106,7 @@ class LogEuclideanSVM(TunedClassifier):
         gamma: float | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
+        self.kernel, self.C, self.gamma = kernel, C, gamma
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -158,18 +127,6 @@ class LogEuclideanSVM(TunedClassifier):
             penalties=None if self.C is None else [float(self.C)],
             gammas=None if self.gamma is None else [float(self.gamma)],
         )  # fmt: skip
-        self._describe()
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.decision_function(vectors / self._unit)
-
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.predict(vectors / self._unit)
-
-    def _describe(self) -> None:
         accuracy = self.history_["accuracy"]
         names = [name for name in self.history_ if name != "accuracy"]
         for name in names:
@@ -187,17 +144,23 @@ class LogEuclideanSVM(TunedClassifier):
             how += "; the solver was stopped, for classes overlap"
         self.message_ = f"{chosen}: {how}"
 
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        vectors = log_vectors(check_new(self, X))
+        return self._machine.decision_function(vectors / self._unit)
+
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        vectors = log_vectors(check_new(self, X))
+        return self._machine.predict(vectors / self._unit)
+
 
 def fit_svm(
     vectors: RealArray, y: NDArray[Any], folds: Folds, *, kernel: str = "linear",
     penalties: Sequence[float] | None = None, gammas: Sequence[float] | None = None,
 ) -> tuple[float, SVC, dict[str, RealArray]]:  # fmt: skip
-    """Fit a support vector machine; C, and gamma of a Gaussian kernel, by held-out accuracy.
-
-    Vectors are divided by the root of their total variance, which is returned first, then the
-    machine and a history: candidates "C" and "gamma", ascending, and their "accuracy". A single
-    candidate is taken as it is, and the first where nothing can be held out.
-    """
+    """Fit a support vector machine; C, and gamma of a Gaussian kernel, by held-out accuracy."""
+    # Returned are the root of the total variance, by which vectors are divided, the machine and a
+    # history. A single candidate is taken as it is, and the first where nothing can be held out.
     unit = float(np.sqrt(vectors.var(axis=0).sum()))
     if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)):
         unit = 1.0  # the vectors are all the same
@@ -228,7 +191,7 @@ def fit_svm(
 
 
 def was_interrupted(history: dict[str, RealArray]) -> bool:
-    """Whether the user interrupted a choice: some candidates have a score, others have none."""
+    """Whether some candidates have a score and others have none."""
     known = np.isfinite(history["accuracy"])
     return bool(known.any() and not known.all())
 

@@ -20,12 +20,8 @@ from divlearn.baselines.neighbors import checked_blocks, is_log_euclidean
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-)
+from divlearn.fitting import labelled
+from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.geometry import geodesic
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
@@ -34,7 +30,7 @@ from divlearn.sharded.blocks import engine_for
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
 
-class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest of the means of the classes.
 
     The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
@@ -46,19 +42,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        "log-euclidean"; a name that `divlearn.get_divergence` knows; or a pair of one sign, such
-        as the ``(alpha_, beta_)`` that an estimator has learned. The mean in "burg" and "kullback"
-        is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean
-        of these two.
+        As in `DivergenceKNN`, of one sign. The mean in "burg" and "kullback" is the arithmetic one,
+        in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean of these two.
     engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
 
     Attributes
     ----------
     means_ : ndarray, shape (n_classes, d, d)
     classes_ : ndarray, shape (n_classes,)
-    n_features_in_ : int
-        d, the size of the matrices.
+    n_features_in_ : int, size of the matrices.
 
     Examples
     --------
@@ -71,9 +63,6 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
     (5, 3)
     """
 
-    means_: RealArray
-    _divergence: Divergence | None
-
     def __init__(
         self,
         divergence: str | Sequence[float] | Divergence = "airm",
@@ -82,23 +71,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
         self.divergence = divergence
         self.engine = engine
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the means.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-        sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights.
-
-        Returns
-        -------
-        self
-        """
+        """Find the means of matrices X, (n_matrices, d, d), labels y and weights (n_matrices,)."""
         logarithms = is_log_euclidean(self.divergence)
         self._divergence = None if logarithms else get_divergence(self.divergence)
         data = check_labelled(X, y, sample_weight, None)
@@ -108,22 +83,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, MatrixClassifierMixin, BaseEst
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Compute the distances of matrices to the means.
+        """Distances of matrices to the means, shape (n_matrices, n_classes).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes)
-            The distance where the divergence is the square of one in its usual form, as that of
-            "airm" and "stein"; else the divergence.
+        The distance where the divergence is the square of one in its usual form, as that of "airm"
+        and "stein"; else the divergence.
         """
         return self._distances(X, squared=False)
 
     def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Take the first class where several means are nearest."""
         return self._distances(X, squared=None).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:

@@ -15,12 +15,8 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.labelled import (
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-    check_size,
-)
+from divlearn.fitting import labelled
+from divlearn.fitting.labelled import check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
@@ -33,7 +29,7 @@ _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 
 
-class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
     Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
@@ -50,19 +46,16 @@ class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Votes of neighbours: one each, or inversely proportional to their distance, where those at
         zero outvote all others.
     engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    n_features_in_ : int
-        d, the size of the matrices.
+    n_features_in_ : int, size of the matrices.
 
     Notes
     -----
-    Where classes have equally many votes, the one whose nearest member is nearest is predicted, and
-    the first of ``classes_`` where this does not decide either. Divergences are computed block by
-    block, so that memory does not grow with the number of pairs.
+    Ties go to the class whose nearest member is nearest, then to the first of ``classes_``. Memory
+    does not grow with the number of pairs.
 
     Examples
     --------
@@ -76,8 +69,6 @@ class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (np.int64(0), np.float64(0.0))
     """
 
-    _divergence: Divergence | None
-
     def __init__(
         self,
         n_neighbors: int = 1,
@@ -85,26 +76,12 @@ class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: str = "uniform",
         engine: str | Engine = "auto",
     ) -> None:
-        self.n_neighbors = n_neighbors
-        self.divergence = divergence
-        self.weights = weights
+        self.n_neighbors, self.divergence, self.weights = n_neighbors, divergence, weights
         self.engine = engine
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the training matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least.
-
-        Returns
-        -------
-        self
-        """
+        """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
         logarithms = is_log_euclidean(self.divergence)
@@ -123,22 +100,12 @@ class DivergenceKNN(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
     ) -> tuple[RealArray, Indices] | Indices:
-        """Find the nearest training matrices.
+        """Find the nearest training matrices: distances and indices, (n_matrices, n_neighbors).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        n_neighbors : int, optional
-            That of the estimator by default.
-        return_distance : bool, default=True
-
-        Returns
-        -------
-        distances : ndarray, shape (n_matrices, n_neighbors)
-            Ascending; only if ``return_distance``. The distance where the divergence is the square
-            of one in its usual form, as that of "airm" and "stein"; else the divergence.
-        neighbors : ndarray of int, shape (n_matrices, n_neighbors)
-            Indices of training matrices.
+        X has the shape (n_matrices, d, d); ``n_neighbors`` is that of the estimator by default.
+        Distances, ascending, are left out unless ``return_distance``. Where the divergence is not
+        the square of a distance in its usual form, as those of "airm" and "stein" are, they are
+        divergences.
         """
         distances, neighbors = self._search(X, n_neighbors)
         return (distances, neighbors) if return_distance else neighbors
@@ -202,7 +169,7 @@ def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[Rea
     for start in range(0, max(len(array), 1), step):
         name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
         block = check_spd(array[start : start + step], ndim=3, dtype=np.float64, name=name)
-        check_size(estimator, block.shape[-1])
+        labelled.check_size(estimator, block.shape[-1])
         yield block
 
 

@@ -52,10 +52,7 @@ def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
 
 
 class ConicAtomsProblem(AtomsProblem):
-    """Lower the mean objective of conic codes, traces of atoms held: an `optim.Problem`.
-
-    Points are frames of the atoms, shape (n_atoms, d, d).
-    """
+    """Lower the mean objective of conic codes, traces of atoms held; points are their frames."""
 
     def __init__(self, cone: Cone, codes: RealArray, penalty: float) -> None:
         self.cone = cone
@@ -63,7 +60,6 @@ class ConicAtomsProblem(AtomsProblem):
         self._fixed = penalty * float(codes.sum(axis=1).mean())
 
     def trial(self, point: RealArray) -> Trial:
-        """Compute the objective."""
         atoms = point @ point.mT
         if not usable(atoms):
             return Trial(point, np.inf)
@@ -71,7 +67,6 @@ class ConicAtomsProblem(AtomsProblem):
         return Trial(point, float(values.mean()) + self._fixed, slopes)
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient."""
         frames, slopes = trial.point, trial.memo
         n, d = frames.shape[:2]
         flat = self.codes.T @ slopes.reshape(len(slopes), -1) / len(slopes)
@@ -84,7 +79,6 @@ class ConicAtomsProblem(AtomsProblem):
         return symmetric.ravel()
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
-        """Take a step."""
         moved = move_frames(point, step.reshape(point.shape))
         traces = ((self.cone.amid @ moved) ** 2).sum(axis=(1, 2))
         return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
@@ -97,43 +91,22 @@ class RSPDL(CodedClassifier):
 
     .. math:: \frac1N \sum_i \tfrac12 d^2\Bigl(X_i, \sum_j a_{ij} B_j\Bigr) + \lambda \|a_i\|_1
 
-    in the affine-invariant distance d. Without more, atoms would grow and codes shrink; where the
-    authors penalise traces of atoms, these are held here: :math:`\operatorname{tr}(P^{-1} B_j) = d`
-    with P the log-Euclidean mean of the data. Then :math:`\|a\|_1` is
-    :math:`\operatorname{tr}(P^{-1} M) / d` of the combination M, and :math:`\lambda` shrinks
-    that; codes are sparse since they must not be negative.
-
-    The dictionary starts at centroids of log-Euclidean k-means; codes, by spectral projected
-    gradients, and atoms, by Riemannian conjugate gradients, take turns, and the objective never
-    rises. A linear support vector machine classifies the codes.
+    in the affine-invariant distance d. Lest atoms grow and codes shrink, the traces of atoms, which
+    the authors penalise, are held here: :math:`\operatorname{tr}(P^{-1} B_j) = d` with P the
+    log-Euclidean mean of the data. Codes are sparse since they must not be negative. Dictionary
+    and machine are learned as in `KernelSparseCoding`.
 
     Parameters
     ----------
-    n_atoms : int or "auto", default="auto"
-        "auto" is 5 per class, at most one per matrix.
     penalty : float or "auto", default="auto"
         :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by held-out accuracy.
-    max_iter : int, default=10
-        Updates of the dictionary; 0 leaves it at the centroids.
-    tol : float, default=1e-3
-        Stop where an iteration lowers the objective by at most this share of it.
-    random_state : int, RandomState or None
-    verbose : int, default=0
+    n_atoms, max_iter, tol, random_state, verbose : as in `KernelSparseCoding`
 
     Attributes
     ----------
-    classes_ : ndarray
-    dictionary_ : ndarray, shape (n_atoms, d, d)
     whitener_ : ndarray, shape (d, d), inverse of the Cholesky factor of P.
     parameters_ : dict, "penalty", and "C" of the machine.
-    machine_ : SVC, of codes divided by ``unit_``.
-    unit_ : float, root of the total variance of the training codes.
-    best_score_ : float, held-out accuracy of the machine; NaN where nothing can be held out.
-    history_ : dict of arrays
-        "objective" after every update of a "block", its "iteration" and the "seconds" until then.
-    n_iter_ : int
-    message_ : str, why learning stopped.
-    n_features_in_ : int, size of the matrices.
+    others : as in `KernelSparseCoding`
 
     References
     ----------
@@ -149,24 +122,13 @@ class RSPDL(CodedClassifier):
     (True, True)
     """
 
-    whitener_: RealArray
-
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        penalty: float | str = "auto",
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
+        self, n_atoms: int | str = "auto", *, penalty: float | str = "auto", max_iter: int = 10,
+        tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-    ) -> None:
-        self.n_atoms = n_atoms
-        self.penalty = penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.n_atoms, self.penalty, self.max_iter = n_atoms, penalty, max_iter
+        self.tol, self.random_state, self.verbose = tol, random_state, verbose
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         mean = from_log_vectors(log_vectors(matrices).mean(axis=0, keepdims=True))

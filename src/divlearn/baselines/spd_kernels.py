@@ -2,16 +2,10 @@ r"""Positive definite kernels :math:`k(X, Y) = e^{-\gamma D(X, Y)}` of SPD matri
 
 - "log-euclidean": :math:`D = \|\log X - \log Y\|_F^2`. A Gaussian in a Euclidean space, and so
   positive definite for every bandwidth :math:`\gamma > 0`.
-- "stein": :math:`D = \log\det\frac{X + Y}{2} - \frac12 \log\det XY`. Positive definite for matrices
-  of size d exactly for :math:`\gamma \in \{\frac12, 1, \dots, \frac{d - 2}{2}\}` and
-  :math:`\gamma \ge \frac{d - 1}{2}` [1]_; other bandwidths are refused.
+- "stein": :math:`D = \log\det\frac{X + Y}{2} - \frac12 \log\det XY`. Positive definite only for
+  the bandwidths that `divlearn.kernels.definiteness` states; others are refused.
 
 Points are atoms in coordinates that suit an optimiser.
-
-References
-----------
-.. [1] S. Sra, "A new metric on the manifold of kernel matrices with application to matrix geometric
-   means", NIPS 2012.
 """
 
 from __future__ import annotations
@@ -36,7 +30,6 @@ class LogEuclideanKernel:
     """A Gaussian of logarithms. Points are their vectors, shape (n_atoms, d (d + 1) / 2)."""
 
     def prepare(self, matrices: RealArray) -> Any:
-        """Do once what depends on the data alone."""
         return log_vectors(matrices)
 
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
@@ -44,7 +37,6 @@ class LogEuclideanKernel:
         return euclidean_distances(data, log_vectors(atoms), squared=True)
 
     def nearest_bandwidth(self, bandwidth: float, d: int) -> float:
-        """Find the bandwidth nearest to a given one for which the kernel is positive definite."""
         return bandwidth
 
     def check_bandwidth(self, bandwidth: Any, d: int) -> None:
@@ -52,7 +44,6 @@ class LogEuclideanKernel:
         check_number(bandwidth, "bandwidth", positive=True, word="auto")
 
     def point(self, atoms: RealArray) -> RealArray:
-        """Turn atoms into a point."""
         return log_vectors(atoms)
 
     def atoms(self, point: RealArray) -> RealArray | None:
@@ -61,17 +52,12 @@ class LogEuclideanKernel:
         return atoms if usable(atoms) else None
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
-        """Take a step, of the shape of the point."""
         return point + step
 
     def gradient(
         self, data: Any, point: RealArray, cotangent: RealArray, between: RealArray
     ) -> RealArray:
-        """Gradient in the point of a function of divergences, of which the slopes are given.
-
-        The cotangent, (n_matrices, n_atoms), holds the slopes in those to the data; ``between``,
-        (n_atoms, n_atoms) and symmetric, in those between atoms.
-        """
+        """Gradient in the point, given slopes in divergences to the data and ``between`` atoms."""
         pulls = cotangent.sum(axis=0) + 2 * between.sum(axis=0)
         towards = cotangent.T @ data + 2 * between @ point
         return 2 * (pulls[:, None] * point - towards)
@@ -85,23 +71,19 @@ class SteinKernel:
         self._member = get_divergence("stein")
 
     def prepare(self, matrices: RealArray) -> Any:
-        """Prepare the data."""
         return self.engine.prepare(matrices)
 
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
-        """Compute D."""
         return self._member.scale * self.engine.encode(
             data, atoms, self._member.alpha, self._member.beta
         )
 
     def nearest_bandwidth(self, bandwidth: float, d: int) -> float:
-        """Find the nearest of the theorem."""
         if bandwidth >= (d - 1) / 2:
             return bandwidth
         return max(1, round(2 * bandwidth)) / 2
 
     def check_bandwidth(self, bandwidth: Any, d: int) -> None:
-        """Raise unless the theorem covers it."""
         check_number(bandwidth, "bandwidth", positive=True, word="auto")
         proved, reason = theory((0.5, 0.5), bandwidth * self._member.scale, d)
         if not proved:
@@ -111,22 +93,18 @@ class SteinKernel:
             )
 
     def point(self, atoms: RealArray) -> RealArray:
-        """Turn atoms into frames."""
         return np.linalg.cholesky(atoms)
 
     def atoms(self, point: RealArray) -> RealArray | None:
-        """Turn frames into atoms."""
         atoms = point @ point.mT
         return atoms if usable(atoms) else None
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
-        """Take a step."""
         return move_frames(point, step)
 
     def gradient(
         self, data: Any, point: RealArray, cotangent: RealArray, between: RealArray
     ) -> RealArray:
-        """Gradient in the frames."""
         atoms = point @ point.mT
         # D is symmetric: an atom gets the same from either side of a pair.
         whitened = self._pull(data, atoms, cotangent) + self._pull(atoms, atoms, 2 * between)
@@ -144,7 +122,6 @@ SPDKernel = LogEuclideanKernel | SteinKernel
 
 
 def get_kernel(name: str, engine: str | Engine = "auto") -> SPDKernel:
-    """Kernel by name, with the engine that computes Stein divergences."""
     if name == "log-euclidean":
         return LogEuclideanKernel()
     if name == "stein":

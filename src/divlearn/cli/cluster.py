@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,15 +27,11 @@ def cluster(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File of the model.")
     ] = None,
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
-    groups: options.Groups = None,
-    regularize: options.Regularize = "raise",
-    seed: options.Seed = 0,
-    engine: options.EngineName = "auto",
-    report: options.ReportFile = None,
-    as_json: options.AsJson = False,
-) -> None:
+    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    groups: options.Groups = None, regularize: options.Regularize = "raise",
+    seed: options.Seed = 0, engine: options.EngineName = "auto",
+    report: options.ReportFile = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Find clusters of matrices, and compare them with labels if there are any.
 
     Nothing is held out: with --groups, clusters are compared with the groups too.
@@ -51,11 +47,8 @@ def cluster(
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, n_clusters, divergence, seed, engine)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
-    started = time.perf_counter()
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
-        model.fit(dataset.matrices)
-    found = model.predict(dataset.matrices)
-    seconds = time.perf_counter() - started
+        found = model.fit(dataset.matrices).predict(dataset.matrices)
     sizes = np.bincount(found, minlength=n_clusters)
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _say(model)
@@ -66,10 +59,8 @@ def cluster(
         save(model, output)
         out.say(f"Model: {output}")
     digest = out.digest(dataset)
-    out.write_page(
-        lambda: cluster_page(model, found, dataset.labels, scores, text), digest,
-        {"clustering": seconds},
-    )  # fmt: skip
+    page = partial(cluster_page, model, found, dataset.labels, scores, text)
+    out.write_page(page, digest, {"clustering": out.seconds})
     out.finish(
         labels=found, sizes=sizes, summary=text, agreement=scores,
         agreement_with_groups=with_groups, data=digest,

@@ -31,11 +31,8 @@ def read_data(
     path: Path, matrices: str | None, labels: str | None, regularize: str, out: Output,
     groups: str | None = None, purpose: str | None = None,
 ) -> Dataset:  # fmt: skip
-    """Read matrices, labels and groups, which are an array of DATA or a file of their own.
-
-    Messages name the options of the program. Where no groups are given but the command has a
-    purpose for them, it says which arrays look like groups.
-    """
+    """Read matrices, labels and groups, which are an array of DATA or a file of their own."""
+    # A command with a purpose for groups that gets none says which arrays look like groups.
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
     from divlearn.files.columns import read_groups
@@ -56,7 +53,6 @@ def read_data(
 
 
 def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
-    """Say which arrays of a file look like groups, and how to use them."""
     for name in names:
         out.say(f"{path.name} has an array `{name}`; pass --groups {name} to {purpose}.")
 
@@ -72,7 +68,6 @@ def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[
 
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:
-    """Refuse data without labels."""
     if dataset.labels is None:
         raise ValueError(
             f"{path.name} has no labels, must have them here; name their array with --labels NAME"

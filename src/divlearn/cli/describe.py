@@ -44,9 +44,7 @@ def describe(
     matrices = made.reshape(-1, d, d)
     each = len(matrices) // n_images
     files = [path.relative_to(images).as_posix() for path in data.images.paths]
-    arrays = {
-        "X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each),
-    }  # fmt: skip
+    arrays = {"X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each)}
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     out.say(

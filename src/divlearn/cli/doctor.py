@@ -9,11 +9,9 @@ from divlearn.cli.output import Output
 
 
 def doctor(
-    data: options.Data,
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
+    data: options.Data, matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
     as_json: options.AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """List all problems of matrices and labels, and what to do about them.
 
     Example: divlearn doctor matrices.npz
@@ -31,9 +29,8 @@ def doctor(
     diagnosis = examine(found.matrices, found.labels)
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:
-        out.say(
-            f"\n{finding.kind}: {finding.text}.\n    What to do: {with_options(finding.advice)}."
-        )
+        out.say(f"\n{finding.kind}: {finding.text}.")
+        out.say(f"    What to do: {with_options(finding.advice)}.")
     offer_groups(data, found.group_names, KEEP, out)
     if diagnosis.classes:
         out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])

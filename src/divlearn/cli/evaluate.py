@@ -20,14 +20,10 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),
     ] = None,
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
-    groups: options.Groups = None,
-    regularize: options.Regularize = "raise",
-    seed: options.Seed = 0,
-    report: options.ReportFile = None,
-    as_json: options.AsJson = False,
-) -> None:
+    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    groups: options.Groups = None, regularize: options.Regularize = "raise",
+    seed: options.Seed = 0, report: options.ReportFile = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Compare classifiers of divlearn with the usual baselines on the same folds.
 
     Ctrl-C keeps the folds that all classifiers completed.
@@ -41,10 +37,9 @@ def evaluate(
     out = Output(as_json, report, reads=data_files(data, groups))
     known = judge.default_classifiers(seed)
     chosen = {
-        name: one
-        for name, one in known.items()
+        name: one for name, one in known.items()
         if not only or any(part.lower() in name.lower() for part in only)
-    }
+    }  # fmt: skip
     if not chosen:
         raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
     dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP)
@@ -59,9 +54,7 @@ def evaluate(
     out.finish(
         summary=found.summary(), message=found.message, data=digest,
         kept_together=together is not None,
-        classifiers=[
-            vars(row) | {"versus_best": vars(row.versus_best)} for row in found.table()
-        ],
+        classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in found.table()],
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,21 +21,17 @@ def fit(
     model: Annotated[
         str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
     ] = "spd",
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
-    groups: options.Groups = None,
-    regularize: options.Regularize = "raise",
-    seed: options.Seed = 0,
-    engine: options.EngineName = "auto",
+    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    groups: options.Groups = None, regularize: options.Regularize = "raise",
+    seed: options.Seed = 0, engine: options.EngineName = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
     ] = False,
-    report: options.ReportFile = None,
-    as_json: options.AsJson = False,
-) -> None:
+    report: options.ReportFile = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Fit a classifier to matrices, and save it to a file.
 
     Ctrl-C stops the fit early if possible, and keeps the best model so far. With --checkpoint, a
@@ -67,25 +63,20 @@ def fit(
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
     digest = out.digest(dataset) if checkpoint is None else dataset.digest()
-    started = time.perf_counter()
     with resumable(checkpoint), checkpointed(classifier, data=digest, y=given["y"], **kept):
         with out.working(f"Fitting {len(dataset.labels)} matrices"):
             classifier = stage("fit", lambda: classifier.fit(**given, **kept))
-        seconds = time.perf_counter() - started
+        seconds = out.seconds
         save(classifier, output)
     if out.interrupted:
         out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
             out.say(f"To resume, add --resume to the same command; the checkpoint is {checkpoint}.")
     text, accuracy = _show(out, classifier, dataset.labels)
-    out.say(
-        f"Model: {output}, {seconds:.1f} s. To use it: divlearn predict {shell_name(output)} "
-        "NEW.npz"
-    )
-    out.write_page(
-        lambda: classifier_page(classifier, **given, groups=together), digest,
-        {"fitting": seconds},
-    )  # fmt: skip
+    use = f"To use it: divlearn predict {shell_name(output)} NEW.npz"
+    out.say(f"Model: {output}, {seconds:.1f} s. {use}")
+    page = partial(classifier_page, classifier, **given, groups=together)
+    out.write_page(page, digest, {"fitting": seconds})
     out.finish(
         model=str(output), kind=type(classifier).__name__, seconds=seconds,
         held_out_accuracy=accuracy, summary=text, kept_together=together is not None, data=digest,
@@ -93,7 +84,6 @@ def fit(
 
 
 def _make(name: str, seed: int, engine: str) -> Any:
-    """Make the classifier that --model names."""
     from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier

@@ -10,29 +10,21 @@ import typer
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
 ]
-MatricesKey = Annotated[
-    str | None,
-    typer.Option("--matrices", metavar="NAME", help="Array of matrices; usual names are known."),
-]
-LabelsKey = Annotated[
-    str | None,
-    typer.Option("--labels", metavar="NAME", help="Array of labels; usual names are known."),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        "--groups", metavar="NAME|FILE",
-        help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
-        "with one entry for each matrix.",
-    ),
-]  # fmt: skip
-Regularize = Annotated[
-    str,
-    typer.Option(
-        "--regularize", metavar="HOW",
-        help="How to treat matrices that are not positive definite: raise, shrink, jitter or clip.",
-    ),
-]  # fmt: skip
+MatricesKey = Annotated[str | None, typer.Option(
+    "--matrices", metavar="NAME", help="Array of matrices; usual names are known."
+)]  # fmt: skip
+LabelsKey = Annotated[str | None, typer.Option(
+    "--labels", metavar="NAME", help="Array of labels; usual names are known."
+)]  # fmt: skip
+Groups = Annotated[str | None, typer.Option(
+    "--groups", metavar="NAME|FILE",
+    help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
+    "with one entry for each matrix.",
+)]  # fmt: skip
+Regularize = Annotated[str, typer.Option(
+    "--regularize", metavar="HOW",
+    help="How to treat matrices that are not positive definite: raise, shrink, jitter or clip.",
+)]  # fmt: skip
 CV = Annotated[int, typer.Option("--cv", help="Number of folds of cross-validation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,12 +34,7 @@ Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
 class Output:
-    """Prints results to standard output, and progress to standard error.
-
-    Files are checked before any work: see `check_paths`. With ``as_json`` one JSON object is
-    printed at the end, and nothing else. ``interrupted`` tells whether the user interrupted work
-    that kept its best result so far.
-    """
+    """Prints results, or at the end one JSON object, and progress to standard error."""
 
     def __init__(
         self, as_json: bool, report: Path | None = None, *, reads: Sequence[Named] = (),
@@ -49,12 +45,12 @@ class Output:
         if report is not None:
             _check_report(report)
         check_paths(reads, [*writes, ("--report", report)])
-        self.interrupted = False
+        self.interrupted = False  # whether work was, and kept its best result so far
+        self.seconds = 0.0  # of the last work
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
 
     def say(self, text: str) -> None:
-        """Print a sentence."""
         if not self.as_json:
             self._console.print(_as_markup(text))
 
@@ -79,6 +75,7 @@ class Output:
         from divlearn.fitting.interrupts import Interrupts
         from divlearn.fitting.progress import listen
 
+        started = time.perf_counter()
         with Interrupts() as interrupts:
             try:
                 if self._errors.is_terminal and not self.as_json:
@@ -89,6 +86,7 @@ class Output:
                     yield
             finally:
                 self.interrupted |= interrupts.seen
+                self.seconds = time.perf_counter() - started
 
     def digest(self, dataset: Dataset) -> str:
         """Compute the digest of the data, if a report or JSON output shows it."""
@@ -133,11 +131,9 @@ def _check_report(path: Path) -> None:
 
 
 class Bars:
-    """Bars on a terminal, the whole work first and its parts below; they vanish at the end.
+    """Bars on a terminal, the whole work first and its parts below; they vanish at the end."""
 
-    A listener of `fitting.progress`: new work is part of the current work. Progress of some
-    work ends its parts.
-    """
+    # A listener of `fitting.progress`: new work is part of the current one, and ends its parts.
 
     def __init__(self, console: Console, text: str) -> None:
         self.progress = Progress(
@@ -149,7 +145,6 @@ class Bars:
         self._rows: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int, news: str) -> None:
-        """Show progress."""
         if what not in self._rows:
             self._rows[what] = self.progress.add_task("", count="") if self._rows else self._whole
         row = self._rows[what]
@@ -160,11 +155,7 @@ class Bars:
 
 
 def harmless(text: str, *, keep: str = "\n") -> str:
-    r"""Escape control characters, which could command a terminal or forge lines of output.
-
-    >>> print(harmless("moss\x1b[31m"), harmless("M\u00fcsli"))
-    moss\x1b[31m Müsli
-    """
+    """Escape control characters, which could command a terminal or forge lines of output."""
     return "".join(
         one if one in keep or one.isprintable() or category(one) == "Zs" else repr(one)[1:-1]
         for one in text
@@ -193,10 +184,7 @@ def shell_name(path: Path) -> str:
 
 
 def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
-    """Refuse outputs that would overwrite an input or each other, or that cannot be written.
-
-    The folders of outputs are created. Nothing is written into an input that is a folder.
-    """
+    """Refuse outputs that overwrite an input or each other, or that cannot be written."""
     read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
     for option, path in written:
         with _naming(option, path):

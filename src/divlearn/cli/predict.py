@@ -21,11 +21,9 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
-    regularize: options.Regularize = "raise",
-    as_json: options.AsJson = False,
-) -> None:
+    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    regularize: options.Regularize = "raise", as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Predict the classes of matrices, with probabilities where the model has them.
 
     Example: divlearn predict model.divlearn new.npz -o predictions.csv
@@ -42,9 +40,8 @@ def predict(
         raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
     dataset = read_data(data, matrices, labels, regularize, out)
     predicted = classifier.predict(dataset.matrices)
-    names = [
-        str(one) for one in (range(len(predicted)) if dataset.files is None else dataset.files)
-    ]
+    files = range(len(predicted)) if dataset.files is None else dataset.files
+    names = [str(one) for one in files]
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
     proba = None

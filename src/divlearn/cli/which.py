@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -12,20 +11,15 @@ from divlearn.cli.output import Output
 
 
 def which(
-    data: options.Data,
-    matrices: options.MatricesKey = None,
-    labels: options.LabelsKey = None,
+    data: options.Data, matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
     groups: options.Groups = None,
     without_labels: Annotated[
         bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
     ] = False,
-    cv: options.CV = 5,
-    regularize: options.Regularize = "raise",
-    seed: options.Seed = 0,
-    engine: options.EngineName = "auto",
-    report: options.ReportFile = None,
+    cv: options.CV = 5, regularize: options.Regularize = "raise", seed: options.Seed = 0,
+    engine: options.EngineName = "auto", report: options.ReportFile = None,
     as_json: options.AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """Recommend a divergence for matrices, and say how sure that is.
 
     With labels, nearest neighbours should be of the same class as often as possible. Without
@@ -45,12 +39,10 @@ def which(
     if y is None and groups is not None:
         raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
     together = None if y is None else keep_together(dataset, groups, out)
-    started = time.perf_counter()
     with out.working("Comparing divergences"):
         answer = which_divergence(
             dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed
         )
-    seconds = time.perf_counter() - started
     out.say(answer.summary())
     if out.interrupted:
         out.say(as_sentence(answer.message))
@@ -61,7 +53,7 @@ def which(
     ]
     out.table(["divergence", "alpha", "beta", score], rows)
     digest = out.digest(dataset)
-    out.write_page(lambda: page_of(answer), digest, {"comparing": seconds})
+    out.write_page(lambda: page_of(answer), digest, {"comparing": out.seconds})
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
         summary=answer.summary(), message=answer.message, table=answer.table(),

@@ -17,16 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.engines import Engine
+from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-    check_new,
-)
+from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
@@ -43,24 +38,22 @@ _IDDL = {
 MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
 
 
-class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of quite different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
-    All members predict held-out matrices of the same folds, and the weights maximise the likelihood
-    of the labels of these, with a pull towards equal weights. No kind wins on all data; the average
-    is about as good as the best of them, and often better. Where the user interrupts, the members
-    fitted by then make the committee.
+    The weights maximise the likelihood of held-out labels, with a pull towards equal weights. No
+    kind wins on all data; the average is about as good as the best of them, and often better. Where
+    the user interrupts, the members fitted by then make the committee.
 
     Parameters
     ----------
     members : sequence of str, default=MEMBERS
         "iddl softmax" and "iddl ridge" (learned atoms and divergences), "start softmax" (atoms from
         k-means, only the head learned), "kernel" (divergence-kernel SVM), and on tangent vectors at
-        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (with shrinkage; weights
-        change the shares of its classes alone; left out where a training part has no more matrices
-        than classes); "log rbf" is an SVM on logarithms, the vectors of the log-Euclidean metric.
+        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (left out where folds
+        train on no more matrices than classes); "log rbf" is an SVM on logarithms.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
         together, and only then are weights honest.
@@ -90,40 +83,22 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        members: Sequence[str] = MEMBERS,
-        *,
-        cv: Any = 4,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, members: Sequence[str] = MEMBERS, *, cv: Any = 4, class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
-        self.members = members
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.members, self.cv, self.class_weight = members, cv, class_weight
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Fit and weigh the members.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,)
-        sample_weight : array-like, shape (n_matrices,), optional
-        groups : array-like, shape (n_matrices,), optional
-            What belongs together, as patches of one image do, and must not be split by a fold.
-
-        Returns
-        -------
-        self
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Folds do not split groups, of
+        what belongs together, as patches of one image do.
         """
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
@@ -270,7 +245,6 @@ def fit_weights(
               - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
     The second term holds the weights together where the data does not tell members apart.
-    Probabilities have the shape (n_members, n_samples, n_classes).
     """
     true = floored(probabilities)[:, np.arange(len(codes)), codes]
     n_members = len(true)

@@ -28,21 +28,16 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
+_GAMMAS = [0.1, 0.3, 1.0, 3.0]
 _MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
     "logistic": (LogisticRegression(max_iter=1000), {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rbf": (
-        SVC(decision_function_shape="ovo"),
-        {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
-    ),
+    "rbf": (SVC(decision_function_shape="ovo"), {"C": [1.0, 10.0, 100.0], "gamma": _GAMMAS}),
     "lda": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), {}),
 }
 
 
 def fit_space(X: RealArray, at: str) -> Space:
-    """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity".
-
-    At the identity, differences of vectors have the lengths of the log-Euclidean metric.
-    """
+    """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity"."""
     base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean if at == "mean" else np.eye(X.shape[-1])
     whitener = invsqrtm(base)
     deviation = float(np.sqrt(log_vectors(X, whitener).var(axis=0).sum()))
@@ -50,11 +45,7 @@ def fit_space(X: RealArray, at: str) -> Space:
 
 
 def tangent_vectors(X: RealArray, space: Space) -> RealArray:
-    r"""Vectors of :math:`\log(G^{-1/2} X G^{-1/2})`, divided by one number.
-
-    Their lengths keep the proportions they have in the metric, and the variances of all entries add
-    up to one on the training data, so that the same penalties suit all data.
-    """
+    """Vectors of log(G^(-1/2) X G^(-1/2)), of total variance one on the training data."""
     whitener, deviation = space
     return log_vectors(X, whitener) / deviation
 
@@ -70,12 +61,7 @@ def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
 
 
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of tangent vectors, its parameters chosen by held-out log-loss.
-
-    "logistic" is logistic regression, "rbf" a support vector machine with a Gaussian kernel, "lda"
-    linear discriminant analysis with the shrinkage of Ledoit and Wolf. ``oof_proba_`` holds the
-    probabilities of every matrix by a model that has not seen it.
-    """
+    """A classifier of tangent vectors, its parameters chosen by held-out log-loss."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -113,7 +99,6 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
-        """Probabilities of the classes, shape (n_matrices, n_classes)."""
         decisions = _decide(self.model_, tangent_vectors(X, self.space_))
         return np.exp(_log_probabilities(decisions, len(self.classes_), self.coupling_))
 

@@ -39,31 +39,19 @@ class Dataset:
     Attributes
     ----------
     name : str
-    labels : ndarray, shape (n_matrices,), or None
-        None where the data has none.
-    citation : str
-        What to cite when using the data.
-    terms : str
-        Under which terms the data is given away.
-    rule : SplitRule
-        Random splits where there are no official ones.
-    images : sequence of ndarray, optional
-        Raw samples of shape (height, width[, n_channels]).
-    series : sequence, optional
-        Raw samples of shape (n_channels, n_times), or tuples of several such streams.
-    descriptor : transformer, optional
-        Turns the raw samples into matrices. Several matrices per sample are laid out one sample
-        after the other.
-    official_splits : tuple of (train, test)
-        Indices of matrices, where the data comes with splits.
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices of one group share their origin, so those in train tell of those in test.
-    notes : tuple of str
-        What one should know before trusting results on this data.
-    stored : ndarray, shape (n_matrices, d, d), optional
-        The matrices, where they come without raw samples.
-    files : ndarray, shape (n_matrices,), optional
-        Names of the files that the matrices were made from.
+    labels : ndarray, shape (n_matrices,), or None where there are none.
+    citation : str, what to cite when using the data.
+    terms : str, under which terms the data is given away.
+    rule : SplitRule, random splits where there are no official ones.
+    images : sequence of ndarray, optional, raw samples of shape (height, width[, n_channels]).
+    series : sequence, optional, of shape (n_channels, n_times) or tuples of several such streams.
+    descriptor : transformer, optional, from raw samples to matrices.
+        Several matrices per sample are laid out one sample after the other.
+    official_splits : tuple of (train, test), indices of matrices, where the data comes with splits.
+    groups : ndarray, shape (n_matrices,), optional, equal for matrices that share their origin.
+    notes : tuple of str, what one should know before trusting results on this data.
+    stored : ndarray, shape (n_matrices, d, d), optional, where there are no raw samples.
+    files : ndarray, shape (n_matrices,), optional, names of files the matrices were made from.
 
     Examples
     --------
@@ -135,10 +123,8 @@ class Dataset:
     def matrices(self) -> RealArray:
         """SPD matrices, shape (n_matrices, d, d): computed when first asked for, then kept.
 
-        The descriptor is fitted to all samples, those to train on and those to test on together.
-        It sees no labels, but what it learns, such as the bandwidth of a kernel from the median
-        distance, is learned from test samples too. To keep them apart, put the descriptor into a
-        scikit-learn Pipeline and fit that to the training samples of ``raw``.
+        The descriptor is fitted to all samples, without labels. To learn nothing from test samples,
+        put it into a scikit-learn Pipeline and fit that to the training samples of ``raw``.
         """
         stored = self.stored
         if stored is None:
@@ -165,7 +151,6 @@ class Dataset:
 
     @property
     def _known_labels(self) -> NDArray[Any]:
-        """The labels; an error where there are none."""
         if self.labels is None:
             raise ValueError(
                 f"{self.name} has no labels; save them with the matrices, as an array named labels"
@@ -175,23 +160,11 @@ class Dataset:
     def splits(
         self, n: int | None = None, train: float | None = None, random_state: int | None = 0
     ) -> list[Split]:
-        """Return indices for training and testing.
+        """Return sorted indices of matrices for training and testing, a list of (train, test).
 
-        Parameters
-        ----------
-        n : int, optional
-            Number of random splits, stratified by class; ``rule.n`` by default. They do not look
-            at ``groups``; scikit-learn's `GroupShuffleSplit` and `GroupKFold` do.
-        train : float, optional
-            Share of the matrices to train on; ``rule.train`` by default.
-        random_state : int or None, default=0
-            Seed of random splits.
-
-        Returns
-        -------
-        list of (train, test)
-            Sorted indices of matrices. Copies of the official splits where there are any and
-            neither ``n`` nor ``train`` is given.
+        Copies of the official splits where there are any and neither ``n`` nor ``train`` is given,
+        else ``n`` random splits, stratified by class, with a share ``train`` to train on; ``rule``
+        has the defaults. They do not look at ``groups``; scikit-learn's `GroupShuffleSplit` does.
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
@@ -202,13 +175,9 @@ class Dataset:
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
             )
         self._check_stratified(float(share))
-        shuffled = StratifiedShuffleSplit(
-            number, train_size=float(share), random_state=random_state
-        )
-        return [
-            (np.sort(chosen), np.sort(rest))
-            for chosen, rest in shuffled.split(np.zeros(len(self._known_labels)), self.labels)
-        ]
+        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
+        found = shuffled.split(np.zeros(len(self.labels)), self.labels)
+        return [(np.sort(chosen), np.sort(rest)) for chosen, rest in found]
 
     def _check_stratified(self, share: float) -> None:
         labels = self._known_labels
@@ -228,22 +197,11 @@ class Dataset:
             )
 
     def duplicates(self) -> list[tuple[int, ...]]:
-        """Find raw samples, or matrices without samples, that are equal entry by entry.
-
-        Returns
-        -------
-        list of tuple of int
-            The indices of each sample that is there more than once.
-        """
+        """Find the indices of samples, or else matrices, that are equal entry by entry."""
         return find_copies(self.matrices if self.raw is None else self.raw)
 
     def subset(self, indices: NDArray[Any]) -> Dataset:
-        """Make some of the matrices a data set of their own, without samples and official splits.
-
-        Parameters
-        ----------
-        indices : ndarray of int or bool
-        """
+        """Make some of the matrices a data set of their own, without samples and splits."""
         return of_checked(
             self.matrices[indices],
             name=self.name, citation=self.citation, terms=self.terms, rule=self.rule,
@@ -262,13 +220,8 @@ class Dataset:
             most = "" if counts.min() == counts.max() else f" to {counts.max()}"
             labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{most}; "
             labels += self._describe_splits()
-        lines = [
-            f"{self.name}: {n} SPD matrices, {d} x {d}{labels}.",
-            *self.notes,
-            f"Cite: {self.citation}",
-            f"Terms: {self.terms}",
-        ]
-        return "\n".join(lines)
+        first, cite = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}.", f"Cite: {self.citation}"
+        return "\n".join([first, *self.notes, cite, f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
         if self.official_splits:
@@ -293,7 +246,7 @@ def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
 
 
 def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
-    """Find samples that are equal entry by entry: the indices of each that is there repeatedly."""
+    """Find the indices of every sample that is there repeatedly, equal entry by entry."""
     found = defaultdict(list)
     for index in range(len(samples)):
         sample = samples[index]

@@ -40,18 +40,11 @@ _BEYOND = np.arange(0.5, 7.5, 0.5)
 
 
 def make_riemannian_gaussian_clusters(
-    n_clusters: int = 15,
-    n_per_cluster: ArrayLike = 50,
-    d: int = 5,
-    *,
-    sigma: ArrayLike | None = None,
-    separation: float = 10.0,
-    condition: float = 10.0,
-    shuffle: bool = True,
-    random_state: RandomState = None,
-    return_centers: bool = False,
+    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
+    sigma: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
+    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     r"""Clusters of the Riemannian Gaussian, whose centres are their Riemannian means.
 
     .. math:: p(X) \propto \exp\Big(-\frac{d(X, C)^2}{2 \sigma^2}\Big)
@@ -67,12 +60,7 @@ def make_riemannian_gaussian_clusters(
         2 d + 4 degrees of freedom. Space grows away from C like an exponential, and drives the
         log-eigenvalues of :math:`C^{-1} X` apart by up to :math:`\sigma^2 (d - 1)`: more than
         36 (or 16 in float32) has no room in the digits.
-    n_clusters, n_per_cluster, d, separation, condition : as in `make_wishart_clusters`
-    shuffle, random_state, return_centers, dtype : as in `make_wishart_clusters`
-
-    Returns
-    -------
-    X, y, centers : as in `make_wishart_clusters`
+    others, and what is returned : as in `make_wishart_clusters`
 
     Examples
     --------
@@ -108,7 +96,6 @@ def make_riemannian_gaussian_clusters(
 
 
 def parabola(sigma: float) -> Potential:
-    """Potential of the Riemannian Gaussian."""
     precision = sigma**-2
 
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
@@ -120,25 +107,15 @@ def parabola(sigma: float) -> Potential:
 def sample_log_eigenvalues(
     potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
 ) -> tuple[RealArray, float]:
-    r"""Independent draws of q(t) by rejection, every row ascending, and the acceptance rate.
+    """Independent draws of q(t) by rejection, every row ascending, and the acceptance rate.
 
     V must be convex, with its minimum at zero, and outgrow the repulsion: :math:`|V'| > (d - 1) /
-    2` far out on both sides.
-
-    Candidates are :math:`t_i = g(x_i)` for the eigenvalues x of a Gaussian symmetric matrix, drawn
-    from its tridiagonal form [1]_: close neighbours repel each other there as they do in q. The
-    increasing g leads the most likely x, the zeros of a Hermite polynomial, to the most likely t,
-    and beyond the outermost of them keeps the energy of the outermost. The ratio of the two
-    densities is then nearly constant, whatever d is: such maps carry one ensemble to the other as
-    d grows [2]_. Of the candidates for the Riemannian Gaussian about 95 % are accepted at
-    :math:`d \sigma^2 = 1`, half at 10 and a sixth at 30; of those for Wishart matrices a quarter
-    with d degrees of freedom and half with 2 d. The bound of the ratio is its largest value among
-    all candidates (the empirical supremum [3]_): candidates beyond it are rare, and barely beyond.
-
-    .. [1] Dumitriu and Edelman (2002), Matrix models for beta ensembles.
-    .. [2] Bekerman, Figalli and Guionnet (2015), Transport maps for beta-matrix models and
-       universality.
-    .. [3] Caffo, Booth and Davis (2002), Empirical supremum rejection sampling.
+    2` far out on both sides. Candidates are :math:`t_i = g(x_i)` for the eigenvalues x of a
+    Gaussian symmetric matrix (Dumitriu and Edelman 2002), which repel as in q. The increasing g
+    leads the most likely x, the zeros of a Hermite polynomial, to the most likely t, and beyond the
+    outermost keeps the energy of the outermost; the ratio of the two densities is then nearly
+    constant, whatever d is (Bekerman, Figalli and Guionnet 2015). The bound of the ratio is its
+    largest value among all candidates (Caffo, Booth and Davis 2002).
     """
     transport = _transport(potential, d)
     kept, score = np.empty((0, d)), np.empty(0)
@@ -212,10 +189,8 @@ def _find_mode(potential: Potential, zeros: RealArray) -> RealArray:
 
 
 def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealArray:
-    """Map what lies `_BEYOND` the last zero so that the outermost t has the energy of its x.
-
-    Both energies are least at the last zero, or mode; there their square roots are straight.
-    """
+    """Map what lies `_BEYOND` the last zero so that the outermost t has the energy of its x."""
+    # Both energies are least at the last zero, or mode; there their square roots are straight.
     x = zeros[-1] + np.append(0, _BEYOND)
     wanted = 0.5 * x**2 - np.log(x[:, None] - zeros[:-1]).sum(axis=1)
     wanted = np.sqrt(np.maximum(wanted - wanted[0], 0))

@@ -35,18 +35,11 @@ _PLACING_STEPS = 50
 
 
 def make_wishart_clusters(
-    n_clusters: int = 15,
-    n_per_cluster: ArrayLike = 50,
-    d: int = 5,
-    *,
-    dof: ArrayLike | None = None,
-    separation: float = 10.0,
-    condition: float = 10.0,
-    shuffle: bool = True,
-    random_state: RandomState = None,
-    return_centers: bool = False,
+    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
+    dof: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
+    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     r"""Clusters of Wishart matrices: sample covariances of Gaussian vectors.
 
     A matrix of the cluster with the centre C is
@@ -57,9 +50,7 @@ def make_wishart_clusters(
     ----------
     n_clusters : int, default=15
     n_per_cluster : int or array-like of int, shape (n_clusters,), default=50
-        Matrices in each cluster.
-    d : int, default=5
-        Rows of a matrix.
+    d : int, default=5, rows of a matrix.
     dof : float or array-like, shape (n_clusters,), optional
         Degrees of freedom, > d - 1 and not necessarily whole; 2 d + 4 by default. The matrices
         spread by :math:`\sigma = (2 / \mathrm{dof})^{1/2}` in every direction. With less than
@@ -71,27 +62,22 @@ def make_wishart_clusters(
         Condition number of the matrix around which the centres are placed. With the same seed it
         changes the data by a congruence X -> A X A^T alone: affine-invariant methods do not see
         it; others, as the Euclidean and the log-Euclidean, do.
-    shuffle : bool, default=True
-        Whether to mix the clusters rather than to return one after the other.
+    shuffle : bool, default=True, whether to mix the clusters.
     random_state : int, RandomState or None, default=None
-        Pass an int for the same data every time; None never touches the global generator.
+        None never touches the global generator.
     return_centers : bool, default=False
-    dtype : float32 or float64, default=float64
-        Type of X and of the centres. Drawn in float64 whatever it is.
+    dtype : float32 or float64, default=float64, of X and of the centres.
 
     Returns
     -------
     X : ndarray, shape (n_matrices, d, d)
-        Strictly positive definite matrices.
-    y : ndarray of int, shape (n_matrices,)
-        The cluster of each matrix.
+    y : ndarray of int, shape (n_matrices,), the cluster of each matrix.
     centers : ndarray, shape (n_clusters, d, d), only if ``return_centers``
 
     Notes
     -----
-    The centres are :math:`C_j = B^{1/2} \exp(S_j) B^{1/2}`. B has random eigenvectors, and
-    eigenvalues with evenly spaced logarithms around zero. The :math:`S_j` are random symmetric
-    matrices, of no preferred direction, scaled together such that
+    The centres are :math:`C_j = B^{1/2} \exp(S_j) B^{1/2}`, with B of random eigenvectors and
+    evenly spaced log-eigenvalues. The random symmetric :math:`S_j` are scaled together such that
 
     .. math:: \Big(\frac{2}{k (k - 1)} \sum_{i<j} d(C_i, C_j)^2\Big)^{1/2}
               = \text{separation} \cdot \sigma
@@ -99,12 +85,10 @@ def make_wishart_clusters(
     up to 1e-4 of it, with the affine-invariant distance d. If dof differs between clusters,
     :math:`\sigma^2` is the mean of theirs.
 
-    For two Wishart distributions of the same dof :math:`d(C_i, C_j) / \sigma` is the Fisher-Rao
-    distance: by so many standard deviations they lie apart. The best rule that knows the centres
-    confuses two clusters at the distance s with probability about :math:`\Phi(-s / 2)`, whatever
-    d is: 16 % at s = 2, 2 % at 4. A method that has to find the centres needs more, as the
-    matrices of a cluster lie about :math:`\sigma (d (d + 1) / 2)^{1/2}` from its centre: k-means
-    finds most of 15 clusters of 50 matrices at a separation of 10 up to d = 30, and of 20 at 60.
+    The best rule that knows the centres confuses two clusters at the distance s (the Fisher-Rao
+    distance, for one dof) with probability about :math:`\Phi(-s / 2)`, whatever d is: 16 % at
+    s = 2, 2 % at 4. A method that has to find the centres needs more: k-means finds most of 15
+    clusters of 50 matrices at a separation of 10 up to d = 30, and of 20 at 60.
 
     Examples
     --------
@@ -126,18 +110,11 @@ def make_wishart_clusters(
 
 
 def make_inverse_wishart_clusters(
-    n_clusters: int = 15,
-    n_per_cluster: ArrayLike = 50,
-    d: int = 5,
-    *,
-    dof: ArrayLike | None = None,
-    separation: float = 10.0,
-    condition: float = 10.0,
-    shuffle: bool = True,
-    random_state: RandomState = None,
-    return_centers: bool = False,
+    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
+    dof: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
+    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     r"""Clusters of inverse Wishart matrices: a few of their eigenvalues may be very large.
 
     :math:`X^{-1}` is a Wishart matrix, scaled such that :math:`E[X] = C`.
@@ -147,12 +124,7 @@ def make_inverse_wishart_clusters(
     dof : float or array-like, shape (n_clusters,), optional
         Degrees of freedom, > d + 1, without which there is no mean; 2 d + 4 by default. Variances
         exist from d + 3 on.
-    n_clusters, n_per_cluster, d, separation, condition : as in `make_wishart_clusters`
-    shuffle, random_state, return_centers, dtype : as in `make_wishart_clusters`
-
-    Returns
-    -------
-    X, y, centers : as in `make_wishart_clusters`
+    others, and what is returned : as in `make_wishart_clusters`
 
     Examples
     --------
@@ -208,7 +180,6 @@ class ClusterPlan:
             )
 
     def per_cluster(self, values: ArrayLike, name: str) -> RealArray:
-        """Real numbers, one per cluster, from a single one or as many."""
         real = as_real(values, name)
         self._check_shape(real.shape, name)
         return np.broadcast_to(real, self.n_clusters)
@@ -216,12 +187,8 @@ class ClusterPlan:
     def make(
         self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str, return_centers: bool
     ) -> tuple[Any, ...]:
-        """Place the centres, and matrices around them.
-
-        Clusters spread by ``sigma``. For rows of the data, ``draw`` returns the factors F of
-        matrices F F^T around the identity; ``fix`` says what avoids matrices that are all but
-        singular.
-        """
+        """Place the centres, and matrices around them, in clusters that spread by ``sigma``."""
+        # ``draw`` returns the factors F of matrices F F^T around the identity for rows of the data.
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
         step = max(1, _BLOCK_ENTRIES // self.d**2)
         try:

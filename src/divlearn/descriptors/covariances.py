@@ -55,7 +55,6 @@ def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes
 
 
 def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
-    """Return height and width from one integer for both or a pair."""
     pair = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
     fix = ", in pixels"
     try:
@@ -68,10 +67,7 @@ def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple
 
 
 def covariances(samples: RealArray) -> RealArray:
-    """Covariances of features, shape (..., n_features, n_pixels), in two passes.
-
-    Exactly symmetric, and exactly zero in the rows of constant features.
-    """
+    """Covariances of features, (..., n_features, n_pixels), exactly zero for constant ones."""
     # Differences to the first pixel are exact zeros where a feature is constant; those to a
     # rounded mean need not be.
     centred = samples - samples[..., :1]
@@ -85,13 +81,10 @@ def covariances(samples: RealArray) -> RealArray:
 def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
     """Covariances of features, shape (n_features, height, width), over boxes of one image.
 
-    Few pixels in all are done box by box. Otherwise integral images give every box at the same
-    cost (`box_grams`); there the sums of a box are differences of sums over much of the image, so
-    that a box much smaller or much flatter than the image loses digits. How many is estimated for
-    each box, and those beyond `tolerances.integral_image` are done directly.
-
-    ``axes`` names the axis of a feature that is the row (0) or the column (1) of a pixel, None for
-    others: the covariances of these among themselves are known in closed form.
+    Few pixels in all are done box by box, else integral images give every box at the same cost
+    (`box_grams`). There a box much smaller or much flatter than the image loses digits; boxes that
+    lose more than `tolerances.integral_image` are done directly. ``axes`` names the axis of a
+    feature that is the row (0) or the column (1) of a pixel: their covariances have a closed form.
     """
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
@@ -124,7 +117,10 @@ def _by_integral_images(
     """Covariances, and an estimate of their error relative to the deviations of the features."""
     _, height, width = maps.shape
     everything = np.array([[0, 0, height, width]])
-    grams = box_grams(maps, _about_the_mean(maps), np.concatenate([boxes, everything]))
+    first = maps[:, 0, 0]  # relative to it, the mean of a constant feature is exact
+    some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
+    offset = first + some.mean(axis=(1, 2))
+    grams = box_grams(maps, offset, np.concatenate([boxes, everything]))
     sums = grams[:-1, :-1, -1]
     result = grams[:-1, :-1, :-1]
     result -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
@@ -163,20 +159,11 @@ def _fill_coordinates(
             result[:, i, j] = variances if axis == other else 0
 
 
-def _about_the_mean(maps: RealArray) -> RealArray:
-    """Mean of some of the pixels; of a constant feature the constant, to all digits."""
-    first = maps[:, 0, 0]
-    some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
-    return first + some.mean(axis=(1, 2))
-
-
 def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
-    r"""Sum products of features, less their offsets, over boxes by integral images.
+    """Sum products of features, less their offsets, over boxes by integral images.
 
-    With :math:`g_p = (f_p - o, 1)` and the integral image
-    :math:`S(y, x) = \sum_{p < (y, x)} g_p g_p^T`, the sum over a box is
-    :math:`S(b, r) - S(t, r) - S(b, l) + S(t, l)`, whatever its size. Only one row of S exists at
-    a time. Sums keep more digits if the offset is about the mean.
+    With g_p = (f_p - o, 1) and S(y, x) the sum of g_p g_p^T over p < (y, x), the sum over a box is
+    S(b, r) - S(t, r) - S(b, l) + S(t, l). Only one row of S exists at a time.
     """
     if available_engines()[0] != "native":
         return _grams_by_numpy(maps, offset, boxes)

@@ -1,7 +1,4 @@
-"""What all descriptors share: conventions of scikit-learn, and the regulariser.
-
-The regulariser is relative, as small as possible, and never silent.
-"""
+"""What all descriptors share: conventions of scikit-learn, and a regulariser that warns."""
 
 from __future__ import annotations
 
@@ -25,16 +22,7 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
     n_features_in_: int
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Do nothing: matrices fit into no data frame, and stay an array in every pipeline.
-
-        Parameters
-        ----------
-        transform : ignored
-
-        Returns
-        -------
-        self : object
-        """
+        """Do nothing: matrices fit into no data frame, and stay an array in every pipeline."""
         return self
 
     def _set_or_check_count(self, count: int, what: str, *, reset: bool, where: str = "X") -> None:
@@ -53,11 +41,7 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
 
 
 def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
-    """Return the floor that ``regularize`` stands for, for matrices of size d.
-
-    A number must be `least_floor` at least. "auto", the square root of the epsilon of ``dtype``, is
-    above it up to a few hundred variables.
-    """
+    """Return the floor that ``regularize`` stands for, `least_floor` at least."""
     least = least_floor(d, dtype)
     if isinstance(regularize, str) and regularize == "auto":
         return max(tolerances.repair_floor(dtype), least)
@@ -92,13 +76,10 @@ def ensure_definite(
     .. math:: C \leftarrow (1 - r) C + r D, \qquad
               r = \frac{\varphi - \lambda_{\min}(R)}{1 - \lambda_{\min}(R)},
 
-    which is the smallest weight that gives :math:`\lambda_{\min}(R) = \varphi`. What misses
-    :math:`\varphi` by rounding alone is left as it is. Variances stay as they are, and a change of
-    the units of a variable commutes with the repair. A variable without variance has no unit: it
-    gets :math:`\varphi` times the mean of the other variances.
-
-    Messages name the matrices and what a row of them stands for. The result is the input itself
-    where nothing had to be changed; otherwise an `SPDRepairWarning` says what was.
+    which is the smallest weight that gives :math:`\lambda_{\min}(R) = \varphi`. Variances stay as
+    they are, and a change of the units of a variable commutes with the repair. A variable without
+    variance gets :math:`\varphi` times the mean of the other variances. The result is the input
+    itself where nothing had to be changed; otherwise an `SPDRepairWarning` says what was.
     """
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
@@ -122,7 +103,6 @@ def _fill_constant(
     matrices: RealArray, constant: NDArray[np.bool_], floor: float,
     indices: NDArray[np.intp], name: str,
 ) -> RealArray:  # fmt: skip
-    """Give variables without variance one, and no covariance with the others."""
     hopeless = indices[constant.all(axis=1)]
     if hopeless.size:
         more = f" (and {hopeless.size - 1} more)" if hopeless.size > 1 else ""

@@ -44,9 +44,8 @@ def block_diagonal(*streams: ArrayLike, regularize: str = "raise") -> RealArray:
     if not streams:
         raise ValueError("block_diagonal needs at least one stream of SPD matrices")
     blocks = _check_blocks(streams, regularize, None)
-    leading = blocks[0].shape[:-2]
     for s, block in enumerate(blocks):
-        if block.shape[:-2] != leading:
+        if block.shape[:-2] != blocks[0].shape[:-2]:
             raise ValueError(
                 f"streams[{s}] has shape {block.shape}, but streams[0] has shape "
                 f"{blocks[0].shape}: their leading dimensions must be equal; pass one matrix of "
@@ -76,20 +75,13 @@ class BlockDiagonal(MatrixTransformer):
         A clone of it is fitted to each stream and applied first, so that streams may be series of
         any lengths, or images. By default streams are SPD matrices already.
     regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with blocks that are not positive definite; see `divlearn.spd.check_spd`.
+        What to do with blocks that are not positive definite, see `check_spd`.
 
     Attributes
     ----------
-    transformers_ : list of transformers
-        The fitted clones, one for each stream; empty without ``transformer``.
-    block_sizes_ : list of int
-        Sizes of the blocks.
-    n_features_in_ : int
-        Number of streams.
-
-    See Also
-    --------
-    block_diagonal : the function for arrays, one for each stream.
+    transformers_ : list, the fitted clones for the streams; empty without ``transformer``.
+    block_sizes_ : list of int, sizes of the blocks.
+    n_features_in_ : int, number of streams.
 
     Examples
     --------
@@ -103,9 +95,6 @@ class BlockDiagonal(MatrixTransformer):
     (3, 102, 102)
     """
 
-    transformers_: list[Any]
-    block_sizes_: list[int]
-
     def __init__(self, transformer: Any = None, *, regularize: str = "raise") -> None:
         self.transformer = transformer
         self.regularize = regularize
@@ -113,32 +102,15 @@ class BlockDiagonal(MatrixTransformer):
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
-            A sample in a list is a tuple, list or array of its streams. Without ``transformer``
-            streams are SPD matrices; sizes may differ between streams, not between samples.
-        y : ignored, but for ``transformer``
-
-        Returns
-        -------
-        self : object
+        X has the shape (n_samples, n_streams, ...), or is a list of samples, each a tuple, list or
+        array of its streams. Without ``transformer`` streams are SPD matrices; sizes may differ
+        between streams, not between samples. Only ``transformer`` sees y.
         """
         self.fit_transform(X, y)
         return self
 
     def fit_transform(self, X: Samples, y: Any = None) -> RealArray:
-        """Fit, and fuse the same samples; see `fit` and `transform`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
-        y : ignored, but for ``transformer``
-
-        Returns
-        -------
-        ndarray, shape (n_samples, D, D)
-        """
+        """Fit, and fuse the same samples; see `fit` and `transform`."""
         streams = _split(X)
         self._set_or_check_count(len(streams), "streams", reset=True)
         self.transformers_ = []
@@ -151,16 +123,10 @@ class BlockDiagonal(MatrixTransformer):
         return _join(blocks)
 
     def transform(self, X: Samples) -> RealArray:
-        """Fuse streams.
+        """Fuse the streams of samples, given as in `fit`.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_streams, ...), or a list of samples
-
-        Returns
-        -------
-        ndarray, shape (n_samples, D, D)
-            D is the sum of ``block_sizes_``. float32 if all streams are, else float64.
+        The result has the shape (n_samples, D, D), D the sum of ``block_sizes_``. It is float32 if
+        all streams are, else float64.
         """
         check_is_fitted(self)
         streams = _split(X)

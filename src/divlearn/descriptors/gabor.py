@@ -66,16 +66,7 @@ class GaborBank:
         )
 
     def magnitudes(self, images: RealArray) -> RealArray:
-        """Moduli of the responses.
-
-        Parameters
-        ----------
-        images : ndarray, shape (n_images, height, width)
-
-        Returns
-        -------
-        ndarray, shape (n_images, scales * orientations, height, width)
-        """
+        """Moduli of responses, (n, n_filters, height, width), to images (n, height, width)."""
         n_images, height, width = images.shape
         top, left = self._margin(height), self._margin(width)
         padded = np.pad(images, ((0, 0), (top, top), (left, left)), mode="symmetric")

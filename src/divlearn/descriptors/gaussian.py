@@ -29,16 +29,13 @@ class GaussianEmbedding(SeriesTransformer):
 
     .. math:: P = \begin{pmatrix} S + m m^T & m \\ m^T & 1 \end{pmatrix}, \qquad |P| = |S| .
 
-    With sample covariances an affine change of the channels, :math:`x \mapsto A x + b`, acts on
-    :math:`P` as the congruence by :math:`\begin{pmatrix} A & b \\ 0 & 1 \end{pmatrix}`, so
-    affine-invariant divergences between embeddings see neither the units nor the origin of the
-    channels.
+    With sample covariances an affine change of the channels acts on :math:`P` as a congruence, so
+    affine-invariant divergences between embeddings see neither units nor origins of the channels.
 
     Parameters
     ----------
     estimator : {"cov", "lwf", "oas"} or callable, default="cov"
-        How the covariance is estimated: "cov" is the sample covariance with the divisor
-        ``n_times - 1`` (as `numpy.cov`; what pyRiemann calls "cov"), "lwf" and "oas" are
+        "cov" is the sample covariance with the divisor ``n_times - 1``, "lwf" and "oas" are
         scikit-learn's `ledoit_wolf` and `oas`. A callable gets the centred series,
         shape (n_channels, n_times), and returns the covariance, shape (n_channels, n_channels).
     noise : float, default=0.0
@@ -49,27 +46,23 @@ class GaussianEmbedding(SeriesTransformer):
     regularize : float or "auto", default="auto"
         Floor of the eigenvalues of the correlation of :math:`S`; "auto" is the square root of the
         machine epsilon. Where they are below, as in series shorter than their number of channels,
-        :math:`S` is shrunk towards its diagonal and an `SPDRepairWarning` says so; see
-        `divlearn.descriptors.definite.ensure_definite`.
+        :math:`S` is shrunk towards its diagonal, with an `SPDRepairWarning`.
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of channels.
+    n_features_in_ : int, number of channels.
 
     Notes
     -----
-    :math:`S` is accurate whatever the offsets of the channels. :math:`P` holds it next to
-    :math:`m m^T`, though, and does not resolve standard deviations below about
+    Next to :math:`m m^T`, :math:`P` does not resolve standard deviations below about
     :math:`4 \sqrt{(d + 1) \epsilon}` of a mean: 2e-7 of it for ten channels, 5e-3 in float32. Such
-    embeddings are shrunk towards their diagonals, which raises the deviations to about that, and an
-    `SPDRepairWarning` says so; an offset subtracted from all series avoids it.
+    embeddings are shrunk towards their diagonals, with an `SPDRepairWarning`; an offset subtracted
+    from all series avoids it.
 
     References
     ----------
     M. Calvo and J. M. Oller, "A distance between multivariate normal distributions based in an
     embedding into the Siegel group", Journal of Multivariate Analysis 35, 1990.
-
     M. Lovric, M. Min-Oo and E. A. Ruh, "Multivariate normal distributions parametrized as a
     Riemannian symmetric space", Journal of Multivariate Analysis 74, 2000 (the normalised form).
 
@@ -87,16 +80,10 @@ class GaussianEmbedding(SeriesTransformer):
     _min_times = 2
 
     def __init__(
-        self,
-        estimator: str | Estimator = "cov",
-        *,
-        noise: float = 0.0,
-        normalize: bool = False,
+        self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
         regularize: float | str = "auto",
-    ) -> None:
-        self.estimator = estimator
-        self.noise = noise
-        self.normalize = normalize
+    ) -> None:  # fmt: skip
+        self.estimator, self.noise, self.normalize = estimator, noise, normalize
         self.regularize = regularize
 
     def _describe(self, series: Series, floor: float) -> RealArray:

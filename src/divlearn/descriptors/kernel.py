@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.checks import is_number
+from divlearn.checks import check_number
 from divlearn.descriptors.definite import ensure_definite
 from divlearn.descriptors.images import Images, check_images
 from divlearn.descriptors.pixels import Feature, Preset
@@ -31,22 +31,18 @@ class RBFKernelDescriptor(SeriesTransformer):
         Factor of the squared distances, > 0. "median" is one over the median of the squared
         distances between all pairs of tracks that differ, over the sequences seen in `fit`.
     per_frame : bool, default=True
-        Whether squared distances are divided by the number of frames :math:`T`, as above. Sums over
-        frames grow with :math:`T`: with one ``gamma`` for all, tracks of long sequences would
-        resemble each other less than those of short ones for their length alone. False takes the
-        sum, the formula of the reference; for sequences of one length it is the same kernel, at
-        another ``gamma``.
+        Whether squared distances are divided by the number of frames :math:`T`, as above, so that
+        one ``gamma`` suits sequences of all lengths. False takes the sum, the formula of the
+        reference.
     regularize : float or "auto", default="auto"
         Floor of the eigenvalues of a kernel; "auto" is the square root of the machine epsilon.
-        Where they are below, as with equal tracks, the kernel is shrunk towards the identity and an
-        `SPDRepairWarning` says so; see `divlearn.descriptors.definite.ensure_definite`.
+        Where they are below, as with equal tracks, the kernel is shrunk towards the identity, with
+        an `SPDRepairWarning`.
 
     Attributes
     ----------
-    gamma_ : float
-        The factor in use.
-    n_features_in_ : int
-        Number of tracks.
+    gamma_ : float, the factor in use.
+    n_features_in_ : int, number of tracks.
 
     References
     ----------
@@ -62,8 +58,6 @@ class RBFKernelDescriptor(SeriesTransformer):
             [0.5 , 1.  , 0.5 ],
             [0.25, 0.5 , 1.  ]]])
     """
-
-    gamma_: float
 
     def __init__(
         self,
@@ -116,8 +110,7 @@ class CovarianceKernel(RegionCovariance):
 
     The bracket is the mean square over the pixels of the difference of the features p and q, each
     less its mean: K is the kernel of `RBFKernelDescriptor` with pixels for frames, blind to
-    constants added to an image. It keeps that the distance between features is one of grey levels,
-    so features should share that unit, as those of the default do.
+    constants added to an image. Features should share their unit, as those of the default do.
 
     Parameters
     ----------
@@ -127,22 +120,16 @@ class CovarianceKernel(RegionCovariance):
         Factor of the squared distances, > 0. "median" is one over the median of the squared
         distances between features that differ, over the regions seen in `fit`.
     patch, stride, boxes, n_jobs, verbose : as in `RegionCovariance`
-    regularize : "auto" or float, default="auto"
-        Floor of the smallest eigenvalue of a kernel; "auto" is the square root of epsilon. Kernels
-        below, as where two features are equal, are shrunk towards the identity, with an
-        `SPDRepairWarning`.
+    regularize : "auto" or float, default="auto", as in `RBFKernelDescriptor`
 
     Attributes
     ----------
-    gamma_ : float
-        The factor in use.
-    feature_names_ : list of str, the rows of the matrices.
-    n_features_in_ : int, channels of the images.
+    gamma_ : float, the factor in use.
+    feature_names_, n_features_in_ : as in `RegionCovariance`
 
     Notes
     -----
-    The covariance-kernel descriptors of the paper's cancer data are not specified there beyond
-    their size; this is our definition of them.
+    The paper gives only the size of the descriptors of its cancer data; this is our definition.
 
     Examples
     --------
@@ -151,20 +138,12 @@ class CovarianceKernel(RegionCovariance):
     (10, 8, 8)
     """
 
-    gamma_: float
-
     def __init__(
-        self,
-        features: str | Preset | Sequence[Feature] = "cancer",
-        *,
-        gamma: float | str = "median",
-        patch: int | tuple[int, int] | None = None,
-        stride: int | tuple[int, int] | None = None,
-        boxes: ArrayLike | None = None,
-        regularize: float | str = "auto",
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
+        self, features: str | Preset | Sequence[Feature] = "cancer", *,
+        gamma: float | str = "median", patch: int | tuple[int, int] | None = None,
+        stride: int | tuple[int, int] | None = None, boxes: ArrayLike | None = None,
+        regularize: float | str = "auto", n_jobs: int | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(
             features, patch=patch, stride=stride, boxes=boxes, regularize=regularize,
             n_jobs=n_jobs, verbose=verbose,
@@ -195,8 +174,8 @@ def _squares_from(covariances: RealArray) -> RealArray:
 
 
 def _check_gamma(gamma: float | str) -> None:
-    if gamma != "median" and not (is_number(gamma) and 0 < float(gamma) < np.inf):
-        raise ValueError(f'gamma={gamma!r} must be "median" or a finite number > 0')
+    if gamma != "median":
+        check_number(gamma, "gamma", positive=True, word="median")
 
 
 def _median_gamma(squared_distances: RealArray, variables: str) -> float:

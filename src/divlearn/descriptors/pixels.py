@@ -84,11 +84,8 @@ _NAMED: dict[str, Callable[[_Planes], RealArray]] = {
 class Preset:
     """Features of a descriptor.
 
-    Attributes
-    ----------
-    features : what the covariance is of.
-    keep_variance : names of the features that keep their variances, while each of the others is
-        divided by its standard deviation in the region; all keep them by default.
+    Features named in ``keep_variance`` keep their variances, while each of the others is divided by
+    its standard deviation in the region; by default all keep them.
     """
 
     features: tuple[Feature, ...]
@@ -116,22 +113,17 @@ PRESETS = {
 
 
 def get_preset(features: str | Preset | Sequence[Feature]) -> Preset:
-    """Preset by name, itself, or one of given features."""
     if isinstance(features, str):
         if features not in PRESETS:
             raise ValueError(
                 f"features={features!r} must be one of {', '.join(PRESETS)}, or a list of features"
             )
         return PRESETS[features]
-    if isinstance(features, Preset):
-        _check_features(features.features)
-        return features
-    _check_features(features)
-    return Preset(tuple(features))
+    _check_features(features.features if isinstance(features, Preset) else features)
+    return features if isinstance(features, Preset) else Preset(tuple(features))
 
 
 def _check_features(features: Sequence[Feature]) -> None:
-    """Raise where a feature is neither a known name, a `GaborBank` nor a callable."""
     if isinstance(features, str) or not isinstance(features, Sequence) or not len(features):
         raise ValueError(f"features={features!r} must be the name of a preset or a list")
     for feature in features:
@@ -150,13 +142,8 @@ def _check_features(features: Sequence[Feature]) -> None:
 def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[RealArray, list[str]]:
     """Compute features, shape (n_images, n_features, height, width), and their names."""
     planes = _Planes(images)
-    names: list[str] = []
-    blocks: list[RealArray] = []
-    for feature in features:
-        more, block = _compute(feature, planes)
-        names += more
-        blocks.append(block)
-    return np.concatenate(blocks, axis=1), names
+    names, blocks = zip(*(_compute(feature, planes) for feature in features), strict=True)
+    return np.concatenate(blocks, axis=1), [name for some in names for name in some]
 
 
 def _compute(feature: Feature, planes: _Planes) -> tuple[Sequence[str], RealArray]:

@@ -12,14 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.descriptors.covariances import (
-    Boxes,
-    box_covariances,
-    check_boxes,
-    check_sides,
-    covariances,
-    grid_boxes,
-)
+from divlearn.descriptors import covariances as over
+from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
 from divlearn.descriptors.definite import MatrixTransformer, check_regularize, ensure_definite
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import Images, Stack, check_images, stacks
@@ -61,11 +55,9 @@ class RegionCovariance(MatrixTransformer):
     Parameters
     ----------
     features : str, Preset or sequence of features, default="texture"
-        The name of a preset: "brodatz" (x, y, I, \|Ix\|, \|Iy\|; 5 x 5), "texture" (I, \|Ix\|,
-        \|Iy\|, \|Ixx\|, \|Iyy\|; 5 x 5), "kth-tips2" (R, G, B, the four derivatives and 4 x 4
-        Gabor magnitudes; 23 x 23, all but the colours of unit variance), "virus" (I, the four
-        derivatives and 4 x 6 Gabor magnitudes; 29 x 29), "cancer" (R, G, B, the four derivatives
-        and the gradient's magnitude; 8 x 8). Or a list of
+        The name of one of `PRESETS`: "brodatz", "texture" (5 x 5 matrices), "cancer" (8 x 8),
+        "kth-tips2" (23 x 23, all but the colours of unit variance) or "virus" (29 x 29). Or a list
+        of
 
         - "x", "y": column and row, from 0 to 1 over the region;
         - "I": grey value (of RGB: 0.2125 R + 0.7154 G + 0.0721 B); "R", "G", "B"; "channels": all
@@ -85,27 +77,20 @@ class RegionCovariance(MatrixTransformer):
         Top, left, bottom and right, half open, of boxes that every image has.
     regularize : "auto" or float, default="auto"
         Where the smallest eigenvalue of the correlation matrix is below this, the covariance is
-        shrunk towards its diagonal until it is not, with an `SPDRepairWarning`; see
-        `divlearn.descriptors.definite.ensure_definite`. "auto" is the square root of epsilon.
-    n_jobs : int, optional
-        Threads; 1 by default, -1 for all cores.
+        shrunk towards its diagonal, with an `SPDRepairWarning`. "auto" is the square root of
+        epsilon.
+    n_jobs : int, optional, threads; 1 by default, -1 for all cores.
     verbose : int, default=0
-        Whether to show progress.
 
     Attributes
     ----------
     feature_names_ : list of str, the rows of the matrices.
     n_features_in_ : int, channels of the images.
 
-    See Also
-    --------
-    CovarianceKernel : kernels between pixel features over regions.
-
     Notes
     -----
-    Features are those of the whole image: a patch inside it has no borders of its own. Overlapping
-    boxes are summed by integral images, so that a box costs the same whatever its size; boxes
-    whose sums would lose digits that way are done directly.
+    Features are those of the whole image: a patch inside it has no borders of its own. With
+    integral images a box costs the same whatever its size.
 
     References
     ----------
@@ -122,51 +107,26 @@ class RegionCovariance(MatrixTransformer):
     """
 
     def __init__(
-        self,
-        features: str | Preset | Sequence[Feature] = "texture",
-        *,
-        patch: int | tuple[int, int] | None = None,
-        stride: int | tuple[int, int] | None = None,
-        boxes: ArrayLike | None = None,
-        regularize: float | str = "auto",
-        n_jobs: int | None = None,
+        self, features: str | Preset | Sequence[Feature] = "texture", *,
+        patch: int | tuple[int, int] | None = None, stride: int | tuple[int, int] | None = None,
+        boxes: ArrayLike | None = None, regularize: float | str = "auto", n_jobs: int | None = None,
         verbose: int = 0,
-    ) -> None:
-        self.features = features
-        self.patch = patch
-        self.stride = stride
-        self.boxes = boxes
-        self.regularize = regularize
-        self.n_jobs = n_jobs
+    ) -> None:  # fmt: skip
+        self.features, self.patch, self.stride = features, patch, stride
+        self.boxes, self.regularize, self.n_jobs = boxes, regularize, n_jobs
         self.verbose = verbose
 
     def fit(self, X: Images, y: Any = None) -> Self:
         """Check the parameters against the first image, and learn what the descriptor learns.
 
-        Parameters
-        ----------
-        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-        y : ignored
-
-        Returns
-        -------
-        self
+        X has the shape (n_images, height, width[, n_channels]), or is a sequence of images of any
+        sizes; y is ignored.
         """
         self._fit(X)
         return self
 
     def fit_transform(self, X: Images, y: Any = None) -> RealArray:
-        """Fit, and describe the same images; see `fit` and `transform`.
-
-        Parameters
-        ----------
-        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-        y : ignored
-
-        Returns
-        -------
-        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
-        """
+        """Fit, and describe the same images; see `fit` and `transform`."""
         parts = self._fit(X) or self._parts(check_images(X))
         return self._arrange(self._collect(parts), len(X))
 
@@ -185,32 +145,18 @@ class RegionCovariance(MatrixTransformer):
         return []
 
     def transform(self, X: Images) -> RealArray:
-        """Describe images.
+        """Describe images, given as in `fit`.
 
-        Parameters
-        ----------
-        X : ndarray, shape (n_images, height, width[, n_channels]), or sequence of images
-            Of any sizes.
-
-        Returns
-        -------
-        ndarray, shape (n_images, d, d) or (n_images, n_regions, d, d)
-            The latter with ``patch`` or ``boxes``.
+        The result has the shape (n_images, d, d), or with ``patch`` or ``boxes``
+        (n_images, n_regions, d, d).
         """
         return self._arrange(self.transform_regions(X), len(X))
 
     def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
-        """Describe the regions of images that may differ in number.
+        """Describe the regions of images, given as in `fit`, that may differ in number.
 
-        Parameters
-        ----------
-        X : as in `transform`
-        boxes : sequence of array-like, shape (n_boxes, 4), optional
-            Boxes of every image, instead of ``patch`` or ``boxes`` of the estimator.
-
-        Returns
-        -------
-        Regions
+        ``boxes`` are one array, shape (n_boxes, 4), for every image, instead of ``patch`` or
+        ``boxes`` of the estimator.
         """
         check_is_fitted(self)
         self._check_parameters()
@@ -234,7 +180,6 @@ class RegionCovariance(MatrixTransformer):
         )
 
     def _arrange(self, regions: Regions, n_images: int) -> RealArray:
-        """Put the matrices of each image together."""
         if self.patch is None and self.boxes is None:
             return regions.matrices
         counts = np.bincount(regions.image, minlength=n_images)
@@ -298,13 +243,11 @@ class RegionCovariance(MatrixTransformer):
                 f"on {self.feature_names_}; a callable must always return as many planes"
             )
         if self.patch is None and self.boxes is None and boxes is None:
-            result = covariances(maps.reshape(n_images, len(names), -1))
+            result = over.covariances(maps.reshape(n_images, len(names), -1))
         else:
             axes = [COORDINATES.get(name) for name in names]
-            result = np.concatenate([
-                box_covariances(planes, place, axes)
-                for planes, place in zip(maps, places, strict=True)
-            ])  # fmt: skip
+            pairs = zip(maps, places, strict=True)
+            result = np.concatenate([over.box_covariances(*pair, axes) for pair in pairs])
         all_boxes = np.concatenate(places)
         _make_coordinates_relative(result, all_boxes, names)
         image = np.repeat(indices, [len(place) for place in places])
@@ -329,7 +272,7 @@ class RegionCovariance(MatrixTransformer):
                 f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
                 "pixels"
             )
-        return grid_boxes(shape, patch, stride)
+        return over.grid_boxes(shape, patch, stride)
 
 
 def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:

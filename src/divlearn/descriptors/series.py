@@ -15,19 +15,14 @@ from divlearn.descriptors.definite import MatrixTransformer, check_regularize
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
-# Series are computed in blocks of about this many entries, which stay in cache.
-_BLOCK_ENTRIES = 2**17
-# Sums of squares of smaller entries do not overflow.
-_LARGEST = 2.0**500
+_BLOCK_ENTRIES = 2**17  # of series that are computed together, and stay in cache
+_LARGEST = 2.0**500  # sums of squares of smaller entries do not overflow
 _LAYOUT = "(n_series, n_channels, n_times)"
 _FIX = "; convert it to a float array first"
 
 
 class Series:
-    """Checked series with the same channels, those of one length in one array.
-
-    Results are float32 if every series is, else float64: ``dtype``.
-    """
+    """Checked series with the same channels; ``dtype`` is float32 if every series is."""
 
     def __init__(self, X: SeriesLike, min_times: int) -> None:
         if np.ma.is_masked(X):
@@ -138,31 +133,14 @@ class SeriesTransformer(MatrixTransformer, ABC):
     def fit(self, X: SeriesLike, y: Any = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_series, n_channels, n_times), or a list of series
-            Series in a list, shape (n_channels, n_times), may differ in length.
-        y : ignored
-
-        Returns
-        -------
-        self : object
+        X has the shape (n_series, n_channels, n_times), or is a list of series (n_channels,
+        n_times) that may differ in length; y is ignored.
         """
         self._learn(self._check(X, reset=True)[0])
         return self
 
     def transform(self, X: SeriesLike) -> RealArray:
-        """Describe series.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_series, n_channels, n_times), or a list of series
-
-        Returns
-        -------
-        ndarray, shape (n_series, d, d)
-            float32 if all series are, else float64; computed in float64.
-        """
+        """Describe series, given as in `fit`, shape (n_series, d, d); float32 if all series are."""
         check_is_fitted(self)
         return self._describe(*self._check(X, reset=False))
 

@@ -68,11 +68,7 @@ def read_column(variables: Column, limit: int) -> NDArray[Any] | None:
 
 
 def read_groups(path: Path, n_matrices: int) -> NDArray[Any]:
-    """Read a file with the group of each matrix.
-
-    A .npz file has one array, or one of the usual names. Text has one entry in a line; a .csv file
-    may have a heading.
-    """
+    """Read a file with the group of each matrix; a .csv file may have a heading."""
     with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
         if size > _LARGEST_FILE:
@@ -131,7 +127,6 @@ def _read_lines(file: BinaryIO, ending: str, n_matrices: int) -> NDArray[Any]:
 
 
 def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
-    """Whole numbers as integers, other numbers as float64."""
     if values.dtype.kind == "b":
         # Bytes other than 0 and 1 are no booleans until they have been compared.
         return np.not_equal(values.view(np.uint8), 0)

@@ -53,10 +53,8 @@ def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
 
 
 def _refuse_newer(file: BinaryIO) -> None:
-    """Refuse structures that crash the library: with right checksums, one bad size is enough.
-
-    MATLAB and, by default, h5py write none. Data may look like one by chance, once in 2**40 bytes.
-    """
+    """Refuse structures that crash the library: with right checksums, one bad size is enough."""
+    # MATLAB and, by default, h5py write none. Data looks like one by chance once in 2**40 bytes.
     file.seek(0)
     tail = b""
     while block := file.read(_BLOCK):
@@ -129,7 +127,6 @@ def _refuse_type(h5py: ModuleType, dataset: Any, store: Any) -> str:
 
 
 def _is_char(dataset: Any) -> bool:
-    """Whether the numbers are a char array of MATLAB."""
     if dataset.dtype != np.uint16 or "MATLAB_class" not in dataset.attrs:
         return False
     attribute = dataset.attrs.get_id("MATLAB_class")
@@ -214,7 +211,6 @@ def _read_strings(
 
 
 def _read_heap(file: BinaryIO, start: int, largest: int) -> tuple[dict[int, bytes], int]:
-    """Return the pieces of a heap by their numbers, and its size."""
     file.seek(min(start, 2**62))
     head = file.read(16)
     n_bytes = int.from_bytes(head[8:], "little")

@@ -42,25 +42,19 @@ class ImageFiles(Sequence[NDArray[Any]]):
 
     Parameters
     ----------
-    paths : iterable of str or path-like
+    paths : iterable of str or path-like, kept as a tuple of Path
         PNG, GIF, TIFF, BMP, JPEG or PPM files, told apart by their suffixes.
-
-    Attributes
-    ----------
-    paths : tuple of Path
 
     Notes
     -----
     Grey images of 1 or 8 bits become uint8 and those of 16 bits uint16, of shape (height, width).
     Colours become uint8 of shape (height, width, 3), where Pillow keeps the upper 8 of 16 bits.
-    Images with a palette become grey if all colours they use are grey, else RGB. Transparency that
-    hides nothing is dropped; an image with a pixel that is not opaque is refused, because its
-    background is unknown. Of several frames the first is read, and rotations that a camera noted
-    are not applied.
+    Images with a palette become grey if all colours they use are grey, else RGB. Images with pixels
+    that are not opaque are refused. Of several frames the first is read, and rotations that a
+    camera noted are not applied.
 
-    Files are taken to be hostile: only the decoder of the suffix is tried, images of more than
-    2**26 pixels are refused by their headers, and a file that cannot be decoded raises a ValueError
-    that names it. A file that cannot be opened raises an OSError.
+    Files are taken to be hostile: only the decoder of the suffix is tried, and images of more than
+    2**26 pixels are refused by their headers.
 
     Examples
     --------
@@ -105,12 +99,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
             return _to_array(image)
 
     def size_of(self, index: int) -> tuple[int, int]:
-        """Height and width of an image, from the header of its file.
-
-        Parameters
-        ----------
-        index : int
-        """
+        """Height and width of an image, from the header of its file."""
         with _opened(self.paths[as_index(index)]) as image:
             return image.height, image.width
 
@@ -134,7 +123,6 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """Sub-folders in natural order, without hidden ones."""
     return [entry for entry in _visible(folder) if entry.is_dir()]
 
 

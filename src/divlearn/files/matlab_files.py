@@ -121,7 +121,6 @@ class _Tags:
 
 
 def is_matlab(start: bytes) -> bool:
-    """Whether these are the first 128 bytes of a MATLAB file of level 5."""
     return start[124:128] in (b"\x00\x01IM", b"\x01\x00MI")
 
 

@@ -21,11 +21,9 @@ _SHOWN = 10
 def choose(
     variables: Sequence[Variable], matrices: str | None, labels: str | None, groups: str | None
 ) -> tuple[Column, Column, Column, dict[str, Column]]:
-    """Choose by the given names or, without them, by the rules that `load_spd` documents.
-
-    Returns matrices, labels, groups, and what else has a usual name: ``files``, and arrays that
-    look like groups. Where the file is split, each holds the training and then the test array.
-    """
+    """Choose by the given names or, without them, by the rules that `load_spd` documents."""
+    # Returned are matrices, labels, groups, and what else has a usual name: ``files``, and arrays
+    # that look like groups. Where the file is split, each holds the training and the test array.
     by_name: dict[str, Variable] = {}
     for variable in variables:
         if variable.name in by_name:
@@ -107,7 +105,6 @@ def _joined(name: str, part: str) -> tuple[str, str]:
 
 
 def _names_of(part: str) -> tuple[str, ...]:
-    """Usual names of the labels of one part."""
     return tuple(joined for name in LABEL_NAMES for joined in _joined(name, part))
 
 

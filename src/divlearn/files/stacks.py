@@ -29,34 +29,21 @@ MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.sav
 
 @dataclass(frozen=True, eq=False)
 class SPDFile:
-    """What `read_spd` found in a file.
-
-    ``splits`` are the indices of the training and the test matrices, ``files`` those that the
-    matrices were made from, and ``group_names`` the arrays that look like groups where no
-    ``groups`` were asked for.
-    """
+    """What `read_spd` found in a file."""
 
     matrices: RealArray
     labels: NDArray[Any] | None
-    splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None
+    splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None  # training and test matrices
     groups: NDArray[Any] | None
-    files: NDArray[Any] | None
-    group_names: tuple[str, ...]
+    files: NDArray[Any] | None  # that the matrices were made from
+    group_names: tuple[str, ...]  # arrays that look like groups, where none were asked for
 
 
 def read_spd(
-    path: str | os.PathLike[str],
-    *,
-    matrices: str | None = None,
-    labels: str | None = None,
-    groups: str | None = None,
-    limit: int = 2**32,
-    regularize: str | None = "raise",
-) -> SPDFile:
-    """Read SPD matrices and what belongs to them; `divlearn.datasets.load_spd` says more.
-
-    None for ``regularize`` leaves the matrices as they are, SPD or not.
-    """
+    path: str | os.PathLike[str], *, matrices: str | None = None, labels: str | None = None,
+    groups: str | None = None, limit: int = 2**32, regularize: str | None = "raise",
+) -> SPDFile:  # fmt: skip
+    """Read what `load_spd` documents; None for ``regularize`` leaves the matrices as they are."""
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
@@ -90,7 +77,6 @@ def read_spd(
 def _opener(
     file: BinaryIO, size: int
 ) -> Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]:
-    """Tell the format from the first bytes."""
     start = file.read(128)
     file.seek(0)
     if start.startswith(NPY_MAGIC):
@@ -131,7 +117,6 @@ def _check_choice(matrices: Column, labels: Column, groups: Column) -> list[int]
 
 
 def _layout(variable: Variable) -> tuple[int, int]:
-    """Return the number of matrices and their side."""
     if variable.dtype.kind not in "biuf":
         raise Refusal(f"{variable} must hold real numbers; save the matrices as float64")
     match variable.shape:

@@ -72,22 +72,16 @@ def explaining(name: str, limit: int | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One named array of a file, before it is read.
-
-    The shape of text is one entry per string, and its type has no length where only reading tells.
-    ``read`` takes the largest number of bytes that the array may take in memory. ``refusal`` says
-    why the array cannot be read and what to do; it is empty if it can.
-    """
+    """One named array of a file, before it is read."""
 
     name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[int], NDArray[Any]]
-    refusal: str = ""
+    shape: tuple[int, ...]  # of text, one entry per string
+    dtype: np.dtype[Any]  # of text without a length where only reading tells
+    read: Callable[[int], NDArray[Any]]  # takes the bytes that the array may take in memory
+    refusal: str = ""  # why the array cannot be read, and what to do
 
     @classmethod
     def refused(cls, name: str, reason: str) -> Variable:
-        """Make a variable that cannot be read."""
         return cls(name, (), np.dtype(object), lambda limit: np.empty(0), reason)
 
     @property
@@ -104,18 +98,13 @@ class Variable:
 
 
 def quote(name: str) -> str:
-    r"""Show a name from a file: as it is if harmless, else escaped and cut.
-
-    >>> print(quote("X_train"), quote("a b\n"))
-    X_train 'a b\n'
-    """
+    """Show a name from a file: as it is if harmless, else escaped and cut."""
     if len(name) > _NAME_LENGTH:
         name = name[:_NAME_LENGTH] + "..."
     return name if name.isidentifier() and name.isascii() else ascii(name)
 
 
 def check_limit(n_bytes: int, limit: int, what: str) -> None:
-    """Refuse to allocate more than is left of the limit."""
     if n_bytes > limit:
         raise Refusal(
             f"{what} would take {n_bytes} bytes, more than the {limit} that limit= leaves; raise "

@@ -53,11 +53,9 @@ class Finding:
 
     Attributes
     ----------
-    kind : str
+    kind, text, advice : str, what it is in short and at length, and what to do.
     severe : bool, whether the matrices cannot be used before it is fixed.
     indices : ndarray of int, the matrices concerned.
-    text : str, description.
-    advice : str, what to do.
     """
 
     kind: str
@@ -109,18 +107,9 @@ class Diagnosis:
 
 
 def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
-    """Find all problems of matrices and their labels.
+    """Find all problems of matrices, shape (n_matrices, d, d), and their labels, (n_matrices,).
 
     Unlike `divlearn.check_spd` it does not stop at the first matrix that is not SPD.
-
-    Parameters
-    ----------
-    X : array-like of real numbers, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,), optional
-
-    Returns
-    -------
-    Diagnosis
 
     Examples
     --------

@@ -18,12 +18,8 @@ from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import tell
-from divlearn.judge.significance import (
-    SIGNIFICANT,
-    PairedComparison,
-    compare_paired,
-    share_error_of,
-)
+from divlearn.judge import significance
+from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 
 _Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
 
@@ -50,8 +46,6 @@ class Row:
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Held-out predictions of several classifiers; `summary` says which one to use.
-
-    `divlearn.report.plot_evaluation` draws it.
 
     Attributes
     ----------
@@ -87,15 +81,14 @@ class Evaluation:
 
     def compare(self, first: str, second: str) -> PairedComparison:
         """Compare two classifiers on the same matrices."""
-        return compare_paired(self.correct(first), self.correct(second), self.groups)
+        return significance.compare_paired(self.correct(first), self.correct(second), self.groups)
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
-        best = self.best
-        rows = []
+        best, rows = self.best, []
         for name, seconds in self.seconds.items():
             right = self.correct(name)
-            error = share_error_of(right, self.groups)
+            error = significance.share_error_of(right, self.groups)
             rows.append(Row(name, float(right.mean()), error, self.compare(best, name), seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
@@ -136,24 +129,18 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
-    All classifiers complete a fold before the next one starts, so that an interrupted evaluation
-    compares them on the completed folds.
-
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
     y : array-like, shape (n_matrices,)
-    classifiers : dict of estimators, optional
-        By name; `default_classifiers` by default.
+    classifiers : dict of estimators by name, optional, `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
         A number is the largest number of folds, which are stratified, shuffled, and keep groups
         together. There are no more than groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (a patient, a sample of a material) are held out together, lest a
-        classifier recognises the group in place of the class. Classifiers whose ``fit`` takes
-        groups get those of the training part, for folds of their own.
+        Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
+        whose ``fit`` takes groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
-        Seed of the folds.
 
     Returns
     -------
@@ -229,16 +216,10 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
 
 
 class HeldOut(NamedTuple):
-    """Held-out predictions of a fitted classifier.
-
-    Attributes
-    ----------
-    rows : ndarray of int, the matrices, ascending.
-    codes, predicted : ndarray of int, true and predicted classes.
-    """
+    """Held-out predictions of a fitted classifier: matrices, ascending, and their classes."""
 
     rows: NDArray[np.intp]
-    codes: NDArray[np.intp]
+    codes: NDArray[np.intp]  # true classes
     predicted: NDArray[np.intp]
 
     @property
@@ -248,16 +229,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
-    """Return what a classifier predicted for matrices held out during its fit.
-
-    Parameters
-    ----------
-    model : estimator, fitted
-    y : ndarray, shape (n_matrices,), the labels it was fitted to.
-
-    Returns
-    -------
-    HeldOut, or None if nothing was held out.
+    """Return what a classifier fitted to labels y predicted for held-out matrices, if any.
 
     Examples
     --------
@@ -275,13 +247,7 @@ def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
 
 
 def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
-    """Make the classifiers that `evaluate` compares by default.
-
-    Examples
-    --------
-    >>> list(default_classifiers())[0]
-    'SPDClassifier'
-    """
+    """Make the classifiers that `evaluate` compares by default, by name."""
     from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier

@@ -16,12 +16,8 @@ from divlearn.fitting.folds import check_groups
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell, track
 from divlearn.fitting.targets import check_labels, keep_classes
-from divlearn.judge.significance import (
-    SIGNIFICANT,
-    PairedComparison,
-    compare_paired,
-    share_error_of,
-)
+from divlearn.judge import significance
+from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
 
 NAMED: dict[str, Divergence] = {
@@ -42,8 +38,6 @@ _MOST_ROWS = 512  # per block: large enough for an engine, small enough to repor
 @dataclass(frozen=True, eq=False)
 class PlaneMap:
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
-
-    `divlearn.report.plot_plane` draws it.
 
     Attributes
     ----------
@@ -72,7 +66,7 @@ class PlaneMap:
     @property
     def standard_error(self) -> RealArray:
         """Standard error of the accuracy, shape (n_alphas, n_betas)."""
-        return np.apply_along_axis(share_error_of, -1, self.correct, self.groups)
+        return np.apply_along_axis(significance.share_error_of, -1, self.correct, self.groups)
 
     @property
     def best_points(self) -> tuple[Point, ...]:
@@ -112,7 +106,7 @@ class PlaneMap:
     def compare(self, first: Point, second: Point) -> PairedComparison:
         """Paired comparison of two points (alpha, beta) of the grid."""
         one, other = (self.correct[self.index(*point)] for point in (first, second))
-        return compare_paired(one, other, self.groups)
+        return significance.compare_paired(one, other, self.groups)
 
     def summary(self) -> str:
         """Recommend a divergence, with the evidence and its limits."""
@@ -168,24 +162,21 @@ def plane_map(
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],
               \qquad k(i) = \arg\min_{j \ne i} D^{(\alpha,\beta)}(X_i \,\|\, X_j)
 
-    X_i is the query and stands on the left, X_j the reference; the other direction is the point
-    (beta, alpha). One pass of spectra serves the whole grid.
+    The other direction is the point (beta, alpha). One pass of spectra serves the whole grid.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
-        SPD matrices.
     y : array-like, shape (n_matrices,)
         Labels, at least two classes of at least two matrices each.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (patches of an image, trials of a person) are not neighbours of each
-        other.
+        Matrices of one group (patches of an image) are not neighbours of each other.
     engine : str or Engine, default="auto"
     n_threads : int, optional
-        Number of threads; all by default. Ignored if ``engine`` is an engine already.
+        All by default. Ignored if ``engine`` is an engine already.
 
     Returns
     -------
@@ -194,8 +185,8 @@ def plane_map(
 
     Notes
     -----
-    A matrix as near to another class as to its own counts as wrong. Work is done in blocks:
-    besides the result, one byte per matrix and point, a few arrays of 64 MB are held at a time.
+    A matrix as near to another class as to its own counts as wrong. Besides the result, one byte
+    per matrix and point, a few arrays of 64 MB are held at a time.
 
     Examples
     --------
@@ -224,7 +215,6 @@ def plane_map(
 
 
 def check_axis(values: ArrayLike | None, name: str) -> RealArray:
-    """One axis of the grid."""
     axis = as_axis(_DEFAULT_GRID if values is None else values, name)
     if (np.diff(axis) <= 0).any():
         raise ValueError(f"{name}={axis.tolist()} must be finite and ascending, each value once")
@@ -237,11 +227,7 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 
 
 def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
-    """Return the indices of the most accurate points.
-
-    Ties are ordered by the distance to the nearest named divergence, then by alpha + beta, then by
-    alpha.
-    """
+    """Return the most accurate points; ties by distance to a named one, alpha + beta, alpha."""
     best = np.flatnonzero(accuracy == accuracy.max())
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
@@ -249,17 +235,15 @@ def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
 
 
 def format_point(point: Sequence[float]) -> str:
-    """Write a point of the plane."""
     return "({:g}, {:g})".format(*point)
 
 
 def say_range(accuracy: RealArray) -> str:
-    """Say how much accuracy depends on the divergence."""
     return f"Accuracy over the grid ranges from {accuracy.min():.1%} to {accuracy.max():.1%}."
 
 
 def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
-    """Check labels, and return their classes as numbers from 0."""
+    """Check labels; return their classes as numbers from 0."""
     classes, codes, counts = np.unique(
         check_labels(y, n_matrices), return_inverse=True, return_counts=True
     )
@@ -274,7 +258,6 @@ def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
 
 
 def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Codes | None:
-    """Check groups, and return them as numbers from 0."""
     known = check_groups(groups, n_matrices)
     return None if known is None else np.unique(known, return_inverse=True)[1]
 
@@ -283,14 +266,9 @@ def judge_neighbors(
     matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
     engine: Engine,
 ) -> tuple[Flags, Codes]:  # fmt: skip
-    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
-
-    Neighbours are searched among the matrices of other groups outside the left-out fold; without
-    groups only the matrix itself is no neighbour. Points have the shape (n_points, 2).
-
-    Returns flags, (n_folds + 1, n_points, n_judged), of which the last leave out no fold, and the
-    matrices that were judged: all, or those of the blocks completed before an interrupt.
-    """
+    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
+    # Neighbours are of other groups and outside the left-out fold. Returned are flags,
+    # (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
     n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
     apart = np.arange(n) if groups is None else groups
     n_rows = min(_MOST_ROWS, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))

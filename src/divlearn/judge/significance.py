@@ -19,24 +19,15 @@ _Groups = NDArray[np.intp] | None
 
 
 def share_error(share: Any, count: int) -> Any:
-    """Binomial standard error of a share, or of an array of shares, of ``count`` matrices.
-
-    Examples
-    --------
-    >>> float(share_error(0.5, 100))
-    0.05
-    """
+    """Binomial standard error of a share, or of an array of shares, of ``count`` matrices."""
     return np.sqrt(share * (1 - share) / count)
 
 
 def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
     """Compute the standard error of the share of true flags, which groups may cluster.
 
-    Parameters
-    ----------
-    flags : ndarray of bool, shape (n_matrices,)
-    groups : ndarray of int, shape (n_matrices,), optional
-        Numbers from 0. Only different groups are independent.
+    Flags and groups, numbers from 0, have the shape (n_matrices,). Only different groups are
+    independent.
 
     Examples
     --------
@@ -48,17 +39,11 @@ def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
 
 
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
-    """One-sided p-value of the null hypothesis that the share is not above a level.
+    """One-sided p-value of the null hypothesis that the share of true flags is not above a level.
 
-    Without groups this is an exact binomial test, with groups a t-test over the groups. The p-value
-    is at least ``level ** n_groups``, the probability that all groups are right when each is right
-    or wrong as a whole: a t-test of few groups that agree would claim more.
-
-    Parameters
-    ----------
-    flags : ndarray of bool, shape (n_matrices,)
-    level : float
-    groups : as in `share_error_of`
+    Without groups this is an exact binomial test, with groups (see `share_error_of`) a t-test over
+    the groups. The p-value is at least ``level ** n_groups``, the probability that all groups are
+    right when each is right or wrong as a whole: with few groups a t-test would claim more.
 
     Examples
     --------
@@ -70,10 +55,8 @@ def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> f
         return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
     n_groups = len(np.unique(groups))
     excess, error = float(flags.mean()) - level, share_error_of(flags, groups)
-    if excess <= 0:
-        return 1.0 if error == 0 else float(stdtr(n_groups - 1, -excess / error))
-    p = 0.0 if error == 0 else float(stdtr(n_groups - 1, -excess / error))
-    return max(p, level**n_groups)
+    p = float(excess <= 0) if error == 0 else float(stdtr(n_groups - 1, -excess / error))
+    return p if excess <= 0 else max(p, level**n_groups)
 
 
 def _error(values: RealArray, groups: _Groups) -> float:
@@ -113,16 +96,9 @@ class PairedComparison:
 def compare_paired(
     first: NDArray[np.bool_], second: NDArray[np.bool_], groups: _Groups = None
 ) -> PairedComparison:
-    """Compare two classifiers.
+    """Compare two classifiers by whether each is right, shape (n_matrices,).
 
-    Parameters
-    ----------
-    first, second : ndarray of bool, shape (n_matrices,), whether each is right.
-    groups : as in `share_error_of`
-
-    Returns
-    -------
-    PairedComparison
+    Groups are as in `share_error_of`.
 
     Examples
     --------
@@ -133,20 +109,15 @@ def compare_paired(
     """
     gains = first.astype(float) - second
     return PairedComparison(
-        first_only=int((first & ~second).sum()),
-        second_only=int((second & ~first).sum()),
-        difference=float(gains.mean()),
-        standard_error=_error(gains, groups),
-        p_value=_flip_signs(_sum(gains, groups).astype(int)),
-    )
+        int((first & ~second).sum()), int((second & ~first).sum()), float(gains.mean()),
+        _error(gains, groups), _flip_signs(_sum(gains, groups).astype(int)),
+    )  # fmt: skip
 
 
 def _flip_signs(gains: NDArray[Any]) -> float:
-    """Probability of a sum at least as far from zero as that of the gains, under random signs.
-
-    The sum is the difference between the positive and the negative part; either part is a sum of
-    binomial variables, one for each size of a gain.
-    """
+    """Probability of a sum at least as far from zero as that of the gains, under random signs."""
+    # The sum is the difference between the positive and the negative part; either part is a sum of
+    # binomial variables, one for each size of a gain.
     sizes, counts = np.unique(np.abs(gains[gains != 0]), return_counts=True)
     total = int(sizes @ counts)
     chances = np.ones(1)

@@ -16,21 +16,8 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import track
-from divlearn.judge.maps import (
-    NAMED,
-    NAMED_POINTS,
-    Codes,
-    Flags,
-    Point,
-    check_axis,
-    check_codes,
-    check_group_codes,
-    format_point,
-    judge_neighbors,
-    make_grid,
-    rank_best,
-    say_range,
-)
+from divlearn.judge import maps
+from divlearn.judge.maps import NAMED, NAMED_POINTS, Codes, Flags, Point, format_point
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.spd import check_spd
@@ -73,8 +60,6 @@ class NamedScore:
 @dataclass(frozen=True, eq=False)
 class WhichDivergence:
     """The answer of `which_divergence`; `summary` says it in words.
-
-    `divlearn.report.plot_plane` draws it.
 
     Attributes
     ----------
@@ -139,32 +124,25 @@ def which_divergence(
 
     With labels, the criterion is the cross-validated accuracy of the nearest neighbour. The score
     of the learned point comes from nested cross-validation: for every fold the point is chosen by
-    leave-one-out accuracy on the other folds, and evaluated on the fold. One pass of spectra serves
-    all points and folds.
-
-    Without labels, the criterion is the likelihood of
-    :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`, which has one
-    centre.
+    leave-one-out accuracy on the other folds, and evaluated on the fold. Without labels, it is the
+    likelihood of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
-        SPD matrices.
     y : array-like, shape (n_matrices,), optional
         Labels, at least two classes of at least two matrices each, or of two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) are held out together and
-        are not neighbours of each other. Otherwise a divergence that recognises groups would seem
-        to separate classes. Refused without labels, where nothing is held out.
+        are not neighbours of each other, lest a divergence that recognises groups seems to separate
+        classes. Refused without labels, where nothing is held out.
     cv : int, default=5
-        Largest number of folds, which are stratified and shuffled. There are no more folds than
-        groups, or matrices in the largest class. Not used without labels.
+        Largest number of folds, as in `evaluate`; not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
         1/4 without. Named divergences are compared whether they lie on it or not.
     engine : str or Engine, default="auto"
     random_state : int, RandomState or None, default=None
-        Seed of the folds.
 
     Returns
     -------
@@ -187,7 +165,7 @@ def which_divergence(
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
     for given, name in ((alphas, "alphas"), (betas, "betas")):
-        axes.append(check_axis(default if given is None else given, name))
+        axes.append(maps.check_axis(default if given is None else given, name))
         if axes[-1][0] < 0:
             raise ValueError(
                 f"{name} starts at {axes[-1][0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so the "
@@ -200,19 +178,15 @@ def which_divergence(
                 "groups, or pass y"
             )
         return _by_likelihood(matrices, axes[0], axes[1], chosen)
-    codes = check_codes(y, len(matrices))
-    known = check_group_codes(groups, len(matrices))
+    codes = maps.check_codes(y, len(matrices))
+    known = maps.check_group_codes(groups, len(matrices))
     folds = _assign_folds(codes, known, check_count(cv, "cv", least=2), random_state)
     return _by_accuracy(matrices, codes, folds, known, axes[0], axes[1], chosen)
-
-
-# ------------------------------------------------------------------ with labels
 
 
 def _assign_folds(
     codes: Codes, groups: Codes | None, cv: int, random_state: int | np.random.RandomState | None
 ) -> Codes:
-    """Draw the fold of every matrix."""
     if groups is not None and count_groups(codes, groups).min() < 2:
         raise ValueError(
             "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
@@ -229,15 +203,15 @@ def _by_accuracy(
     betas: RealArray, engine: Engine,
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
-    grid = make_grid(alphas, betas)
-    correct, judged = judge_neighbors(
+    grid = maps.make_grid(alphas, betas)
+    correct, judged = maps.judge_neighbors(
         matrices, codes, folds, groups, np.vstack([grid, NAMED_POINTS]), engine
     )
     codes, folds = codes[judged], folds[judged]
     groups = None if groups is None else groups[judged]
 
     def choose(flags: Flags) -> int:
-        return int(rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
+        return int(maps.rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
 
     held_out = correct[folds, :, np.arange(len(folds))].T  # neighbours are of the other folds
     learned = np.empty(len(folds), dtype=np.bool_)
@@ -295,11 +269,8 @@ def _say_accuracy(answer: WhichDivergence) -> str:
     others = [other for other, row in answer.named.items() if row.score == top.score]
     return (
         f"Use {' or '.join(others)} ({top.score:.1%}): the learned point is not significantly "
-        f"better; {versus}. {say_range(answer.map)}"
+        f"better; {versus}. {maps.say_range(answer.map)}"
     )
-
-
-# ------------------------------------------------------------------ without labels
 
 
 def _by_likelihood(

@@ -1,7 +1,4 @@
-"""Kernels of divergences: exp(-s D) for support vector machines, Gaussian processes and clustering.
-
-What is known about which of them are positive definite is in `divlearn.kernels.definiteness`.
-"""
+"""Kernels exp(-s D) of divergences: for support vector machines, Gaussian processes, clustering."""
 
 from divlearn.kernels.classifier import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.definiteness import Definiteness

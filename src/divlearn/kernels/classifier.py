@@ -16,27 +16,15 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray, as_axis
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting import labelled
 from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.interrupts import see_through
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    all_or_nothing,
-    check_labelled,
-    check_new,
-)
+from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose, predict_held_out
-from divlearn.kernels import coupling
+from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.tables import (
-    Point,
-    decay,
-    find_copies,
-    median_scale,
-    square_tables,
-    symmetric_point,
-)
+from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -45,7 +33,7 @@ POINTS: tuple[Point, ...] = (
 _LARGEST_TABLE = 2**31  # bytes
 
 
-class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -57,8 +45,7 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
     ----------
     alphas, betas : array-like, optional
         The grid is their product; signs must not differ. Pairs that are the same once symmetrised
-        are tried once. By default `divlearn.kernels.POINTS`: (0, 0), (1/4, 1/4), (1/2, 1/2),
-        (1, 1), (2, 2) and (0, 1), the named divergences among them.
+        are tried once. By default `divlearn.kernels.POINTS`, the named divergences among them.
     scales : array-like, default=(0.25, 0.5, 1, 2, 4)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
@@ -67,40 +54,28 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
     cv : int, splitter or iterable of pairs of indices, default=4
         A number of folds is stratified and shuffled, and keeps ``groups`` together. Every class
         must be in every training part.
-    class_weight : dict, "balanced" or None, default=None
-        As in `sklearn.svm.SVC`.
+    class_weight : dict, "balanced" or None, default=None, as in `sklearn.svm.SVC`
     random_state : int, RandomState or None, default=None
-        Shuffles the folds.
     engine : str or Engine, default="auto"
-        See `divlearn.get_engine`. Its threads also fit the machines.
+        Its threads also fit the machines.
     verbose : int, default=0
-        Print a line for every divergence if > 0.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (n_classes,)
+    classes_ : ndarray
     best_params_ : dict
-        "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds; the
-        first one where several tie, in the order of the parameters.
-    best_score_ : float
-        That accuracy; optimistic, being the highest of many.
-    cv_results_ : dict of arrays
-        All that was tried, as in `sklearn.model_selection.GridSearchCV`.
+        "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds.
+    best_score_ : float, that accuracy; optimistic, being the highest of many.
+    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
-        What `decision_function` says of every training matrix when it is fitted, with the best
-        parameters, on the folds that do not hold it; NaN for what no fold tests or has no weight.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes)
-        The same for `predict_proba`.
-    kernel_ : DivergenceKernel
-        The kernel chosen, with the training matrices; it says whether it is positive definite.
-    svc_ : SVC
-        The machine, fitted on all training matrices.
-    coupling_ : (float, float)
-        Sharpness A and temperature T, which make probabilities of its decisions; see Notes.
-    message_ : str
-        What was tried and chosen, in a sentence.
-    n_features_in_ : int
-        d, the size of the matrices.
+        Held-out `decision_function` with the best parameters; NaN for what no fold tests or has no
+        weight.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
+    kernel_ : DivergenceKernel, the one chosen, with the training matrices.
+    svc_ : SVC, the machine, fitted on all training matrices.
+    coupling_ : (float, float), sharpness A and temperature T of probabilities; see Notes.
+    message_ : str, what was tried and chosen, in a sentence.
+    n_features_in_ : int, size of the matrices.
 
     Notes
     -----
@@ -128,40 +103,17 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
     array([[0.9, 0.1]])
     """
 
-    best_params_: dict[str, float]
-    best_score_: float
-    cv_results_: dict[str, Any]
-    oof_decision_: RealArray
-    oof_proba_: RealArray
-    kernel_: DivergenceKernel
-    svc_: SVC
-    coupling_: tuple[float, float]
-    message_: str
-
     def __init__(
-        self,
-        alphas: ArrayLike | None = None,
-        betas: ArrayLike | None = None,
-        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0),
-        Cs: ArrayLike = (1.0, 10.0, 100.0),
-        *,
-        cv: Any = 4,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        engine: str | Engine = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.alphas = alphas
-        self.betas = betas
-        self.scales = scales
-        self.Cs = Cs
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+        self, alphas: ArrayLike | None = None, betas: ArrayLike | None = None,
+        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), Cs: ArrayLike = (1.0, 10.0, 100.0), *,
+        cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
+        engine: str | Engine = "auto", verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.alphas, self.betas, self.scales = alphas, betas, scales
+        self.Cs, self.cv, self.class_weight = Cs, cv, class_weight
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(
         self,
         X: ArrayLike,
@@ -171,20 +123,9 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
     ) -> Self:
         """Choose divergence, scale and C, and fit the machine.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : array-like, shape (n_matrices,)
-            Labels of two classes at least. A class with one matrix is never held out.
-        sample_weight : array-like, shape (n_matrices,), optional
-            Factors of C, and weights of the accuracy. A weight of zero leaves the matrix out.
-        groups : array-like, shape (n_matrices,), optional
-            What belongs together and must not be split by a fold.
-
-        Returns
-        -------
-        self : object
+        X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
+        never held out. Weights are factors of C, and weights of the accuracy; zero leaves a matrix
+        out. Folds do not split groups.
         """
         engine = get_engine(self.engine)
         points = _check_points(self.alphas, self.betas)
@@ -199,11 +140,11 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
             )
         _check_memory(len(data.matrices), len(points))
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        tables = square_tables(engine, data.matrices, points)
-        self._choose(data, folds, dict(zip(points, tables, strict=True)), multiples, Cs)
+        known = tables.square_tables(engine, data.matrices, points)
+        self._choose(data, folds, dict(zip(points, known, strict=True)), multiples, Cs)
         best = self.best_params_
         point = best["alpha"], best["beta"]
-        table = tables[points.index(point)]
+        table = known[points.index(point)]
         see_through(partial(self._calibrate, data, folds, table))
         whole = decay(table, best["scale"])
         self.svc_ = see_through(partial(_fit_svc, whole, best["C"], data.codes, data.weights))
@@ -212,17 +153,7 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Score classes.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes), or (n_matrices,) with two classes
-            The class of the highest score is predicted; with two, the second if the score is > 0.
-        """
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         matrices = check_new(self, X)
         decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
         return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
@@ -239,20 +170,20 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
         return np.exp(self.predict_log_proba(X))
 
     def _choose(
-        self, data: Labelled, folds: Folds, tables: dict[Point, RealArray],
+        self, data: Labelled, folds: Folds, known: dict[Point, RealArray],
         multiples: Sequence[float], Cs: Sequence[float],
     ) -> None:  # fmt: skip
         """Try the grid, and keep the best; an interruption keeps the best so far."""
-        copies, n_threads = find_copies(data.matrices), get_engine(self.engine).n_threads
+        copies, n_threads = tables.find_copies(data.matrices), get_engine(self.engine).n_threads
         tried: list[tuple[float, ...]] = []
         accuracies: list[RealArray] = []
 
         def score(point: Point) -> float:
-            unit = median_scale(tables[point], copies, data.weights)
+            unit = tables.median_scale(known[point], copies, data.weights)
             scales = [unit * multiple for multiple in multiples]
             # Threads: the solver of support vector machines runs without Python's lock.
             found = Parallel(n_jobs=n_threads, prefer="threads")(
-                delayed(_fold_accuracies)(tables[point], scale, Cs, data, fold)
+                delayed(_fold_accuracies)(known[point], scale, Cs, data, fold)
                 for scale in scales
                 for fold in folds
             )
@@ -263,7 +194,7 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
             say(self, f"(alpha, beta) = ({point[0]:g}, {point[1]:g}): accuracy {best:.3f}")
             return best
 
-        _, scores = choose(track(list(tables), "divergences"), score)
+        _, scores = choose(track(list(known), "divergences"), score)
         self.cv_results_ = _tabulate(tried, np.array(accuracies))
         best = int(self.cv_results_["mean_test_score"].argmax())
         self.best_score_ = float(self.cv_results_["mean_test_score"][best])
@@ -273,10 +204,9 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
             f"{chosen}: accuracy {self.best_score_:.3f} over {len(folds)} folds, the "
             f"highest of {len(tried)} combinations"
         )
-        if len(scores) < len(tables):
-            self.message_ += (
-                f"; interrupted by the user after {len(scores)} of {len(tables)} divergences"
-            )
+        if len(scores) < len(known):
+            reached = f"{len(scores)} of {len(known)} divergences"
+            self.message_ += f"; interrupted by the user after {reached}"
 
     def _calibrate(self, data: Labelled, folds: Folds, table: RealArray) -> None:
         """Decide on held-out matrices, and learn to make probabilities of decisions."""
@@ -292,10 +222,9 @@ class DivergenceKernelClassifier(MatrixClassifierMixin, BaseEstimator):  # type:
             decisions, data.codes[tested], n_classes, data.weights[tested]
         )
         scores = coupling.couple(decisions, n_classes, sharpness)
+        probabilities = np.exp(coupling.log_probabilities(scores, temperature))
         self.oof_decision_ = data.spread(tested, scores)
-        self.oof_proba_ = data.spread(
-            tested, np.exp(coupling.log_probabilities(scores, temperature))
-        )
+        self.oof_proba_ = data.spread(tested, probabilities)
 
 
 def _fit_svc(kernel: RealArray, C: float, codes: NDArray[np.intp], weights: RealArray) -> SVC:
@@ -322,7 +251,6 @@ def _fold_accuracies(
 
 
 def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict[str, Any]:
-    """Return what was tried and how it did, as `sklearn.model_selection.GridSearchCV` does."""
     names = ("alpha", "beta", "scale", "C")
     mean = accuracies.mean(axis=1)
     return {
@@ -350,11 +278,10 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
         given, missing = ("alphas", "betas") if betas is None else ("betas", "alphas")
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
     pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
-    return list(dict.fromkeys(symmetric_point(*pair) for pair in pairs))
+    return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
 
 
 def _check_memory(n_matrices: int, n_points: int) -> None:
-    """Raise where the divergences of all pairs at all points would take too much memory."""
     needed = 8 * n_matrices**2 * n_points
     if needed > _LARGEST_TABLE:
         raise ValueError(

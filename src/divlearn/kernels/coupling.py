@@ -1,12 +1,7 @@
-r"""From decisions between pairs of classes to scores and probabilities of classes.
+"""From decisions between pairs of classes to scores and probabilities of classes.
 
-With :math:`d_{kl} = -d_{lk}` the decision for class k against l, the score of a class is
-
-.. math:: s_k = \sum_{l \ne k} \log \frac{1}{1 + e^{-A d_{kl}}},
-
-and the probabilities are the softmax of :math:`s / T`. The larger the sharpness A, the nearer is
-the score to a count of won decisions. Two classes need no A: their one score, of the second class
-against the first, is :math:`d_{10}` itself.
+The notes of `DivergenceKernelClassifier` have the formulas. The larger the sharpness A, the nearer
+is the score to a count of won decisions.
 """
 
 from __future__ import annotations
@@ -23,12 +18,9 @@ _TEMPERATURES = (1e-3, 1e3)
 
 
 def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
-    """Score classes: (n_samples, n_pairs) to (n_samples, n_classes), or (n_samples,) for two.
-
-    Pairs are those of `numpy.triu_indices`, positive for the first class of a pair, except that
-    with two classes a decision, (n_samples,), is positive for the second: the conventions of
-    `sklearn.svm.SVC`.
-    """
+    """Score classes: (n_samples, n_pairs) to (n_samples, n_classes), or (n_samples,) for two."""
+    # Pairs are those of `numpy.triu_indices`, positive for the first class of a pair; with two
+    # classes a decision is positive for the second: the conventions of `sklearn.svm.SVC`.
     if n_classes == 2:
         return decisions
     won = log_expit(sharpness * decisions)
@@ -41,7 +33,7 @@ def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
 
 
 def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
-    """Turn scores into logarithms of probabilities, shape (n_samples, n_classes)."""
+    """Logarithms of probabilities, shape (n_samples, n_classes)."""
     scaled = scores / temperature
     if scores.ndim == 1:
         return np.stack([log_expit(-scaled), log_expit(scaled)], axis=1)
@@ -49,7 +41,6 @@ def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
 
 
 def predict_codes(scores: RealArray) -> NDArray[np.intp]:
-    """Return the index of the class of the highest score."""
     best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
     return best.astype(np.intp)
 
@@ -59,14 +50,12 @@ def fit_coupling(
 ) -> tuple[float, float]:
     """Choose sharpness A and temperature T on held-out decisions.
 
-    For every A in {3, 10, 30} the temperature minimises the log-loss. The A of the highest accuracy
-    is taken, of those that tie the one of the lowest log-loss: a small A gives the better
-    probabilities, but loses accuracy where classes are many.
-
-    Like Platt's targets, those of the log-loss are not certain: by the rule of succession, each
-    sample belongs to another class with the probability 1/(n + 2), n the sum of the weights. So
-    decisions that are all right do not lead to probabilities of one.
+    For every A the temperature minimises the log-loss. The A of the highest accuracy is taken, of
+    those that tie the one of the lowest log-loss: a small A gives the better probabilities, but
+    loses accuracy where classes are many.
     """
+    # By the rule of succession (Platt's targets) a sample is of another class with probability
+    # 1/(n + 2): decisions that are all right do not lead to probabilities of one.
     doubt = 1 / (weights.sum() + 2)
     targets = np.full((len(codes), n_classes), doubt / (n_classes - 1))
     targets[np.arange(len(codes)), codes] = 1 - doubt

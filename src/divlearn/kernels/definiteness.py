@@ -6,27 +6,19 @@ All facts are about :math:`K(X, Y) = \exp(-s \tilde D(X, Y))` on all SPD matrice
 - :math:`\alpha \ne \beta`: never. On diag(x, 1, ..., 1) the kernel is g(log x - log y) with
   :math:`g(t) = ((2 \alpha\beta \cosh\theta t + \alpha^2 + \beta^2)/\theta^2)^{-s/(2\alpha\beta)}`,
   :math:`\theta = \alpha + \beta`, and in the limit :math:`g(t) = e^{-s(\cosh\beta t - 1)/\beta^2}`
-  on the axes. A positive definite g that is analytic in a strip has
-  :math:`|g(u + iv)| \le g(iv)` there [1]_. But the former is singular at
+  on the axes. A positive definite g that is analytic in a strip has :math:`|g(u + iv)| \le g(iv)`
+  there (E. Lukacs, "Characteristic Functions", 1970, section 7.1). But the former is singular at
   :math:`\theta t = \log(\beta/\alpha) + i\pi` and finite at :math:`i\pi`; for the latter
   :math:`|g|` grows with u at :math:`\beta v = \pi`.
 - d = 1, :math:`\alpha = \beta`: always. It is :math:`\cosh(\alpha t)^{-s/\alpha^2}`, or a Gaussian
   at the origin, whose Fourier transforms are positive.
 - :math:`\alpha = \beta = 1/2`: with the Stein divergence :math:`S = \tilde D/4`, exp(-s S) is
-  exactly for s in {1/2, 1, ..., (d-2)/2} or s >= (d-1)/2 [2]_.
-- :math:`\alpha = \beta = 0`, d > 1: not for every s, since the space is curved [3]_; indeed for no
-  s, in low dimensions by numerical evidence [4]_.
+  exactly for s in {1/2, 1, ..., (d-2)/2} or s >= (d-1)/2 (S. Sra, "A new metric on the manifold of
+  kernel matrices with application to matrix geometric means", NIPS 2012).
+- :math:`\alpha = \beta = 0`, d > 1: not for every s, since the space is curved (A. Feragen et al.,
+  "Geodesic exponential kernels", CVPR 2015); indeed for no s, in low dimensions by numerical
+  evidence (N. Da Costa et al., arXiv:2310.19270).
 - Other :math:`\alpha = \beta`, d > 1: not known.
-
-References
-----------
-.. [1] E. Lukacs, "Characteristic Functions", 2nd edition, Griffin 1970, section 7.1.
-.. [2] S. Sra, "A new metric on the manifold of kernel matrices with application to matrix geometric
-   means", NIPS 2012.
-.. [3] A. Feragen, F. Lauze and S. Hauberg, "Geodesic exponential kernels: when curvature and
-   linearity conflict", CVPR 2015.
-.. [4] N. Da Costa, C. Mostajeran, J.-P. Ortega and S. Said, "Invariant kernels on Riemannian
-   symmetric spaces: a harmonic-analytic approach", arXiv:2310.19270.
 """
 
 from __future__ import annotations
@@ -51,19 +43,13 @@ class Definiteness:
 
     Attributes
     ----------
-    proved : bool or None
-        True: positive definite on every data set. False: on some data sets it is not. None: not
-        known.
+    proved : bool or None, positive definite on every data set; not on some; not known.
     reason : str, the fact and its reference.
-    n_matrices : int
-        Size of the data.
-    smallest : float
-        Smallest eigenvalue of the kernel matrix of the data, relative to the largest.
-    smallest_centred : float
-        The same once rows and columns are centred, which is all that a support vector machine sees
-        of a kernel.
-    tolerance : float
-        What rounding may make of a zero.
+    n_matrices : int, size of the data.
+    smallest : float, smallest eigenvalue of the kernel matrix of the data, relative to the largest.
+    smallest_centred : float, the same once rows and columns are centred, as support vector
+        machines see a kernel.
+    tolerance : float, what rounding may make of a zero.
     """
 
     proved: bool | None
@@ -84,14 +70,11 @@ class Definiteness:
             False: "Not positive definite on every data set",
             None: "Not proved to be positive definite, nor that it is not",
         }[self.proved]
-        return f"{verdict}: {self.reason}. {self._on_data()}"
-
-    def _on_data(self) -> str:
         sizes = (
             f"smallest eigenvalue {self.smallest:.2g} of the largest, "
             f"{self.smallest_centred:.2g} after centring"
         )
-        where = f"On these {self.n_matrices} matrices it is"
+        where = f"{verdict}: {self.reason}. On these {self.n_matrices} matrices it is"
         if self.on_data:
             return f"{where} positive semi-definite up to rounding ({sizes})."
         if self.smallest_centred >= -self.tolerance:

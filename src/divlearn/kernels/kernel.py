@@ -18,16 +18,9 @@ from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new
+from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
-from divlearn.kernels.tables import (
-    Point,
-    cross_table,
-    decay,
-    find_copies,
-    median_scale,
-    square_tables,
-    symmetric_point,
-)
+from divlearn.kernels.tables import Point, decay
 from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
@@ -38,10 +31,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr), \qquad
               \tilde D(X, Y) = \tfrac12 \bigl(D(X \,\|\, Y) + D(Y \,\|\, X)\bigr),
 
-    where :math:`\tilde D = D` if D is symmetric already (alpha = beta). As a transformer it gives
-    the kernel between matrices and those seen in `fit`, for estimators that take
-    ``kernel="precomputed"``. As a function, ``kernel(X, Y)``, it gives the kernel between any two
-    sets of matrices, for spectral clustering and the like.
+    and :math:`\tilde D = D` if alpha = beta. As a transformer it gives the kernel between matrices
+    and those seen in `fit`, for estimators that take ``kernel="precomputed"``; as a function,
+    ``kernel(X, Y)``, the kernel between any two sets of matrices.
 
     Parameters
     ----------
@@ -53,30 +45,19 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         s > 0. "median" is one over the median of :math:`\tilde D` over all pairs of training
         matrices that differ, so that half of them have a kernel below 1/e.
     engine : str or Engine, default="auto"
-        See `divlearn.get_engine`.
 
     Attributes
     ----------
-    scale_ : float
-        The s in use.
-    divergence_ : Divergence
-        The divergence in use.
-    matrices_ : ndarray, shape (n_matrices, d, d)
-        The training matrices.
-    n_features_in_ : int
-        d, the size of the matrices.
+    scale_ : float, the s in use.
+    divergence_ : Divergence, the divergence in use.
+    matrices_ : ndarray, shape (n_matrices, d, d), the training matrices.
+    n_features_in_ : int, size of the matrices.
 
     Notes
     -----
     Not all of these kernels are positive definite: `is_psd` says whether this one provably is,
     `definiteness` why, and what the data says. `sklearn.svm.SVC` also works with kernels that are
     not, and finds a stationary point of a problem that is then not convex.
-
-    References
-    ----------
-    S. Sra, "A new metric on the manifold of kernel matrices with application to matrix geometric
-    means", NIPS 2012. A. Feragen, F. Lauze and S. Hauberg, "Geodesic exponential kernels: when
-    curvature and linearity conflict", CVPR 2015.
 
     Examples
     --------
@@ -95,11 +76,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     array(['large'], dtype='<U5')
     """
 
-    scale_: float
-    divergence_: Divergence
-    matrices_: RealArray
-    n_features_in_: int
-
     def __init__(
         self,
         divergence: str | Sequence[float] | Divergence = "stein",
@@ -113,49 +89,18 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Keep the training matrices, and learn ``scale_``.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-        y : ignored
-
-        Returns
-        -------
-        self : object
-        """
+        """Keep the training matrices X, shape (n_matrices, d, d), and learn ``scale_``."""
         self._fit(X)
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Compute the kernel between matrices and those seen in `fit`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_training_matrices)
-        """
+        """Kernel of matrices and those seen in `fit`, shape (n_matrices, n_training_matrices)."""
         matrices = check_new(self, X, dtype=None)
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
     @all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
-        """Fit, and compute the kernel between the training matrices, once for both.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : ignored
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_matrices)
-            Exactly symmetric, with a diagonal of ones.
-        """
+        """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
         divergences = self._fit(X)
         if divergences is None:
             return self._kernel(self.divergence_, self.scale_, self.matrices_)
@@ -164,15 +109,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
         """Compute the kernel between any matrices; needs no `fit` if ``scale`` is a number.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices_X, d, d)
-        Y : array-like, shape (n_matrices_Y, d, d), optional
-            X itself by default; the kernel is then exactly symmetric, with a diagonal of ones.
-
-        Returns
-        -------
-        ndarray, shape (n_matrices_X, n_matrices_Y)
+        X has the shape (n_X, d, d) and Y (n_Y, d, d), the kernel (n_X, n_Y). Y is X itself by
+        default; the kernel is then exactly symmetric, with a diagonal of ones.
         """
         divergence = self._resolve()
         if isinstance(self.scale, str):
@@ -184,25 +122,13 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
 
     @property
     def is_psd(self) -> bool:
-        """Whether the kernel is proved to be positive definite on every set of matrices.
-
-        False also where nothing is known: see `definiteness`. Known after `fit`, for it depends on
-        the scale and on the size of the matrices.
-        """
+        """Whether the kernel is proved positive definite on all matrices; see `definiteness`."""
         return self._theory()[0] is True
 
     def definiteness(self, X: ArrayLike | None = None) -> Definiteness:
-        """Say whether the kernel is positive definite: what is proved, and what the data says.
+        """Say what is proved of positive definiteness, and what data says.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), optional
-            The data to look at; the training matrices by default.
-
-        Returns
-        -------
-        Definiteness
-            ``print`` gives it in words.
+        Data are the training matrices, or X, shape (n_matrices, d, d). ``print`` gives it in words.
 
         Examples
         --------
@@ -222,7 +148,6 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         return theory(_point(self.divergence_), scale, self.n_features_in_)
 
     def _resolve(self) -> Divergence:
-        """Check the parameters."""
         divergence = get_divergence(self.divergence)
         _point(divergence)
         if not (isinstance(self.scale, str) and self.scale == "median"):
@@ -230,7 +155,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         return divergence
 
     def _fit(self, X: ArrayLike) -> RealArray | None:
-        """Fit, and return the divergences of the training matrices if they had to be computed."""
+        """Fit; return the divergences of the training matrices if they had to be computed."""
         self.divergence_ = self._resolve()
         self.matrices_ = check_spd(X, ndim=3)
         self.n_features_in_ = self.matrices_.shape[-1]
@@ -238,10 +163,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
             self.scale_ = float(self.scale)
             return None
         engine, point = get_engine(self.engine), _point(self.divergence_)
-        divergences: RealArray = square_tables(engine, self.matrices_, [point])[0]
-        learned = median_scale(
-            divergences, find_copies(self.matrices_), fix="pass a number for scale"
-        )
+        divergences: RealArray = tables.square_tables(engine, self.matrices_, [point])[0]
+        copies = tables.find_copies(self.matrices_)
+        learned = tables.median_scale(divergences, copies, fix="pass a number for scale")
         self.scale_ = learned / self.divergence_.scale
         return divergences
 
@@ -250,8 +174,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     ) -> RealArray:
         engine, point = get_engine(self.engine), _point(divergence)
         if Y is None:
-            return decay(square_tables(engine, X, [point])[0], divergence.scale * scale)
-        return decay(cross_table(engine, X, Y, point), divergence.scale * scale)
+            return decay(tables.square_tables(engine, X, [point])[0], divergence.scale * scale)
+        return decay(tables.cross_table(engine, X, Y, point), divergence.scale * scale)
 
     @property
     def _n_features_out(self) -> int:
@@ -304,9 +228,7 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
         engine: str | Engine = "auto",
     ) -> None:
-        self.divergence = divergence
-        self.scale = scale
-        self.scale_bounds = scale_bounds
+        self.divergence, self.scale, self.scale_bounds = divergence, scale, scale_bounds
         self.engine = engine
 
     @property
@@ -317,21 +239,10 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     def __call__(
         self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
     ) -> Any:
-        """Compute the kernel between rows that hold matrices.
+        """Compute the kernel, (n_X, n_Y), between rows (n_X, d * d) and (n_Y, d * d) of matrices.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_X, d * d)
-        Y : array-like, shape (n_Y, d * d), optional
-            X itself by default.
-        eval_gradient : bool, default=False
-            Whether to return the derivative in the logarithm of the scale too; only without Y.
-
-        Returns
-        -------
-        K : ndarray, shape (n_X, n_Y)
-        gradient : ndarray, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed
-            Only if ``eval_gradient``.
+        Y is X itself by default. Then ``eval_gradient`` also returns the derivative in the
+        logarithm of the scale, shape (n_X, n_X, 1), or (n_X, n_X, 0) if the scale is fixed.
         """
         if eval_gradient and Y is not None:
             raise ValueError("eval_gradient=True must come without Y; pass X alone")
@@ -350,12 +261,11 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         return False
 
     def __repr__(self) -> str:
-        """Name the divergence and the scale."""
         return f"{type(self).__name__}({self.divergence!r}, scale={self.scale:.3g})"
 
 
 def _point(divergence: Divergence) -> Point:
-    return symmetric_point(divergence.alpha, divergence.beta)
+    return tables.symmetric_point(divergence.alpha, divergence.beta)
 
 
 def _matrices(rows: ArrayLike) -> RealArray:

@@ -18,11 +18,9 @@ _SMALL = 64  # matrices that are not worth more than one block
 
 
 def symmetric_point(alpha: float, beta: float) -> Point:
-    r"""Return the parameters of a symmetrised divergence, both >= 0 and in ascending order.
-
-    :math:`D^{(\alpha,\beta)}(X \| Y) = D^{(\beta,\alpha)}(Y \| X) = D^{(-\beta,-\alpha)}(X \| Y)`:
-    once both directions are averaged, neither the order nor the common sign matters.
-    """
+    """Parameters of a symmetrised divergence, both >= 0 and in ascending order."""
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X) = D^(-b,-a)(X || Y): once both directions are averaged,
+    # neither the order nor the common sign matters.
     if alpha * beta < 0:
         raise ValueError(
             f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
@@ -33,17 +31,9 @@ def symmetric_point(alpha: float, beta: float) -> Point:
 
 
 def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) -> RealArray:
-    r"""Symmetrised divergences between all matrices, at several points of the plane.
-
-    .. math:: \tilde D(X, Y) = \tfrac12 \bigl(D(X \,\|\, Y) + D(Y \,\|\, X)\bigr)
-              = \tfrac12 \sum_i \bigl(f(t_i; \alpha, \beta) + f(t_i; \beta, \alpha)\bigr)
-
-    The other direction has the spectrum -t, and f(-t; alpha, beta) = f(t; beta, alpha): one pass
-    over half of the pairs serves all points and both directions.
-
-    The result has the shape (n_points, n_matrices, n_matrices); each table is exactly symmetric,
-    with a diagonal of zeros.
-    """
+    """Symmetrised divergences of all matrices, (n_points, n, n), zero on the diagonal."""
+    # The other direction has the spectrum -t, and f(-t; alpha, beta) = f(t; beta, alpha): one pass
+    # over half of the pairs serves all points and both directions.
     n = len(matrices)
     tables = np.empty((len(points), n, n), matrices.dtype)
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
@@ -96,11 +86,9 @@ def median_scale(
     divergences: RealArray, copies: NDArray[np.intp], weights: RealArray | None = None, *,
     fix: str = "pass other matrices",
 ) -> float:  # fmt: skip
-    """One over the median divergence of all pairs of matrices that differ.
-
-    Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
-    with the product of its weights, so that whole weights do what copies would.
-    """
+    """One over the median divergence of all pairs of matrices that differ."""
+    # Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
+    # with the product of its weights, so that whole weights do what copies would.
     n = len(divergences)
     differ = np.triu(copies[:, None] != copies, 1)
     if not differ.any():

@@ -27,15 +27,10 @@ def atoms_section(
     ----------
     title, note : str
     atoms : array-like, shape (n_atoms, d, d)
+        Of more than 64 rows, averages over blocks are drawn.
     uses : array-like, shape (n_atoms,)
         How much each is used, >= 0, in any unit: shares of the sum are shown.
-    texts : sequence of str, of length n_atoms
-        Text below each, such as its divergence.
-
-    Notes
-    -----
-    Correlations are sent as bytes, in steps of 1/127. Matrices of more than 64 rows are averaged
-    over blocks.
+    texts : sequence of str, of length n_atoms, below the pictures.
 
     Examples
     --------
@@ -60,19 +55,14 @@ def atoms_section(
     scales = _group_means(np.sqrt(diagonals[order]), starts)
     digits = 10.0 ** (2 - np.floor(np.log10(scales)))  # three significant ones
     content = {
-        "size": size,
-        "starts": starts,
-        "pixels": _pack(_group_means(rows, starts)),
-        "scales": np.round(scales * digits) / digits,
-        "uses": used[order] / (used.sum() or 1.0),
-        "texts": [str(texts[index]) for index in order],
-        "numbers": order,
-    }
+        "size": size, "starts": starts, "pixels": _pack(_group_means(rows, starts)),
+        "scales": np.round(scales * digits) / digits, "uses": used[order] / (used.sum() or 1.0),
+        "texts": [str(texts[index]) for index in order], "numbers": order,
+    }  # fmt: skip
     return Section("atoms", title, content, note)
 
 
 def correlations(matrices: RealArray) -> RealArray:
-    """Compute correlations of covariance matrices, (..., d, d)."""
     scales = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
     return matrices / (scales[..., :, None] * scales[..., None, :])
 

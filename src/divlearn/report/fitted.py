@@ -43,15 +43,9 @@ def classifier_page(
     Parameters
     ----------
     model : estimator, fitted
-    X : ndarray, shape (n_matrices, d, d)
-        Training data.
+    X : ndarray, shape (n_matrices, d, d), training data.
     y : ndarray, shape (n_matrices,)
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices that its folds kept together.
-
-    Returns
-    -------
-    Page
+    groups : ndarray, shape (n_matrices,), optional, matrices that its folds kept together.
 
     Examples
     --------
@@ -209,20 +203,11 @@ def cluster_page(
 
     Parameters
     ----------
-    model : estimator, fitted
-        Of `divlearn.cluster`.
-    labels : ndarray of int, shape (n_matrices,)
-        Clusters of the matrices.
-    classes : ndarray, shape (n_matrices,), or None
-        True classes, if they are known.
-    agreement : mapping of str to float
-        Scores, by name.
-    summary : str
-        Text below the answer.
-
-    Returns
-    -------
-    Page
+    model : estimator of `divlearn.cluster`, fitted
+    labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
+    classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
+    agreement : mapping of str to float, scores by name.
+    summary : str, text below the answer.
 
     Examples
     --------

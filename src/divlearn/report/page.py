@@ -49,11 +49,9 @@ class Page:
     Attributes
     ----------
     title : str
-    sentence : str
-        The answer in one or two sentences, shown large at the top.
+    sentence : str, the answer in one or two sentences, shown large at the top.
     sections : sequence of Section
-    detail : str
-        Text below the sentence, such as the evidence.
+    detail : str, text below the sentence, such as the evidence.
 
     Examples
     --------
@@ -79,13 +77,9 @@ class Page:
         plotted = any(section.kind in _PLOTTED for section in self.sections)
         library = _library() if plotted else None
         document = template.render(
-            page=self,
-            sections=self.sections,
-            style=_join("style", "css"),
-            script=script,
-            library=library and library[0],
-            allowed=[_digest(script), *(library or ())[1:]],
-        )
+            page=self, sections=self.sections, style=_join("style", "css"), script=script,
+            library=library and library[0], allowed=[_digest(script), *(library or ())[1:]],
+        )  # fmt: skip
         return document.translate(_CONTROLS)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -120,10 +114,7 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
 
 
 def plain(value: Any, digits: int | None = _DIGITS) -> Any:
-    """Turn arrays, numbers and containers into what JSON knows; NaN and infinity into None.
-
-    Numbers keep as many significant digits; None keeps all.
-    """
+    """Turn a value into what JSON knows, with so many digits; NaN and infinity into None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -161,7 +152,6 @@ def _environment() -> Environment:
 
 @cache
 def _join(folder: str, ending: str) -> str:
-    """Join the files of a folder in the order of their names."""
     files = sorted((_TEMPLATES / folder).glob(f"*.{ending}"))
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
@@ -174,7 +164,6 @@ def _library() -> tuple[str, str]:
 
 
 def _pack(text: str) -> str:
-    """Compress a text to characters without meaning in HTML."""
     # Without a time stamp, so that the same report has the same bytes.
     packed = gzip.compress(text.encode("utf-8", errors="replace"), 9, mtime=0)
     return b64encode(packed).decode("ascii")

@@ -40,17 +40,12 @@ def plane_section(
         The grid, ascending; empty for points without a map.
     values : array-like, shape (n_alphas, n_betas)
         Values that colours show; NaN leaves a hole.
-    label : str
-        Name of the values, such as "accuracy".
+    label, mark : str, names of the values, such as "accuracy", and of the learned points.
     named : mapping of str to (alpha, beta), optional
         Points with a name; those of `divlearn.judge.NAMED` by default.
     learned : sequence of (alpha, beta, text)
-        Learned points and the texts shown for them. Points that agree to three decimals are drawn
-        as one.
-    mark : str, default="learned"
-        Name of the learned points.
-    value_format : str, default=".1%"
-        Format of values: ".1%" or ".3g".
+        Learned points and their texts. Points that agree to three decimals are drawn as one.
+    value_format : {".1%", ".3g"}, default=".1%"
     floor : float, optional
         Values below it share its colour, which leaves more colours for the others.
 
@@ -77,23 +72,17 @@ def plane_section(
     points = [*named.values(), *((alpha, beta) for alpha, beta, _ in learned)]
     places = np.reshape(np.array(points, dtype=np.float64), (-1, 2)).T
     content = {
-        "alphas": rows,
-        "betas": columns,
+        "alphas": rows, "betas": columns, "label": label, "mark": mark, "format": value_format,
         "values": table.T,  # figures have one row per height
-        "label": label,
-        "format": value_format,
         "range": _colour_range(table, floor),
-        "extent": [
-            _extent(axis, place) for axis, place in zip((rows, columns), places, strict=True)
-        ],
+        "extent": [_extent(*both) for both in zip((rows, columns), places, strict=True)],
         "named": [describe(name, *point) for name, point in named.items()],
         "learned": [describe(text, *point) for point, text in _merge(learned)],
-        "mark": mark,
         "cells": [  # where a name appears with the value
             [_locate(rows, alpha), _locate(columns, beta), name]
             for name, (alpha, beta) in named.items()
         ],
-    }
+    }  # fmt: skip
     return Section("plane", title, content, note)
 
 
@@ -124,16 +113,13 @@ def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str
         place = round(float(alpha), _DECIMALS), round(float(beta), _DECIMALS)
         texts.setdefault(place, []).append(text)
     return [
-        (
-            place,
-            ", ".join(same[:_LISTED]) + f" and {len(same) - _LISTED} more" * (len(same) > _LISTED),
-        )
+        (place, ", ".join(same[:_LISTED]) + f" and {n_more} more" * (n_more > 0))
         for place, same in texts.items()
+        for n_more in [len(same) - _LISTED]
     ]
 
 
 def _colour_range(values: RealArray, floor: float | None) -> list[float] | None:
-    """Return the smallest and the largest value with a colour of its own."""
     finite = values[np.isfinite(values)]
     if floor is None or not finite.size or floor >= finite.max():
         return None

@@ -33,17 +33,11 @@ def plot_plane(
     Parameters
     ----------
     plane : PlaneMap or WhichDivergence
-    ax : matplotlib Axes, optional
-        A new figure by default.
-    title : str, optional
-        Name of the data.
+    ax : matplotlib Axes, optional, a new figure by default.
+    title : str, optional, name of the data.
     path : path-like, optional
         File to save the picture to; its suffix chooses the format. Needs no display, and pyplot
         does not keep the figure.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -128,18 +122,7 @@ def _mark(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], st
 
 
 def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
-    """Draw the accuracies of classifiers with their standard errors, the best on top.
-
-    Parameters
-    ----------
-    found : Evaluation
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """Draw accuracies of classifiers with standard errors, in a new figure by default."""
     rows = found.table()
     ax = _make_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
     for place, row in enumerate(rows):
@@ -156,18 +139,7 @@ def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
 
 
 def plot_matrix(matrix: ArrayLike, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Draw the correlations of an SPD matrix, such as a mean or the centre of a density.
-
-    Parameters
-    ----------
-    matrix : array-like, shape (d, d)
-    ax : matplotlib Axes, optional
-        A new figure by default.
-    title : str
-
-    Returns
-    -------
-    matplotlib Axes
+    """Draw the correlations of an SPD matrix, (d, d), in a new figure by default.
 
     Examples
     --------

@@ -28,16 +28,9 @@ _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
 @singledispatch
 def page_of(result: Any) -> Page:
-    """Make the page of a result.
+    """Make the page of a WhichDivergence, PlaneMap or Evaluation.
 
-    Parameters
-    ----------
-    result : WhichDivergence, PlaneMap or Evaluation
-
-    Returns
-    -------
-    Page
-        Notebooks show it; `Page.write` writes it to a file.
+    Notebooks show it; `Page.write` writes it to a file.
 
     Examples
     --------

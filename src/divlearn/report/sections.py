@@ -26,12 +26,9 @@ class Section:
     Attributes
     ----------
     kind : {"atoms", "confusion", "curves", "plane", "repeat", "table", "text"}
-        Chooses the template, the style and the drawing function of the page's script.
     title : str
-    content : dict
-        What the template and the script need, as plain values.
-    note : str
-        Explanation beside the content.
+    content : dict, what the template and the script need, as plain values.
+    note : str, explanation beside the content.
     """
 
     kind: str
@@ -46,13 +43,7 @@ class Section:
 
 
 def text_section(title: str, text: str) -> Section:
-    r"""Make paragraphs of plain text; empty lines separate paragraphs.
-
-    Examples
-    --------
-    >>> text_section("Convergence", "The gradient vanished.\n\nAfter 12 steps.").content
-    {'paragraphs': ['The gradient vanished.', 'After 12 steps.']}
-    """
+    """Make paragraphs of plain text; empty lines separate paragraphs."""
     parts = text.replace("\r\n", "\n").split("\n\n")
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
 
@@ -69,10 +60,8 @@ def curves_section(
     title, x_label, y_label, note, second_label : str
     curves : mapping of str to array-like, shape (n,) or (2, n)
         Heights over 0, 1, 2, ..., or places and heights. NaN leaves a gap.
-    second : mapping as `curves`, optional
-        Curves with an axis of their own, on the right.
-    marks : mapping of str to float, optional
-        Places of vertical lines, by their labels.
+    second : mapping as `curves`, optional, with an axis of their own, on the right.
+    marks : mapping of str to float, optional, places of vertical lines by their labels.
 
     Examples
     --------
@@ -83,21 +72,17 @@ def curves_section(
     >>> section.content["curves"][1]["x"]
     array([0., 2.])
     """
-    both = ((False, curves), (True, second or {}))
     drawn = []
-    for flag, group in both:
+    for flag, group in ((False, curves), (True, second or {})):
         for name, values in group.items():
             places = (2, None) if np.ndim(values) == 2 else (None,)
             y = check_shape(values, f"curve {name!r}", places)
             x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
             drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
-        "curves": drawn,
-        "x_label": x_label,
-        "y_label": y_label,
-        "second_label": second_label,
+        "curves": drawn, "x_label": x_label, "y_label": y_label, "second_label": second_label,
         "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
-    }
+    }  # fmt: skip
     return Section("curves", title, content, note)
 
 
@@ -129,11 +114,9 @@ def confusion_section(
     total, right = counts.sum(), counts.trace()
     share = f" ({right / total:.1%})" if total else ""
     content = {
-        "classes": names,
-        "counts": counts.astype(np.int64),
+        "classes": names, "counts": counts.astype(np.int64), "mistakes": _mistakes(names, counts),
         "right": f"{right:,.0f} of {total:,.0f} are right{share}",
-        "mistakes": _mistakes(names, counts),
-    }
+    }  # fmt: skip
     return Section("confusion", title, content, note)
 
 
@@ -169,11 +152,8 @@ def table_section(
     headings : sequence of str
     rows : sequence of sequences of str, number or None
         One cell per heading. None and NaN are shown as missing and sorted last.
-    bold : collection of int
-        Indices of highlighted rows.
-    formats : mapping of str to str, optional
-        Formats of numbers by heading, such as ".1%". By default integers are written as they are
-        and other numbers with four digits.
+    bold : collection of int, indices of highlighted rows.
+    formats : mapping of str to str, optional, formats of numbers by heading, such as ".1%".
 
     Examples
     --------
@@ -213,14 +193,10 @@ def disagreement_section(
     Parameters
     ----------
     title : str
-    truth : sequence, of length n_matrices
-        True classes.
-    predictions : mapping of str to sequence, of length n_matrices
-        Predicted classes by predictor.
-    names : sequence, of length n_matrices, optional
-        Names of the matrices; 0, 1, ... by default.
-    note : str
-        By default, how many there are and who is right on them.
+    truth : sequence, of length n_matrices, true classes.
+    predictions : mapping of str to sequence, predicted classes by predictor.
+    names : sequence, optional, of the matrices; 0, 1, ... by default.
+    note : str, by default how many there are and who is right on them.
 
     Examples
     --------
@@ -260,11 +236,9 @@ def _table(
     title: str, headings: Sequence[str], numeric: Sequence[bool], cells: list[list[Cell]], note: str
 ) -> Section:
     content = {
-        "headings": list(zip(headings, numeric, strict=True)),
-        "shown": cells[:_ROWS],
-        "rest": cells[_ROWS:],
-        "n_rows": len(cells),
-    }
+        "headings": list(zip(headings, numeric, strict=True)), "n_rows": len(cells),
+        "shown": cells[:_ROWS], "rest": cells[_ROWS:],
+    }  # fmt: skip
     return Section("table", title, content, note)
 
 
@@ -295,14 +269,10 @@ def repeat_section(
 
     Parameters
     ----------
-    command : str
-    data_digest : str
-        SHA-256 of the data, in hexadecimal digits.
-    versions : mapping of str to str, optional
-        Versions of libraries, by name.
-    seconds : mapping of str to float, optional
-        Duration of every stage.
-    title, note : str
+    command, title, note : str
+    data_digest : str, SHA-256 of the data, in hexadecimal digits.
+    versions : mapping of str to str, optional, versions of libraries by name.
+    seconds : mapping of str to float, optional, duration of every stage.
 
     Examples
     --------
@@ -313,14 +283,12 @@ def repeat_section(
     times = seconds or {}
     longest = max(times.values(), default=0) or 1
     content = {
-        "command": command,
-        "digest": data_digest,
-        "versions": list((versions or {}).items()),
+        "command": command, "digest": data_digest, "versions": list((versions or {}).items()),
         "stages": [
             (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in times.items()
         ],
         "total": _time(sum(times.values())),
-    }
+    }  # fmt: skip
     return Section("repeat", title, content, note)
 
 
@@ -334,15 +302,11 @@ def _time(seconds: float) -> str:
 
 
 def as_sentence(message: str) -> str:
-    """Turn the message of a result into a sentence."""
     return f"{message[0].upper()}{message[1:]}."
 
 
 def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> RealArray:
-    """Check an array of real numbers of a given shape; None stands for any length.
-
-    Numbers that are not finite are accepted: a report shows them as missing.
-    """
+    """Check an array of real numbers, finite or not; None in its shape stands for any length."""
     array = np.asarray(values)
     check_real(array, name)
     fits = array.ndim == len(shape) and all(
