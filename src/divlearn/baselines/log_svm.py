@@ -106,7 +106,9 @@ class LogEuclideanSVM(TunedClassifier):
         gamma: float | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.kernel, self.C, self.gamma = kernel, C, gamma
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
         self.random_state = random_state
 
     def _check_parameters(self) -> None:

@@ -76,7 +76,9 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         weights: str = "uniform",
         engine: str | Engine = "auto",
     ) -> None:
-        self.n_neighbors, self.divergence, self.weights = n_neighbors, divergence, weights
+        self.n_neighbors = n_neighbors
+        self.divergence = divergence
+        self.weights = weights
         self.engine = engine
 
     @labelled.all_or_nothing

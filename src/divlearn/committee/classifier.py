@@ -87,8 +87,12 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.members, self.cv, self.class_weight = members, cv, class_weight
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.members = members
+        self.cv = cv
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
 
     @labelled.all_or_nothing
     def fit(

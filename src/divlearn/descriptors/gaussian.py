@@ -83,7 +83,9 @@ class GaussianEmbedding(SeriesTransformer):
         self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
         regularize: float | str = "auto",
     ) -> None:  # fmt: skip
-        self.estimator, self.noise, self.normalize = estimator, noise, normalize
+        self.estimator = estimator
+        self.noise = noise
+        self.normalize = normalize
         self.regularize = regularize
 
     def _describe(self, series: Series, floor: float) -> RealArray:

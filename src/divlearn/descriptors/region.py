@@ -112,8 +112,12 @@ class RegionCovariance(MatrixTransformer):
         boxes: ArrayLike | None = None, regularize: float | str = "auto", n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.features, self.patch, self.stride = features, patch, stride
-        self.boxes, self.regularize, self.n_jobs = boxes, regularize, n_jobs
+        self.features = features
+        self.patch = patch
+        self.stride = stride
+        self.boxes = boxes
+        self.regularize = regularize
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def fit(self, X: Images, y: Any = None) -> Self:

@@ -109,9 +109,15 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
         engine: str | Engine = "auto", verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.alphas, self.betas, self.scales = alphas, betas, scales
-        self.Cs, self.cv, self.class_weight = Cs, cv, class_weight
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.alphas = alphas
+        self.betas = betas
+        self.scales = scales
+        self.Cs = Cs
+        self.cv = cv
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.engine = engine
+        self.verbose = verbose
 
     @labelled.all_or_nothing
     def fit(

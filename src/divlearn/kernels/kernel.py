@@ -228,7 +228,9 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
         scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
         engine: str | Engine = "auto",
     ) -> None:
-        self.divergence, self.scale, self.scale_bounds = divergence, scale, scale_bounds
+        self.divergence = divergence
+        self.scale = scale
+        self.scale_bounds = scale_bounds
         self.engine = engine
 
     @property
