@@ -15,7 +15,7 @@ import divlearn
 from divlearn import baselines
 
 SEED = {"random_state": 0}
-MEMBERS = ("start softmax", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
+MEMBERS = ("start softmax", "tangent rbf", "tangent lda")
 ESTIMATORS = {
     "IDDLClassifier": divlearn.IDDLClassifier(3, max_iter=1, cv=2, **SEED),
     "IDDLClassifier, paper": divlearn.IDDLClassifier.paper().set_params(
