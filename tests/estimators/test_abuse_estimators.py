@@ -48,7 +48,7 @@ ESTIMATORS = {
 LEARNED_FROM = sorted(set(STRANGE) - {"subnormal"})
 LAYOUTS = ("read-only", "fortran", "lists", "backwards", "long", "huge", "tiny")
 METHODS = ("predict", "predict_proba", "transform", "decision_function", "score_samples")
-few = settings(abused, max_examples=max(2, EXAMPLES // 4))
+few = settings(abused, max_examples=max(2, EXAMPLES // 6))
 
 
 @cache
