@@ -12,6 +12,7 @@ from scalar_slopes import change, slope, value
 from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
+from divlearn.iddl import IDDLClassifier
 
 # What a shell starts in the background ignores Ctrl-C, and with it the tests of how it is answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -82,6 +83,21 @@ def engine_name(request) -> str:
 def engine(engine_name):
     """Each engine that is there."""
     return make_engine(engine_name)
+
+
+@pytest.fixture
+def short_fits(monkeypatch):
+    """Defaults that make fits fast, for tests of what is around them, such as the program."""
+    for name, short in {"max_iter": 1, "cv": 2}.items():
+        monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
+    monkeypatch.setattr("divlearn.kernels.classifier.POINTS", [(0.0, 0.0), (0.5, 0.5)])
+
+
+@pytest.fixture
+def coarse_maps(monkeypatch):
+    """Few points of the plane, among them all named ones."""
+    monkeypatch.setattr("divlearn.judge.maps._DEFAULT_GRID", np.arange(5) / 2)
+    monkeypatch.setattr("divlearn.judge.which._LIKELIHOOD_GRID", np.arange(3.0))
 
 
 # --- random SPD matrices, always from a seeded generator ------------------------------------------

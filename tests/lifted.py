@@ -14,8 +14,6 @@ and the one of array libraries unless SCIPY_ARRAY_API=1 was set before scipy was
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import numpy as np
 from sklearn.base import (
     BaseEstimator,
@@ -118,7 +116,7 @@ class _Methods:
         return lifted, (self.estimator, self.lift), self.__dict__
 
     def __sklearn_tags__(self):
-        tags = deepcopy(get_tags(self.estimator))
+        tags = get_tags(self.estimator)
         tags.input_tags = InputTags()
         tags.array_api_support = False
         return tags

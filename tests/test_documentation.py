@@ -36,6 +36,7 @@ def without_code(text: str) -> str:
 @pytest.mark.parametrize(
     "path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name
 )
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_code_on_pages_runs(path, tmp_path, monkeypatch):
     """Blocks of a page run one after the other; those marked as slow are only compiled."""
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,7 @@ from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
 NAMES = np.array(["bark", "moss", "sand"])
+pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,6 @@ def data(tmp_path_factory):
     X[7] = 1
     np.savez(folder / "bad.npz", X=X, y=y)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def coarse_map(monkeypatch):
-    """A likelihood is fitted at every point of a map; how many there are is no matter here."""
-    monkeypatch.setattr("divlearn.judge.which._LIKELIHOOD_GRID", np.arange(3.0))
 
 
 def run(capsys, *arguments):

@@ -16,6 +16,7 @@ from divlearn.files import stacks
 from divlearn.fitting import checkpoint
 from divlearn.judge import evaluate, held_out_predictions, which_divergence
 
+pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 SUBJECTS = np.repeat(np.arange(16), 4)
 
 
@@ -56,7 +57,7 @@ GROUPS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def expected(data):
     answer = which_divergence(*data, groups=SUBJECTS, cv=4, random_state=0)
     assert answer.score < 0.8 < which_divergence(*data, cv=4, random_state=0).score

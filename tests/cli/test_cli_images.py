@@ -10,6 +10,7 @@ import pytest
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
+pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 TOGETHER = "Several matrices are of one image: they are held out together."
 
 

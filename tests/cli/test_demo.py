@@ -8,6 +8,7 @@ import pytest
 
 from divlearn.cli import main
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 pytest.importorskip("skimage", reason="scikit-image is not installed")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

@@ -39,8 +39,8 @@ def write_images(folder: Path) -> None:
 
     for name in ("brick", "grass", "gravel"):
         pixels = getattr(data, name)()
-        for number in range(64):
-            part = folder / ("photographs" if number < 48 else "new") / name
+        for number in range(4, 36):
+            part = folder / ("photographs" if number < 28 else "new") / name
             part.mkdir(parents=True, exist_ok=True)
             top, left = (SIDE * place for place in divmod(number, ACROSS))
             image = Image.fromarray(pixels[top : top + SIDE, left : left + SIDE])
@@ -74,6 +74,7 @@ def test_examples_are_found():
     assert set(shown) >= set(COMMANDS)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_the_page_is_right(tmp_path, monkeypatch, capsys):
     write_images(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -94,4 +95,4 @@ def test_the_page_is_right(tmp_path, monkeypatch, capsys):
             check_demo(printed, tmp_path / "demo")
     for name in ("report", "which", "evaluation", "groups", "demo/report"):
         assert (tmp_path / f"{name}.html").stat().st_size > 10_000
-    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 49
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 25

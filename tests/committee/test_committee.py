@@ -82,6 +82,7 @@ def test_members_are_mixed_by_their_weights(fitted):
     np.testing.assert_allclose(committee.predict_proba(np.eye(4)[None]), expected, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_it_says_what_it_weighs(data, fitted, capsys):
     text = fitted.summary()
     for name in MEMBERS:
@@ -91,6 +92,7 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
     assert "Weights by the likelihood" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_members_are_judged_on_data_they_have_not_seen(data):
     """On labels without meaning nobody is right more often than by chance."""
     X, _, _, _ = data
@@ -112,6 +114,7 @@ def test_groups_keep_together(cv):
     assert model.set_params(cv=apart).fit(X, y).oof_accuracy_["average"] > 0.85
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_labels_weights_seeds_and_tools(data):
     X, y, X_test, _ = data
     few = ("start softmax", "tangent lda")

@@ -26,9 +26,9 @@ from divlearn.threads import limit_blas
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
-    "committee": divlearn.SPDClassifier(("start softmax", "kernel", "tangent lda"), cv=2),
-    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1),
-    "mixture": divlearn.ABMixture(2, "wishart"),
+    "committee": divlearn.SPDClassifier(("start softmax", "tangent lda"), cv=2),
+    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, max_iter=2),
+    "mixture": divlearn.ABMixture(2, "wishart", tol=0.1),
 }
 
 
@@ -93,10 +93,11 @@ import numpy as np
 import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import available_engines, get_engine
-X, y = make_wishart_clusters(3, 100, 6, random_state=0)
+X, y = make_wishart_clusters(3, 60, 4, random_state=0)
 
 def work():
-    found = engine.encode(X, X[:40], 0.5, 0.7)
+    some = X[::10] if engine.name == "reference" else X  # which is slow
+    found = engine.encode(some, X[:40], 0.5, 0.7)
     divlearn.ABKMeans(3, n_init=1, random_state=0, engine=engine).fit(X[::10])
     return found
 
@@ -143,7 +144,7 @@ def test_the_reference_engine_works_in_small_parts(monkeypatch):
 
 SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3}
 STOPPED = FITS | {
-    "any loss": divlearn.IDDLClassifier(**SMALL),
+    "IDDL": divlearn.IDDLClassifier(**SMALL),
     "committee": divlearn.SPDClassifier(("iddl ridge", "tangent lda"), cv=2),
     **{
         solver: divlearn.IDDLClassifier(3, loss="ridge", cv=None, solver=solver, max_iter=2)
@@ -162,7 +163,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in range(1, n_calls, max(1, n_calls // 6)):
+    for call in range(1, n_calls, max(1, n_calls // 4)):
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:
@@ -201,22 +202,15 @@ def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
 
 def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
     """Files may not grow beyond a limit: the kernel refuses to write more of them."""
-    code = (
-        "import resource, signal, sys, numpy as np, divlearn\n"
-        "path = sys.argv[1]\n"
-        "divlearn.save(divlearn.ABKMeans(3), path)\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-        "try:\n"
-        "    divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)\n"
-        "except OSError as error:\n"
-        "    print('refused:', error.strerror)\n"
-    )
-    pytest.importorskip("resource", reason="there are no such limits here")
+    resource = pytest.importorskip("resource", reason="there are no such limits here")
     path = tmp_path / "model"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "refused: File too large\n"
+    divlearn.save(divlearn.ABKMeans(3), path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # Python ignores SIGXFSZ
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert divlearn.load(path).n_clusters == 3
     assert os.listdir(tmp_path) == ["model"]

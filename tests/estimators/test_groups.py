@@ -30,9 +30,9 @@ CLASSIFIERS = {
 
 @pytest.fixture(scope="module")
 def images():
-    """Copies of matrices that tell nothing of their classes, eight of each."""
+    """Copies of matrices that tell nothing of their classes, five of each."""
     X, _ = make_wishart_clusters(1, 16, 3, random_state=0)
-    groups = np.repeat(np.arange(16), 8)
+    groups = np.repeat(np.arange(16), 5)
     factors = 1 + 1e-3 * np.random.default_rng(0).standard_normal(len(groups))
     return X[groups] * factors[:, None, None], groups % 2, groups
 
@@ -113,7 +113,7 @@ def test_many_copies_are_no_evidence(images):
 
 def test_which_takes_no_more_folds_than_groups(images):
     X, _, _ = images
-    few = np.repeat(np.arange(8), 16)  # four of either class
+    few = np.repeat(np.arange(8), 10)  # four of either class
     answer = divlearn.which_divergence(X, few % 2, groups=few, cv=9)
     assert len(answer.chosen) == 8
     assert answer.n_groups == 8
@@ -121,6 +121,6 @@ def test_which_takes_no_more_folds_than_groups(images):
 
 def test_an_evaluation_takes_no_more_folds_than_groups(images):
     X, _, _ = images
-    groups = np.repeat(np.arange(4), 32)  # two of either class
+    groups = np.repeat(np.arange(4), 20)  # two of either class
     found = evaluate(X, groups % 2, {"1-NN": DivergenceKNN(1)}, cv=5, groups=groups)
     assert found.n_folds == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 from conftest import wishart
@@ -29,13 +31,12 @@ def others():
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_that_fails_leaves_what_was_learned(name, monkeypatch):
-    model, (X, y) = clone(fitted(name)).fit(*data()), others()
+    model, (X, y) = copy(fitted(name)), others()
     before, said = dict(vars(model)), answers(model, data()[0])
     engine = EngineCalls(monkeypatch, fail)
     clone(model).fit(X, y)
-    n_calls = engine.count
-    for call in sorted({1, n_calls // 2, n_calls} & {*range(1, 1 + n_calls)}):
-        engine.act_at(call)
+    if engine.count:  # at the last call most has been learned
+        engine.act_at(engine.count)
         with pytest.raises(Broken):
             model.fit(X, y)
         assert vars(model).keys() == before.keys()
@@ -64,7 +65,8 @@ def test_a_first_fit_that_fails_is_none():
 
 def test_old_classes_do_not_get_new_names():
     X, y = data()
-    model = divlearn.DivergenceKernelClassifier(random_state=0).fit(X, np.array(["a", "b"])[y])
+    model = divlearn.DivergenceKernelClassifier([0.5], [0.5], random_state=0)
+    model.fit(X, np.array(["a", "b"])[y])
     with pytest.raises(ValueError, match="groups has 1 group"):
         model.fit(X, np.array(["healthy", "sick"])[y], groups=np.zeros(len(y)))
     assert set(model.predict(X)) <= {"a", "b"}

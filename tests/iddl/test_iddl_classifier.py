@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from itertools import product
 
 import numpy as np
 import pytest
@@ -43,14 +42,17 @@ def test_it_learns(data):
 
 @pytest.mark.parametrize(
     ("loss", "solver", "cv"),
-    [*product(("ridge", "hinge", "softmax"), ("joint", "bcd", "stochastic"), [None]),
-     ("ridge", "joint", 3), ("softmax", "bcd", 3), ("softmax", "stochastic", 3)],
+    [
+        ("ridge", "joint", None), ("ridge", "joint", 3), ("ridge", "bcd", None),
+        ("hinge", "joint", None), ("hinge", "stochastic", None), ("softmax", "joint", None),
+        ("softmax", "bcd", 2), ("softmax", "stochastic", 2),
+    ],
 )  # fmt: skip
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     options = FAST | {"max_iter": 1 if solver == "bcd" else 3}  # one is a round of all blocks
-    if loss == "hinge" and solver != "joint":  # strengths are chosen alike for all solvers
-        options["gamma"] = 1e-2
+    if (loss, solver) != ("ridge", "joint"):  # strengths and features are chosen alike for all
+        options |= {"gamma": 1e-2, "features": "log"}
     classifier = IDDLClassifier(loss=loss, solver=solver, cv=cv, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
@@ -61,7 +63,7 @@ def test_losses_and_solvers(data, loss, solver, cv):
     )
 
 
-@pytest.mark.parametrize("divergence", ["S", "V", "N", "A", "B", "burg", (0.3, 0.8)])
+@pytest.mark.parametrize("divergence", ["S", "V", "N", "burg", (0.3, 0.8)])
 def test_divergences(data, divergence):
     X, y, X_test, y_test = data
     classifier = IDDLClassifier(divergence=divergence, loss="ridge", cv=None, **FAST).fit(X, y)
@@ -284,7 +286,7 @@ def test_condition_of_1e12():
 
 
 def test_many_classes():
-    X, y = make_wishart_clusters(100, 4, 3, separation=20, random_state=0)
+    X, y = make_wishart_clusters(60, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
         loss="ridge", max_iter=1, cv=2, features="log", gamma=1e-3, random_state=0
     )

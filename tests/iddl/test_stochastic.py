@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from itertools import product
 from unittest.mock import patch
 
 import numpy as np
@@ -126,9 +127,10 @@ def test_a_learner_that_went_astray_says_so():
 # epochs
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("variant", ["S", "V", "N", "A"])
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "variant", "standardize"),
+    [*product(LOSSES, "N", [False, True]), *product(["ridge"], "SVA", [True])],
+)
 def test_descent_is_monotone_and_history_is_whole(loss, variant, standardize):
     objective, start = make(loss=loss, variant=variant, standardize=standardize, extra=True)
     fit = solve(objective, start)
@@ -291,7 +293,7 @@ def test_very_many_matrices_come_in_larger_minibatches(monkeypatch):
 
 def test_many_matrices_need_fewer_eigenproblems_than_all_at_once():
     """To where L-BFGS gets in ten iterations, 22 eigenproblems per matrix and atom."""
-    options = {"n": 3000, "d": 5, "n_atoms": 12, "loss": "ridge", "gamma": 1e-3}
+    options = {"n": 2000, "d": 5, "n_atoms": 12, "loss": "ridge", "gamma": 1e-3}
     objective, start = make(**options, logarithm=True, standardize=True)
     joint = solve_joint(objective, start, max_iter=10, tol=0.0)
     objective, start = make(**options, logarithm=True, standardize=True)

@@ -48,11 +48,11 @@ def data():
     return make_wishart_clusters(3, 10, 3, separation=4, random_state=0)
 
 
-SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 2, "random_state": 0}
+SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
     "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
     "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, **SMALL),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, features="log", **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
     "regressor": divlearn.IDDLRegressor(**SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),
@@ -86,6 +86,7 @@ def answers(model, X):
     return {name: getattr(model, name)(X) for name in methods if hasattr(model, name)}
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", FITTED)
 def test_there_and_back(data, tmp_path, name):
     X, y = data

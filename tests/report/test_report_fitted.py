@@ -22,7 +22,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def kernel(data):
-    return DivergenceKernelClassifier(random_state=0).fit(*data)
+    return DivergenceKernelClassifier([0, 0.5], [0.5], random_state=0).fit(*data)
 
 
 def titles(page):
@@ -91,13 +91,14 @@ def shapes(model):
 
 
 def small(**parameters):
-    return IDDLClassifier(n_atoms=3, max_iter=2, random_state=0).set_params(**parameters)
+    known = {"n_atoms": 3, "max_iter": 2, "loss": "ridge", "gamma": 1e-2, "random_state": 0}
+    return IDDLClassifier(**known | parameters)
 
 
 PAPER = IDDLClassifier.paper().set_params(n_atoms=3, max_iter=2, random_state=0)
 FITS = {
-    "several models": (small(), 4, [0, 1, 2]),
-    "several stochastic models": (small(solver="stochastic"), 4, [0, 1, 2]),
+    "several models": (small(loss="auto"), 4, [0, 1, 2]),
+    "several stochastic models": (small(solver="stochastic", cv=2), 2, [0, 1, 2]),
     "several models by blocks": (small(solver="bcd", cv=2), 2, [0, 1, 2]),
     "one model": (small(cv=None), 1, [0, 1, 2]),
     "one stochastic model": (small(cv=None, solver="stochastic"), 1, [0, 1, 2]),

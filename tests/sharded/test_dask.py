@@ -71,10 +71,10 @@ def test_without_a_client_there_is_advice(data):
         open_shards(data[0], engine="dask")
 
 
-@pytest.mark.parametrize("loss", ["ridge", "softmax"])
-def test_classifiers_are_those_of_one_process(client, data, loss):
+def test_classifiers_are_those_of_one_process(client, data):
+    """By softmax; ridge regression is in what follows."""
     X, y = data
-    settings = SETTINGS | {"loss": loss}
+    settings = SETTINGS | {"loss": "softmax"}
     whole = IDDLClassifier(**settings).fit(X, y)
     lazy, labels = arrays(X, y, 25)
     parts = IDDLClassifier(engine="dask", **settings).fit(lazy, labels)
@@ -97,10 +97,9 @@ def test_minibatches_are_those_of_one_process(client, data):
     close(here.history_["objective"], there.history_["objective"])
 
 
-@pytest.mark.parametrize("divergence", [(0.5, 1.5), "likelihood"])
-def test_clusters_are_those_of_one_process(client, data, divergence):
+def test_clusters_are_those_of_one_process(client, data):
     X, y = data
-    settings = {"divergence": divergence, "random_state": 0, "n_init": 1}
+    settings = {"divergence": "likelihood", "random_state": 0, "n_init": 1, "max_iter": 2}
     whole = ABKMeans(4, **settings).fit(X)
     lazy, _ = arrays(X, y, 25)
     parts = ABKMeans(4, engine="dask", **settings).fit(lazy)

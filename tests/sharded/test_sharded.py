@@ -245,15 +245,16 @@ def test_models_of_folds_need_data_in_memory(data):
 @pytest.mark.parametrize(
     ("divergence", "init"),
     [
-        ((0.5, 1.5), "tangent"), ((1.5, 1.5), "k-means++"), ((1.0, 0.0), None), ("learn", None),
-        ("likelihood", "tangent"), ("paper", "log-euclidean"), ("paper-tied", "random"),
+        ((0.5, 1.5), "tangent"), ((1.5, 1.5), "k-means++"), ((1.0, 0.0), "random"),
+        ("learn", None), ("likelihood", "tangent"), ("paper-tied", "log-euclidean"),
     ],
 )  # fmt: skip
 def test_clusters_are_those_of_data_in_memory(data, divergence, init):
     X, _, weights = data
+    n_init = 2 if init == "random" else 1
     if init is None:  # most of these lose all their matrices, and are moved
         init = np.stack([np.eye(3) * size for size in (1.0, 1e6, 1e7, 1e8)])
-    settings = {"init": init, "n_init": 2, "max_iter": 2, "random_state": 0}
+    settings = {"init": init, "n_init": n_init, "max_iter": 2, "random_state": 0}
     whole = ABKMeans(4, divergence, **settings).fit(X, None, weights)
     shards = open_shards(X, None, weights, block_size=13)
     parts = ABKMeans(4, divergence, **settings).fit(shards)

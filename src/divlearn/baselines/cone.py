@@ -82,8 +82,11 @@ class Cone:
 
         step = max(1, _BLOCK_ENTRIES // d**2)
         parts = [slice(start, start + step) for start in range(0, len(codes), step)]
-        with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:  # LAPACK lets other threads run
-            list(pool.map(fill, parts))
+        if len(parts) == 1:  # a thread would take longer to start
+            fill(parts[0])
+        else:
+            with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:  # LAPACK lets other threads run
+                list(pool.map(fill, parts))
         return values, slopes
 
     def evaluate(

@@ -14,6 +14,7 @@ import os
 import sys
 import warnings
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -145,6 +146,7 @@ def read_object(
             return value, page["libraries"]
 
 
+@cache  # a checkpoint is written many times, and versions are read from files
 def libraries() -> dict[str, str]:
     """Versions of the libraries that a model depends on."""
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}

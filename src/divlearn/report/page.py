@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import math
 import os
+import re
 import shlex
 import sys
 from base64 import b64encode
@@ -31,10 +32,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
 _LIBRARIES = ("divlearn", "numpy", "scipy", "scikit-learn")
 # Names from files may hold characters that HTML forbids.
-_CONTROLS = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))
-    if chr(code) not in "\t\n\r"
-}  # fmt: skip
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _DIGITS = 6  # significant ones; nobody reads more off a figure
 # Inside <script> the parser looks for these, whatever JSON thinks of them.
 _UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
@@ -80,7 +78,7 @@ class Page:
             page=self, sections=self.sections, style=_join("style", "css"), script=script,
             library=library and library[0], allowed=[_digest(script), *(library or ())[1:]],
         )  # fmt: skip
-        return document.translate(_CONTROLS)
+        return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", document)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page and return its path; an error leaves the old file untouched."""
