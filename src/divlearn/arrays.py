@@ -1,7 +1,5 @@
 """Types of arrays, where arrays are, and real numbers from whatever was passed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

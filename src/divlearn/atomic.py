@@ -1,7 +1,5 @@
 """Files that are either old or new, whatever happens while they are written."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

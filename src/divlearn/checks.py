@@ -1,7 +1,5 @@
 """What estimators require of their parameters and of what is installed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from numbers import Integral
 from typing import Any

@@ -5,8 +5,6 @@ All functions broadcast over leading dimensions. The maps work in the frame of t
 identity. Any :math:`L` gives the same result; the Cholesky factor suits graded matrices best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logarithms of SPD matrices as vectors, whose Euclidean distances are log-Euclidean ones."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

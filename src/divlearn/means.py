@@ -1,7 +1,5 @@
 r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-det divergence."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

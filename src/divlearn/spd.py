@@ -1,7 +1,5 @@
 """What an SPD matrix is: diagnosis, repair on request, and the functions of `divlearn.geometry`."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Literal, NoReturn, overload

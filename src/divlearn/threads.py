@@ -1,7 +1,5 @@
 """How many threads work may take, and limits on those of BLAS and OpenMP."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

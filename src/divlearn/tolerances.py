@@ -4,8 +4,6 @@ All of them are relative: they multiply a magnitude taken from the data, so that
 data never changes a verdict, and they follow the machine epsilon of the floating-point type.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """k-means: seeds far from each other, and fits to vectors that are the same from run to run."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

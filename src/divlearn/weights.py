@@ -1,7 +1,5 @@
 """Weights of matrices: one check, wherever the matrices are."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """What classifiers of codes share: a dictionary, a way to code by it, and a linear machine."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from abc import abstractmethod

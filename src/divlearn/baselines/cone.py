@@ -12,8 +12,6 @@ where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere a stationary point i
 promised.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Self

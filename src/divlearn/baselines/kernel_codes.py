@@ -5,8 +5,6 @@ atoms, (n_matrices, n_atoms), and between atoms, (n_atoms, n_atoms). A bandwidth
 them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

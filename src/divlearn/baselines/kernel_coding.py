@@ -1,7 +1,5 @@
 """Coding in the feature space of a kernel: kSP_LE and kSP_JBLD (Harandi et al.), and kLLC."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Log-Euclidean metric learning."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -9,8 +9,6 @@ and a projection changes one multiplier such that its constraint holds with equa
 zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import log
 

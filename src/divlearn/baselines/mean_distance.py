@@ -1,7 +1,5 @@
 """Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Nearest neighbours in any divergence of SPD matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Riemannian dictionary learning and sparse coding (Cherian and Sra): RSPDL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

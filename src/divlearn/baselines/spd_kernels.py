@@ -8,8 +8,6 @@ r"""Positive definite kernels :math:`k(X, Y) = e^{-\gamma D(X, Y)}` of SPD matri
 Points are atoms in coordinates that suit an optimiser.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

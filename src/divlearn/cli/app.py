@@ -1,7 +1,5 @@
 """The commands of the program, and how errors are reported."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -1,7 +1,5 @@
 """``divlearn cluster``: clusters of matrices."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any

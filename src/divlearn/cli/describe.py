@@ -1,7 +1,5 @@
 """``divlearn describe``: images to matrices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

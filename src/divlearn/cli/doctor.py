@@ -1,7 +1,5 @@
 """``divlearn doctor``: problems of matrices and labels."""
 
-from __future__ import annotations
-
 import typer
 
 from divlearn.cli import options

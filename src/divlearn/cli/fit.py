@@ -1,7 +1,5 @@
 """``divlearn fit``: matrices to a model."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any

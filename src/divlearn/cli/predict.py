@@ -1,7 +1,5 @@
 """``divlearn predict``: predictions of a model for matrices."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

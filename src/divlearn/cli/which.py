@@ -1,7 +1,5 @@
 """``divlearn which``: the divergence that suits matrices."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

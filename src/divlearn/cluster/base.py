@@ -1,7 +1,5 @@
 """What the estimators of this package share: data, starts, runs, and answers of centroids."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable

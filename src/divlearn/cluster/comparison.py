@@ -1,7 +1,5 @@
 """Which member of the family a mixture is: the named ones beside the learned one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """k-means in an alpha-beta log-det divergence, given or learned with the clusters."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence

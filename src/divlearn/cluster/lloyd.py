@@ -1,7 +1,5 @@
 """One run of k-means: centroids, parameters and clusters take turns until clusters stay."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """k-means in the log-Euclidean metric."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Self
 

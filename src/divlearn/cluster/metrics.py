@@ -1,7 +1,5 @@
 """How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation maximisation."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ In a move one component is given up and another is split in two: expectation max
 with one component on two clusters and two on another.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace

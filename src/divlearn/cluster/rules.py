@@ -1,7 +1,5 @@
 """How alpha and beta are chosen while matrices are clustered."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

@@ -1,7 +1,5 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial

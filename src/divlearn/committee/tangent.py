@@ -1,7 +1,5 @@
 """Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

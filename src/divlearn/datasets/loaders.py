@@ -1,7 +1,5 @@
 """Data sets from files, folders of images, and what ships inside scikit-image and aeon."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ distance (0, 0) for the Riemannian Gaussian. In any direction away from C they s
 in the affine-invariant metric, and ``separation`` counts the distances of the centres in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

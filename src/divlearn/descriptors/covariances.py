@@ -1,7 +1,5 @@
 """Covariances of pixel features over whole images and over boxes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

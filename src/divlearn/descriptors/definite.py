@@ -1,7 +1,5 @@
 """What all descriptors share: conventions of scikit-learn, and a regulariser that warns."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Self
 

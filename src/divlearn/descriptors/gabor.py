@@ -1,7 +1,5 @@
 """Gabor magnitudes: how much of a frequency and a direction there is around each pixel."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Gaussian embeddings: the mean and the covariance of a series in one SPD matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

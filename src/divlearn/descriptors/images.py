@@ -1,7 +1,5 @@
 """Images as descriptors take them: grey or colour, one size or many, a few at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernel descriptors: how tracks of a sequence, or pixel features, resemble each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features of pixels, chosen by name, and the presets of the paper's data sets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

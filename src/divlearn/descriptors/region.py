@@ -1,7 +1,5 @@
 """Regions of images to SPD matrices: covariances of pixel features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self

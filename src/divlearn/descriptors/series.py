@@ -1,7 +1,5 @@
 """Series as input: what is accepted, in which blocks it is computed, and what estimators share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self

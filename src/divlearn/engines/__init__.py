@@ -1,7 +1,5 @@
 """Engines: who computes the divergences. See `divlearn.engines.base.Engine` for the verbs."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

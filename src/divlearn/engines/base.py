@@ -1,7 +1,5 @@
 """What every engine offers: one primitive, three verbs, validated once here for all of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Engines that run on the CPU: which are installed, and the fastest of them."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 

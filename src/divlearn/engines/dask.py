@@ -1,7 +1,5 @@
 """Dask: who holds the data when it lives on the workers of a cluster."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 

@@ -3,8 +3,6 @@
 This module chooses routes and turns sums into gradients.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar

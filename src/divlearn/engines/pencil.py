@@ -1,7 +1,5 @@
 """The pencil (X, B) in NumPy: whitening, log-eigenvalues, eigenvectors, and their domain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

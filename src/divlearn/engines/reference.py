@@ -1,7 +1,5 @@
 """The reference engine in NumPy: the oracle of all others, and for parameters of opposite signs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -4,8 +4,6 @@ D at (0, 1) is tr(X B^-1) - logdet(X B^-1) - d, at (1, 0) tr(B X^-1) + logdet(X 
 of a product is a scalar product of triangles, so that a whole table is one call of BLAS.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Arrays with one entry for each matrix: labels, groups, names of files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -5,8 +5,6 @@ would inflate a compressed chunk without bound, and one wrong byte in a string o
 makes it allocate gigabytes, loop for ever or crash.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import zlib

@@ -5,8 +5,6 @@ without checking the index, which crashes the interpreter, and it allocates what
 the tags of a variable are checked first, and SciPy gets one checked variable at a time, inflated.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import struct

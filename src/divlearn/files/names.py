@@ -1,7 +1,5 @@
 """Which arrays of a file are the matrices, the labels and the groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from divlearn.files.variables import Refusal, Variable, quote

@@ -3,8 +3,6 @@
 NumPy allocates what a header claims, so every claim is first compared with the bytes that follow.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

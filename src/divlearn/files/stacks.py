@@ -1,7 +1,5 @@
 """Stacks of SPD matrices and their labels from the files people keep them in."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Callable

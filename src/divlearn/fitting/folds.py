@@ -1,7 +1,5 @@
 """Folds: the one place that decides what is held out."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ctrl-C, known also to work whose parts have dealt with it themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar

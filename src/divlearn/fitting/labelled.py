@@ -1,7 +1,5 @@
 """What estimators of SPD matrices share: labelled input, checked once, and their tags."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

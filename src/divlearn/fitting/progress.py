@@ -1,7 +1,5 @@
 """How far long work has come, told to listeners, and what ``verbose`` estimators print."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ The searches of scikit-learn need folds that hold out every sample once, which s
 groups do not allow: a class of one matrix is never held out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

@@ -3,8 +3,6 @@
 Data in memory is checked as a whole, data in shards block by block, by the same functions.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the IDDL estimators share: parameters, their checks, and how a fit is put together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

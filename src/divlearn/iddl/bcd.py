@@ -1,7 +1,5 @@
 """The paper's block-coordinate descent: each atom, all parameters, then the head."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

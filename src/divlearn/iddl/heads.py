@@ -3,8 +3,6 @@
 Samples lie in blocks, in memory, on a device or on workers; sums over them come here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

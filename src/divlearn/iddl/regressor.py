@@ -1,7 +1,5 @@
 """IDDL as a regressor."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from numpy.typing import ArrayLike

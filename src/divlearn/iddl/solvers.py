@@ -1,7 +1,5 @@
 """What solvers share, and the joint solver: all atoms and parameters move at once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace

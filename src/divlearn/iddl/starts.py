@@ -1,7 +1,5 @@
 """Where learning starts: atoms from the data, divergences from a grid of the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 

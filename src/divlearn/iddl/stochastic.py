@@ -1,7 +1,5 @@
 """Learning from minibatches: Riemannian Adam in moving frames, with a head that follows."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

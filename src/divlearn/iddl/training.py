@@ -1,7 +1,5 @@
 """One model: what it is trained on, how, and what it says of new matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

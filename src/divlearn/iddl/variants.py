@@ -1,7 +1,5 @@
 """Variants: which atoms share which (alpha, beta), and which of these are learned."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

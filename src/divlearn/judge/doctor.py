@@ -1,7 +1,5 @@
 """Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any

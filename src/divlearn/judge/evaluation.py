@@ -1,7 +1,5 @@
 """Cross-validation of several classifiers on the same folds, with paired differences."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

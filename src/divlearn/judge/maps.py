@@ -1,7 +1,5 @@
 """Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape

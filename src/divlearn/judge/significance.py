@@ -1,7 +1,5 @@
 """Significance of accuracies: of one classifier against chance, and of two on the same matrices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which divergence to use: by held-out accuracy with labels, by likelihood without."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """A support vector machine whose divergence, scale and C are chosen by cross-validation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import product

@@ -4,8 +4,6 @@ The notes of `DivergenceKernelClassifier` have the formulas. The larger the shar
 is the score to a count of won decisions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar

@@ -21,8 +21,6 @@ All facts are about :math:`K(X, Y) = \exp(-s \tilde D(X, Y))` on all SPD matrice
 - Other :math:`\alpha = \beta`, d > 1: not known.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The kernel exp(-s D) of a divergence: a transformer, a function, and a covariance function."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self

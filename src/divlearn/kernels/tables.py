@@ -1,7 +1,5 @@
 """Tables of symmetric divergences between many matrices, from one pass of spectra."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

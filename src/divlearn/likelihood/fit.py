@@ -1,7 +1,5 @@
 r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \,\|\, C)) / Z`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

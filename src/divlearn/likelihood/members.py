@@ -8,8 +8,6 @@ given difference f is even in :math:`\alpha + \beta`, hence analytic in these tw
 while in alpha and beta every likelihood is stationary along (1, 1) at the origin.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

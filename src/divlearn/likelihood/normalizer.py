@@ -13,8 +13,6 @@ Pfaffian of :math:`A_{jk} = \iint \operatorname{sgn}(y - x) \phi_j(x) \phi_k(y) 
 bordered by the single integrals :math:`\int \phi_j w` if d is odd.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

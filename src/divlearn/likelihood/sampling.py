@@ -1,7 +1,5 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
-from __future__ import annotations
-
 from typing import Literal, overload
 
 import numpy as np

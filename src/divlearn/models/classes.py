@@ -4,8 +4,6 @@ Names in files are those of the classes, not of the modules they live in: module
 that is renamed keeps its old name here.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether values from a file are of the types that classes announce for their attributes."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -5,8 +5,6 @@ the version of the format, those of the libraries, the tree of the model and a S
 array. Nothing is compressed, so that sizes are what they claim.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import json

@@ -4,8 +4,6 @@ What comes back is made of numbers, text, arrays and objects of the classes know
 `divlearn.models.classes`. These are filled, not called: no constructor and no hook of theirs runs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Adam on products of manifolds: moments that stay as they are while the frames move."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

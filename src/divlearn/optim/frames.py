@@ -4,8 +4,6 @@ A step S, symmetric, leads to :math:`A e^S A^T`; its length is that of the affin
 and coordinates move along with the point, so that no vector needs to be transported.
 """
 
-from __future__ import annotations
-
 from math import factorial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradient descent on manifolds: conjugate gradients, and spectral steps projected on limits."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from divlearn.arrays import RealArray

@@ -1,7 +1,5 @@
 """Limited-memory BFGS on manifolds, with lower limits on some coordinates."""
 
-from __future__ import annotations
-
 from collections import deque
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Sections that show SPD matrices as small pictures."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Sequence
 

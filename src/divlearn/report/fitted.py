@@ -1,7 +1,5 @@
 """Pages of fitted models: classifiers, with their accuracy on held-out matrices, and clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

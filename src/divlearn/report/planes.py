@@ -1,7 +1,5 @@
 """Sections that show the (alpha, beta) plane."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

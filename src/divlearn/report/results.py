@@ -1,7 +1,5 @@
 """Pages of the answers of `divlearn.judge`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any

@@ -1,7 +1,5 @@
 """Sections of a page: text, curves, tables, confusion matrices, and how to reproduce the work."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shards of Dask arrays: their chunks, computed and prepared on the workers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Divergences of shards to atoms: left where the shards are, or gathered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Open shards: from arrays, files, Dask arrays or iterators, here or on workers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

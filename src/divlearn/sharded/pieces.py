@@ -1,7 +1,5 @@
 """Pieces of arrays that are read when they are needed, on whatever machine needs them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

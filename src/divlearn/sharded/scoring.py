@@ -1,7 +1,5 @@
 """Scores of data in shards, which hold what is to be predicted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

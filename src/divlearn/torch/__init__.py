@@ -1,7 +1,5 @@
 """Divergences as a layer of torch networks: a differentiable encoding and a module around it."""
 
-from __future__ import annotations
-
 from divlearn.torch.functional import encode
 from divlearn.torch.layer import DivergenceLayer
 from divlearn.torch.retraction import exponential_step, retract_, riemannian_gradient

@@ -1,7 +1,5 @@
 """The encoding as a module with atoms and parameters to learn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Steps that keep atoms positive definite, for optimizers that know nothing of manifolds."""
 
-from __future__ import annotations
-
 import torch
 
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor

@@ -11,8 +11,6 @@ where two indices denote the divided differences of p, of q and of :math:`r = \l
 follow from those of q, which have a closed form without a difference: equal eigenvalues do no harm.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
