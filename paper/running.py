@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from joblib import Parallel, cpu_count, delayed
+from joblib import Parallel, delayed
 
-from divlearn.engines import prefer_engine
 from paper import cache
 from paper.cache import Cell
 
@@ -24,9 +23,9 @@ def compute(cells: Sequence[Cell], folder: Path, jobs: int = 1) -> list[str]:
     A cell that fails leaves its place empty and does not stop the others.
     """
     missing = {cell.key: cell for cell in cells if cache.read(folder, cell) is None}
-    threads = None if jobs == 1 else max(1, cpu_count() // jobs)
+    # Workers share the cores: joblib limits their threads, which engines obey.
     problems = Parallel(jobs, return_as="generator_unordered")(
-        delayed(_compute)(cell, folder, threads, os.getpid()) for cell in missing.values()
+        delayed(_compute)(cell, folder, os.getpid()) for cell in missing.values()
     )
     failures = []
     for done, (cell, problem) in enumerate(problems, 1):
@@ -36,11 +35,11 @@ def compute(cells: Sequence[Cell], folder: Path, jobs: int = 1) -> list[str]:
     return failures
 
 
-def _compute(cell: Cell, folder: Path, threads: int | None, main: int) -> tuple[str, str]:
+def _compute(cell: Cell, folder: Path, main: int) -> tuple[str, str]:
     """Compute a cell and keep its outcome; returns its name, and what is wrong with it."""
     started = time.perf_counter()
     try:
-        with prefer_engine("auto", threads), _ended_by_ctrl_c(os.getpid() == main):
+        with _ended_by_ctrl_c(os.getpid() == main):
             outcome = cell.compute()
     except Exception as error:
         return str(cell), f": {type(error).__name__}: {error}"

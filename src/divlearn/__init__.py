@@ -24,22 +24,17 @@ _MODULES = (
     "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch",
 )  # fmt: skip
 _LATE = {
-    "ABKMeans": "divlearn.cluster",
-    "ABMixture": "divlearn.cluster",
-    "DivergenceKernel": "divlearn.kernels",
-    "DivergenceKernelClassifier": "divlearn.kernels",
-    "IDDLClassifier": "divlearn.iddl",
-    "IDDLRegressor": "divlearn.iddl",
-    "IDDLTransformer": "divlearn.iddl",
-    "KarcherKMeans": "divlearn.cluster",
-    "LogEuclideanKMeans": "divlearn.cluster",
-    "SPDClassifier": "divlearn.committee",
-    "evaluate": "divlearn.judge",
-    "load": "divlearn.models",
-    "plane_map": "divlearn.judge",
-    "resumable": "divlearn.fitting",
-    "save": "divlearn.models",
-    "which_divergence": "divlearn.judge",
+    name: f"divlearn.{module}"
+    for module, names in {
+        "cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
+        "committee": ("SPDClassifier",),
+        "fitting": ("resumable",),
+        "iddl": ("IDDLClassifier", "IDDLRegressor", "IDDLTransformer"),
+        "judge": ("evaluate", "plane_map", "which_divergence"),
+        "kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
+        "models": ("load", "save"),
+    }.items()
+    for name in names
 }
 
 __all__ = [

@@ -37,17 +37,7 @@ def check_sortable(labels: NDArray[Any], name: str) -> None:
 
 
 def check_number(value: Any, name: str, *, positive: bool = False, word: str = "") -> None:
-    """Raise unless a value is a finite number >= 0, or > 0; messages name a word that is allowed.
-
-    Examples
-    --------
-    >>> check_number(-1.0, "mu")
-    Traceback (most recent call last):
-    ValueError: mu=-1.0 must be a finite number >= 0
-    >>> check_number("wide", "bandwidth", positive=True, word="auto")
-    Traceback (most recent call last):
-    ValueError: bandwidth='wide' must be "auto" or a finite number > 0
-    """
+    """Raise unless a value is a finite number >= 0, or > 0; `word` is what else is allowed."""
     if not is_number(value) or not 0 <= value < np.inf or (positive and value == 0):
         allowed = f'"{word}" or ' if word else ""
         relation = ">" if positive else ">="
@@ -60,14 +50,7 @@ def is_number(value: Any) -> bool:
 
 
 def import_extra(module: str, need: str, extra: str) -> Any:
-    """Import an optional module; where it is missing, say who needs it and how to install it.
-
-    Examples
-    --------
-    >>> import_extra("no_such_module", "the report needs no_such_module", "report")
-    Traceback (most recent call last):
-    ImportError: the report needs no_such_module: pip install "divlearn[report]"
-    """
+    """Import an optional module; where it is missing, say who needs it and how to install it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -38,6 +38,15 @@ _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take mo
 class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
+    best_score_: float
+    dictionary_: RealArray
+    history_: dict[str, NDArray[np.generic]]
+    machine_: SVC
+    message_: str
+    n_iter_: int
+    parameters_: Parameters
+    unit_: float
+
     n_atoms: int | str
     max_iter: int
     tol: float

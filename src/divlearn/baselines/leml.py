@@ -95,6 +95,13 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     (90, 16)
     """
 
+    Q_: RealArray
+    n_constraints_: int
+    eta_: float
+    n_iter_: int
+    message_: str
+    history_: dict[str, RealArray]
+
     def __init__(
         self, n_constraints: int | str = "plateau", eta: float | None = None, *,
         percentiles: tuple[float, float] = (5.0, 95.0), max_iter: int = 10, tol: float = 1e-2,

@@ -97,6 +97,11 @@ class LogEuclideanSVM(TunedClassifier):
     1.0
     """
 
+    C_: float
+    gamma_: float
+    history_: dict[str, RealArray]
+    message_: str
+
     def __init__(
         self,
         kernel: str = "linear",

@@ -61,6 +61,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     (5, 3)
     """
 
+    means_: RealArray
+    _divergence: Divergence | None
+
     def __init__(
         self,
         divergence: str | Sequence[float] | Divergence = "airm",

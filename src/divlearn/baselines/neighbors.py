@@ -67,6 +67,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     (np.int64(0), np.float64(0.0))
     """
 
+    _divergence: Divergence | None
+
     def __init__(
         self,
         n_neighbors: int = 1,

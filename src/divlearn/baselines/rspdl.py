@@ -120,6 +120,8 @@ class RSPDL(CodedClassifier):
     (True, True)
     """
 
+    whitener_: RealArray
+
     def __init__(
         self, n_atoms: int | str = "auto", *, penalty: float | str = "auto", max_iter: int = 10,
         tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,

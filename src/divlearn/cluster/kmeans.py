@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -21,8 +21,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
-from divlearn.sharded.blocks import fingerprint_block
-from divlearn.sharded.encoding import encode_block
+from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
 
@@ -35,6 +34,15 @@ _LEARNED = {
 
 
 class _KMeans(CentroidModel):
+    alpha_: float
+    beta_: float
+    kappa_: float
+    inertia_: float
+    objective_: float
+    n_iter_: int
+    message_: str
+    history_: dict[str, NDArray[np.generic]]
+
     def __init__(
         self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
         max_iter: int = 100, tol: float = 1e-3,

@@ -50,6 +50,10 @@ class LogEuclideanKMeans(CentroidModel):
     (5, 3)
     """
 
+    inertia_: float
+    n_iter_: int
+    message_: str
+
     engine: str | Engine = "reference"  # which only hands out the matrices
 
     def __init__(

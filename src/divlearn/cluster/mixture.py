@@ -113,6 +113,19 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     wishart with ... degrees of freedom up to noise: ...
     """
 
+    weights_: RealArray
+    means_: RealArray
+    alpha_: RealArray
+    beta_: RealArray
+    kappa_: RealArray
+    n_components_: int
+    bics_: dict[int, float]
+    lower_bound_: float
+    converged_: bool
+    n_iter_: int
+    message_: str
+    history_: dict[str, RealArray]
+
     def __init__(
         self, n_components: int | Sequence[int] = 1,
         divergence: str | Sequence[float] | Divergence = "learn", *, share: str = "all",

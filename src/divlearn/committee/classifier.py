@@ -97,11 +97,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
-        """Fit and weigh the members.
-
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Folds do not split groups, of
-        what belongs together, as patches of one image do.
-        """
+        """Fit and weigh the members; parameters are those of `IDDLClassifier.fit`."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
         for name in self.members:

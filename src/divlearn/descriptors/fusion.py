@@ -93,6 +93,9 @@ class BlockDiagonal(MatrixTransformer):
     (3, 102, 102)
     """
 
+    transformers_: list[Any]
+    block_sizes_: list[int]
+
     def __init__(self, transformer: Any = None, *, regularize: str = "raise") -> None:
         self.transformer = transformer
         self.regularize = regularize

@@ -57,6 +57,8 @@ class RBFKernelDescriptor(SeriesTransformer):
             [0.25, 0.5 , 1.  ]]])
     """
 
+    gamma_: float
+
     def __init__(
         self,
         gamma: float | str = "median",
@@ -135,6 +137,8 @@ class CovarianceKernel(RegionCovariance):
     >>> CovarianceKernel().fit_transform(images).shape
     (10, 8, 8)
     """
+
+    gamma_: float
 
     def __init__(
         self, features: str | Preset | Sequence[Feature] = "cancer", *,

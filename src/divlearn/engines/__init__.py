@@ -1,8 +1,6 @@
 """Engines: who computes the divergences. See `divlearn.engines.base.Engine` for the verbs."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
@@ -12,11 +10,10 @@ from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [
     "DaskEngine", "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines",
-    "cpu_engine", "cuda_problem", "get_engine", "prefer_engine",
+    "cpu_engine", "cuda_problem", "get_engine",
 ]  # fmt: skip
 
 _LEAST_CAPABILITY = 80
-_preferred: tuple[str, int | None] = ("auto", None)
 
 
 @cache
@@ -32,14 +29,7 @@ def _say_once() -> None:
 
 @cache
 def cuda_problem() -> str | None:
-    """Say why engine="cuda" cannot run here; None if it can.
-
-    Examples
-    --------
-    >>> problem = cuda_problem()
-    >>> problem is None or "CUDA" in problem
-    True
-    """
+    """Say why engine="cuda" cannot run here; None if it can."""
     try:
         import cupy
     except ImportError:
@@ -59,26 +49,6 @@ def cuda_problem() -> str | None:
     return None
 
 
-@contextmanager
-def prefer_engine(engine: str, n_threads: int | None = None) -> Iterator[None]:
-    """Let "auto" mean an engine inside a ``with`` block, in all threads of the process.
-
-    ``n_threads`` is for those asked for by "auto" without a number of their own.
-
-    Examples
-    --------
-    >>> with prefer_engine("reference"):
-    ...     get_engine().name
-    'reference'
-    """
-    global _preferred
-    before, _preferred = _preferred, (engine, n_threads)
-    try:
-        yield
-    finally:
-        _preferred = before
-
-
 def get_engine(
     engine: str | Engine = "auto", n_threads: int | None = None, accuracy: str | float = "auto"
 ) -> Engine:
@@ -87,8 +57,7 @@ def get_engine(
     Parameters
     ----------
     engine : {"auto", "native", "reference", "cuda"} or Engine
-        "auto" is the fastest that runs on the CPU, unless `prefer_engine` says otherwise; an engine
-        is returned as it is.
+        "auto" is the fastest that runs on the CPU; an engine is returned as it is.
     n_threads, accuracy : as in `Engine`
 
     Examples
@@ -104,9 +73,6 @@ def get_engine(
             "k-means, mixtures, and divlearn.sharded; set engine='auto' here"
         )
     available = available_engines()
-    if engine == "auto":
-        engine, threads = _preferred
-        n_threads = threads if n_threads is None else n_threads
     if engine == "auto":
         engine = available[0]
         if engine == "reference":

@@ -101,15 +101,8 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
 def loop(name: str) -> Iterator[Loop]:
     """Go round and round, from where the process was killed.
 
-    Examples
-    --------
-    >>> with loop("sum") as rounds:
-    ...     total, number = rounds.state or (0, 0)
-    ...     while number < 4:
-    ...         rounds.save((total, number))
-    ...         total, number = total + number, number + 1
-    >>> total
-    6
+    ``with loop("sum") as rounds``: start from ``rounds.state``, None at first, and call
+    ``rounds.save(state)`` at the beginning of every round.
     """
     journal = _current.get()
     if journal is None:

@@ -32,32 +32,15 @@ def make_folds(
     cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
     kept: NDArray[np.intp] | None = None, random_state: Any = None, classes: bool = True,
 ) -> list[Fold]:  # fmt: skip
-    """Split matrices into training and held-out parts.
+    """Split matrices into training and held-out parts, of positions within ``kept``.
 
-    Parameters
-    ----------
-    cv : int, splitter, or iterable of (train, test) indices
-        A number of folds is an upper bound: there are no more folds than matrices in the largest
-        class, and no more than groups. The folds are shuffled, stratified by class, and keep
-        groups together. A class with one matrix (or one group) is never held out. Where groups
-        share classes in such a way that every draw holds out a whole class, each group is a fold.
-        A splitter or an iterable refers to all matrices, those of weight zero included.
-    n_matrices : int
-    y : ndarray, shape (n_matrices,), optional
-        Labels of classes, or numbers.
-    groups : array-like, shape (n_matrices,), optional
-        Matrices of one group are held out together.
-    kept : ndarray of int, optional
-        The matrices to split; all by default.
-    random_state : int, RandomState or None
-    classes : bool, default=True
-        Whether y holds labels of classes.
-
-    Returns
-    -------
-    list of (train, held out)
-        Positions within ``kept``. Every class is in every training part. The list is empty where
-        nothing can be held out.
+    A number of folds is an upper bound: there are no more folds than matrices in the largest
+    class, and no more than groups. The folds are shuffled, stratified by class, and keep groups
+    together. A class with one matrix (or one group) is never held out. Where groups share classes
+    in such a way that every draw holds out a whole class, each group is a fold. A splitter or an
+    iterable of (train, test) refers to all matrices, those of weight zero included. ``classes``
+    says whether y holds labels. Every class is in every training part; the list is empty where
+    nothing can be held out.
 
     Examples
     --------
@@ -176,13 +159,7 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
 
 
 def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArray[np.intp]:
-    """Count the groups of every class, or its matrices where there are none.
-
-    Examples
-    --------
-    >>> count_groups(np.array([0, 0, 0, 1, 1]), np.array(["p", "p", "q", "q", "q"]))
-    array([2, 1])
-    """
+    """Count the groups of every class, or its matrices where there are none."""
     if groups is None:
         return np.bincount(codes)
     numbers = np.unique(groups, return_inverse=True)[1]
@@ -197,12 +174,6 @@ def fit_grouped(
     An estimator takes groups if its ``fit`` has such a parameter. A search of scikit-learn takes
     them for its splitter, and a pipeline for its last step. Where metadata routing is enabled, the
     requests of the estimator decide.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> fit_grouped(DummyClassifier(), np.zeros((2, 1)), np.array([0, 1]), np.array([0, 1]))
-    DummyClassifier()
     """
     name = None if groups is None else _groups_parameter(estimator)
     return estimator.fit(X, y, **({} if name is None else {name: groups}))

@@ -11,21 +11,7 @@ class Interrupts:
     """Learn whether the user has stopped some of the work inside.
 
     A loop that catches KeyboardInterrupt keeps its best so far, calls `note_interrupt`, and returns
-    as if it had ended. Work that runs several such loops asks here before it starts the next.
-
-    Attributes
-    ----------
-    seen : bool
-
-    Examples
-    --------
-    >>> with Interrupts() as interrupts:
-    ...     try:
-    ...         raise KeyboardInterrupt
-    ...     except KeyboardInterrupt:
-    ...         note_interrupt()
-    >>> interrupts.seen
-    True
+    as if it had ended. Work that runs several such loops asks `seen` before it starts the next.
     """
 
     def __init__(self) -> None:

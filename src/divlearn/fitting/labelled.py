@@ -57,17 +57,7 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
     n_features_in_: int
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-            SPD matrices.
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,)
-        """
+        """Most probable classes, shape (n_matrices,)."""
         codes = self._predict_codes(X)
         return self.classes_[codes]
 

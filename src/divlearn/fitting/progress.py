@@ -51,14 +51,6 @@ def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
 
 
 def say(estimator: Any, text: str, level: int = 1) -> None:
-    """Print a sentence if an estimator is that verbose.
-
-    Examples
-    --------
-    >>> from divlearn import ABKMeans
-    >>> say(ABKMeans(2, verbose=1), "start 1 of 4")
-    [ABKMeans] start 1 of 4
-    >>> say(ABKMeans(2, verbose=1), "iteration 1", level=2)
-    """
+    """Print a sentence if an estimator is that verbose."""
     if estimator.verbose >= level:
         print(f"[{type(estimator).__name__}] {text}")

@@ -24,11 +24,6 @@ def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int,
 
     Candidates come simplest first: the first wins ties. An interrupt keeps the best so far, with
     fewer scores than candidates.
-
-    Examples
-    --------
-    >>> choose([1.0, 10.0, 100.0], lambda C: min(C, 10.0))
-    (1, [1.0, 10.0, 10.0])
     """
     scores: list[float] = []
     try:

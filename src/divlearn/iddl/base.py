@@ -25,8 +25,8 @@ from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import SOLVERS, Model, Part, Recipe
 from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.log_vectors import log_vectors
-from divlearn.sharded.blocks import Block
-from divlearn.sharded.opening import open_data
+from divlearn.sharded.blocks import Block, targets_block
+from divlearn.sharded.opening import is_sharded, open_data, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
@@ -60,20 +60,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     models_: list[Model]  # files of models are checked by these
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        divergence: Any = "learn",
-        gamma: float | str = "auto",
-        features: str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4,
-        max_iter: int = 30,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
+        gamma: float | str = "auto", features: str = "auto", solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 30,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.n_atoms = n_atoms
         self.divergence = divergence
         self.gamma = gamma
@@ -85,8 +77,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.engine = engine
         self.verbose = verbose
-
-    # ------------------------------------------------------------------ fitting
 
     def _open(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
         return open_data(X, y, sample_weight, engine=self.engine, accuracy=ACCURACY)
@@ -107,7 +97,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         make_atoms = self._starter(task, n_atoms, seed)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
-        whole = task.whole(make_atoms(None)) if single else None
+        whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
             return [self._learn_single(task, whole, recipes[0])]
@@ -130,7 +120,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             learned = self._learn_single(task, whole, recipes[best], pair)
             rows = np.concatenate([part.rows for part in parts])
             return [replace(learned, rows=rows, loss=screened[best][2], scores=screened[best][3])]
-        whole, tell = task.whole(parts[0].atoms), partial(_say, self)
+        whole = Part(task.shards, task.targets, parts[0].atoms)
+        tell = partial(say, self)
         all_learned: list[Learned] = []
         try:
             for recipe in track(recipes, "losses"):
@@ -170,7 +161,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             targets = [(task.wanted, task.weights)]
             tangent = find_tangent(Part(task.sample, targets, whole.atoms), recipe.n_tangent)
         variant = make_variant(self.divergence, len(whole.atoms), pair)
-        return learn_single(whole, recipe, variant, tangent, partial(_say, self))
+        return learn_single(whole, recipe, variant, tangent, partial(say, self))
 
     def _first_pair(
         self, parts: Sequence[Part], recipe: Recipe, task: Task
@@ -191,8 +182,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _cv(self) -> Any:
         """Return the folds to choose by, though a single model is trained on everything."""
         return _SCREENING_FOLDS if self.cv is None else self.cv
-
-    # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self, shards: Shards) -> None:
         if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
@@ -262,8 +251,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return atoms
 
-    # ------------------------------------------------------------------ prediction
-
     def _map(self, function: Callable[..., RealArray], X: Any) -> RealArray:
         """Ask all models about every block of data."""
         check_is_fitted(self)
@@ -290,9 +277,30 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate([model.beta for model in self.models_])
 
 
-def _say(estimator: IDDLBase, level: int, text: str) -> None:
-    say(estimator, text, level)
-
-
 def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
     return np.mean([model.scores(block) for model in models], axis=0)
+
+
+class ScoreMixin:
+    """`score` of classifiers and regressors that predict matrices in shards, too."""
+
+    engine: Any
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the mean accuracy, or the coefficient of determination of numbers.
+
+        Shards may hold y, which is None then, and weights.
+        """
+        if is_sharded(X, self.engine):
+            if not isinstance(X, Shards):
+                X = open_shards(X, y, sample_weight, engine=self.engine)
+                y = sample_weight = None
+            y = np.concatenate(X.map(targets_block)) if y is None else y
+            sample_weight = (
+                np.concatenate(X.map(_weights_block)) if sample_weight is None else sample_weight
+            )
+        return super().score(X, y, sample_weight)  # type: ignore[misc]
+
+
+def _weights_block(block: Block) -> RealArray:
+    return block.weights

@@ -104,7 +104,6 @@ class AtomBlock:
         self._columns = slice(atom * pairs, (atom + 1) * pairs)
 
     def trial(self, frame: RealArray) -> Trial:
-        """Compute the objective."""
         objective, shards = self._objective, self._objective.shards
         atom = (frame @ frame.T)[None]
         if not usable(atom):
@@ -115,7 +114,6 @@ class AtomBlock:
         return objective.hold_head(frame, V, self._memo.head)
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient."""
         frame = trial.point
         atom = (frame @ frame.T)[None]
         whitened, *_ = self._objective.pull(
@@ -124,15 +122,12 @@ class AtomBlock:
         return in_frames(to_host(whitened), atom, frame[None])[0].ravel()
 
     def move(self, frame: RealArray, step: RealArray) -> RealArray:
-        """Take a step."""
         return move_frames(frame[None], step.reshape(1, *frame.shape))[0]
 
     def size(self, step: RealArray) -> float:
-        """How far the atom goes."""
         return float(np.linalg.norm(step))
 
     def limits(self, frame: RealArray) -> float:
-        """Nothing is limited."""
         return -np.inf
 
 
@@ -148,27 +143,22 @@ class ParameterBlock:
         self._atoms = point.atoms
 
     def trial(self, parameters: RealArray) -> Trial:
-        """Compute the objective."""
         V = self._objective.encode(self._atoms, parameters)
         return self._objective.hold_head(parameters, V, self._head)
 
     def gradient(self, trial: Trial) -> RealArray:
-        """Compute the gradient."""
         variant = self._objective.variant
         alpha, beta = variant.expand(trial.point)
         _, *slopes = self._objective.pull(trial.memo, self._atoms, alpha, beta, parameters=True)
         return variant.pull(*map(to_host, slopes))
 
     def move(self, parameters: RealArray, step: RealArray) -> RealArray:
-        """Take a step."""
         return np.maximum(parameters + step, 0)
 
     def size(self, step: RealArray) -> float:
-        """How far a parameter goes, at most."""
         return float(np.abs(step).max())
 
     def limits(self, parameters: RealArray) -> RealArray:
-        """Parameters stay non-negative."""
         return -parameters
 
 

@@ -11,12 +11,11 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, all_or_nothing, label
-from divlearn.iddl.base import ACCURACY, IDDLBase
+from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.sharded.blocks import fingerprint_block
-from divlearn.sharded.scoring import ScoreMixin
 from divlearn.sharded.shards import LocalShards
 
 
@@ -94,22 +93,13 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
     """
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        divergence: Any = "learn",
-        loss: str | Loss | type[Loss] = "auto",
-        gamma: float | str = "auto",
-        features: str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4,
-        max_iter: int = 30,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
+        loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
+        features: str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4, max_iter: int = 30, class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
             init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
@@ -185,15 +175,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
     def fit_members(self, data: Labelled) -> dict[str, Self]:
         """Fit, and make a classifier of each kind that was tried on the way.
 
-        Parameters
-        ----------
-        data : Labelled
-
-        Returns
-        -------
-        dict of classifiers
-            By the names of their losses, as "learned softmax"; "start softmax" has the first atoms
-            and divergences.
+        They have the names of their losses, as "learned softmax"; "start softmax" has the first
+        atoms and divergences. `data` was checked by `check_labelled`.
         """
         shards = self._open(Prepared.checked(data.matrices))
         self._check_parameters(shards)
@@ -230,16 +213,10 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
             self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
-        """Compute calibrated scores: their softmax is `predict_proba`.
+        """Compute calibrated scores, whose softmax is `predict_proba`.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_classes), or (n_matrices,) for two classes
-            Then the score of the second less that of the first.
+        Their shape is (n_matrices, n_classes). Two classes have the score of the second less that
+        of the first, shape (n_matrices,).
         """
         scores = self._mean_scores(X) / self.temperature_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

@@ -124,15 +124,7 @@ def _moments(_: Any, targets: Any, V: RealArray, offset: RealArray | None) -> _M
 
 
 def column_moments(values: RealArray, weights: RealArray) -> _Moments:
-    """Weight, means, and weighted sums of squares around these, of the columns of values.
-
-    Examples
-    --------
-    >>> rows, ones = np.array([[1.0], [2.0], [6.0]]), np.ones(3)
-    >>> parts = column_moments(rows[:1], ones[:1]), column_moments(rows[1:], ones[1:])
-    >>> merge_moments(*parts)
-    (3.0, array([3.]), array([14.]))
-    """
+    """Weight, means, and weighted sums of squares around these, of the columns of values."""
     weight = float(weights.sum())
     if weight == 0:
         return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])

@@ -29,15 +29,9 @@ _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twe
 
 
 class Samples:
-    """Features, targets and weights that heads are fitted to.
+    """Features, (targets, weights) of every block, and whether heads have a bias.
 
-    Parameters
-    ----------
-    shards : Shards
-    targets : parts, (targets, weights) of every block; the sum of all weights is one.
-    features : parts, of shape (n_samples, n_features) each.
-    bias : bool
-        Whether heads have a bias.
+    The sum of all weights is one.
     """
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:

@@ -21,7 +21,7 @@ from divlearn.iddl.training import Judge, Model, Part, Recipe, Report, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
-Teller = Callable[[int, str], None]  # the level of detail, and what is to be told
+Teller = Callable[..., None]  # of a sentence, and from which level of detail on
 History = dict[str, NDArray[np.generic]]
 # Models of a fold, iteration by iteration, their scores of what is held out, and the history.
 _Run = tuple[list[Model], list[RealArray], History]
@@ -45,8 +45,6 @@ class Learned:
     loss: float  # of these scores
     start: Learned | None = None  # what they were before atoms and divergences moved
 
-
-# --- choosing the penalty and the features --------------------------------------------------------
 
 # By a recipe's place: penalty, number of tangent components, held-out loss, held-out scores.
 Screened = tuple[float, int, float, RealArray]
@@ -134,15 +132,12 @@ def find_tangent(part: Part, n_components: int) -> Tangent | None:
     return fit_tangent(part.shards.whole.matrices, to_host(part.targets[0][1]), n_components)
 
 
-# --- learning -------------------------------------------------------------------------------------
-
-
 def learn_single(
     part: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, tell: Teller
 ) -> Learned:
     """Train one model on everything."""
     model, fit = train(part, recipe, variant, tangent, report=_reporter(tell))
-    tell(1, f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
+    tell(f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {fit.message}")
     none = np.zeros(0, dtype=np.intp)
     return Learned(
         recipe, [model], fit.n_iter, fit.message, fit.history, none, np.zeros((0, 1)), np.inf
@@ -173,7 +168,6 @@ def learn_ensemble(
     ])  # fmt: skip
     best = int(np.argmin(path))
     tell(
-        1,
         f"loss {recipe.loss.name}, gamma {recipe.gamma:g}, {recipe.n_tangent} tangent components: "
         f"held-out loss {path[0]:.4g} at the start, {path[best]:.4g} after {best} iterations",
     )
@@ -253,4 +247,4 @@ def _join(histories: Sequence[History]) -> History:
 
 
 def _reporter(tell: Teller) -> Report:
-    return lambda iteration, value: tell(2, f"iteration {iteration}: objective {value:.6g}")
+    return lambda iteration, value: tell(f"iteration {iteration}: objective {value:.6g}", 2)

@@ -114,12 +114,10 @@ class RidgeLoss(Loss):
     quadratic = True
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
-        """Compute losses and their derivatives. See `Loss.expand`."""
         slopes = scores - targets
         return Expansion(0.5 * (slopes**2).sum(axis=1), slopes, None, np.ones_like(slopes[:, 0]))
 
     def bend(self, bends: Any, direction: RealArray) -> RealArray:
-        """Apply the second derivative, the identity. See `Loss.bend`."""
         return direction
 
 
@@ -129,7 +127,6 @@ class SoftmaxLoss(Loss):
     name = "softmax"
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
-        """Compute losses and their derivatives. See `Loss.expand`."""
         top = scores.max(axis=1, keepdims=True)
         powers = np.exp(scores - top)
         # The largest score is left out of the sum: the rest may be small against it.
@@ -142,7 +139,6 @@ class SoftmaxLoss(Loss):
         return Expansion(losses, p - targets, p, (p * (1 - p)).mean(axis=1))
 
     def bend(self, bends: Any, direction: RealArray) -> RealArray:
-        """Apply the second derivative. See `Loss.bend`."""
         shares = bends.astype(direction.dtype, copy=False)
         weighted = shares * direction
         return weighted - shares * weighted.sum(axis=1, keepdims=True)
@@ -169,7 +165,6 @@ class HingeLoss(Loss):
         self.width = _ROUNDED * margin
 
     def stages(self) -> Sequence[Loss]:
-        """Return hinges that are less and less rounded. See `Loss.stages`."""
         if self.width >= self.margin:
             return (self,)
         rounder = copy(self)
@@ -177,7 +172,6 @@ class HingeLoss(Loss):
         return (*rounder.stages(), self)
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
-        """Compute losses and their derivatives. See `Loss.expand`."""
         true = (targets * scores).sum(axis=1, keepdims=True)
         # How far each class comes too close to the true one; zero for the latter.
         z = np.maximum(scores - true + self.margin, 0) * (1 - targets)
@@ -187,7 +181,6 @@ class HingeLoss(Loss):
         return Expansion(losses, slopes, (bend, targets), 2 * bend.mean(axis=1))
 
     def bend(self, bends: Any, direction: RealArray) -> RealArray:
-        """Apply the second derivative. See `Loss.bend`."""
         bend, targets = bends
         true = (targets * direction).sum(axis=1, keepdims=True)
         return _spread(bend * (direction - true), targets)

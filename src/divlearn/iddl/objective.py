@@ -84,8 +84,6 @@ class Objective:
     def effort(self, effort: tuple[Head | None, int]) -> None:
         self._warm, self.eigenproblems = effort
 
-    # ------------------------------------------------------------------ values
-
     def trial(self, point: Dictionary) -> Trial:
         if not usable(point.atoms):
             return Trial(point, np.inf)
@@ -121,8 +119,6 @@ class Objective:
     def _design(self, V: Parts, units: Units) -> Parts:
         return self.shards.hold(design_rows, self.feature_map, units, beside=[self.targets, V])
 
-    # ------------------------------------------------------------------ gradients
-
     def gradient(self, trial: Trial) -> RealArray:
         point = trial.point
         alpha, beta = self.variant.expand(point.parameters)
@@ -153,8 +149,6 @@ class Objective:
         dictionary = atoms, alpha, beta, columns, parameters
         return self.shards.reduce(_pull, *known, sums, dictionary, beside=parts)
 
-    # ------------------------------------------------------------------ coordinates
-
     def reside(self, point: Dictionary) -> Dictionary:
         """Move atoms to where the data is, for a solver that does little else with them."""
         return replace(point, frames=self.shards.place(point.frames))
@@ -176,9 +170,6 @@ class Objective:
     def limits(self, point: Dictionary) -> RealArray:
         free = np.full_like(point.frames.ravel(), -np.inf)
         return np.concatenate([free, beside(-point.parameters, free)])
-
-
-# --- what blocks compute --------------------------------------------------------------------------
 
 
 def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:

@@ -8,10 +8,9 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from divlearn.arrays import RealArray
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import all_or_nothing
-from divlearn.iddl.base import ACCURACY, IDDLBase
+from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
 from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
-from divlearn.sharded.scoring import ScoreMixin
 
 
 class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
@@ -53,17 +52,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     ) -> Self:  # fmt: skip
         """Learn atoms, divergences and head.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards as in `IDDLClassifier.fit`
-        y : array-like, shape (n_matrices,) or (n_matrices, n_outputs)
-        sample_weight : array-like, shape (n_matrices,), optional
-        groups : array-like, shape (n_matrices,), optional
-            What belongs together, as patches of one image do, and must not be split by a fold.
-
-        Returns
-        -------
-        self
+        As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).
         """
         shards = self._open(X, y, sample_weight)
         self._check_parameters(shards)
@@ -77,15 +66,6 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         return self
 
     def predict(self, X: ArrayLike) -> RealArray:
-        """Predict numbers.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices,) or (n_matrices, n_outputs)
-        """
+        """Predict numbers, shape (n_matrices,) or (n_matrices, n_outputs)."""
         numbers: RealArray = self._mean_scores(X) * self.scale_ + self.mean_
         return numbers[:, 0] if self.single_ else numbers

@@ -21,13 +21,7 @@ _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 
 
 def share_atoms(n_atoms: int, n_classes: int) -> NDArray[np.intp]:
-    """Numbers of atoms per class that differ by one at most.
-
-    Examples
-    --------
-    >>> share_atoms(7, 3)
-    array([3, 2, 2])
-    """
+    """Numbers of atoms per class that differ by one at most."""
     shares = np.full(n_classes, n_atoms // n_classes)
     shares[: n_atoms % n_classes] += 1
     return shares

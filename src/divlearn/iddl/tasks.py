@@ -51,10 +51,6 @@ class Task:
         """Classes, or 1 without them."""
         return 1 if self.codes is None else self.wanted.shape[1]
 
-    def whole(self, atoms: RealArray) -> Part:
-        """Return all data to train on."""
-        return Part(self.shards, self.targets, atoms)
-
     def part(self, train: NDArray[np.intp], held: NDArray[np.intp], atoms: RealArray) -> Part:
         """Return a fold of the sample."""
         block = self.sample.whole
@@ -241,17 +237,6 @@ def _scaled(
     return (_columns(block) - mean) / scale, block.weights / total
 
 
-# --- scores to probabilities: one temperature for all classes ------------------------------------
-
-
-def log_loss(
-    scores: RealArray, codes: NDArray[np.intp], weights: RealArray, temperature: float = 1.0
-) -> float:
-    """Mean negative logarithm of the probability of the true class; weights have the sum one."""
-    logarithms = log_softmax(scores / temperature, axis=1)
-    return -float(weights @ logarithms[np.arange(len(codes)), codes])
-
-
 def fit_temperature(
     scores: RealArray, codes: NDArray[np.intp], weights: RealArray
 ) -> tuple[float, float]:
@@ -260,13 +245,6 @@ def fit_temperature(
     Scores must come from samples the model was not trained on. As the rule of succession has it,
     the temperature is judged as if each of n samples were of another class with the probability
     1/(n + 2): scores that are all right do not lead to probabilities of one.
-
-    Examples
-    --------
-    >>> scores = np.array([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0], [0.0, 5.0]])
-    >>> temperature, loss = fit_temperature(scores, np.array([0, 1, 1, 0]), np.full(4, 0.25))
-    >>> f"{5 / temperature:.3f}"  # log 2: right in three of four, and doubted by a sixth
-    '0.693'
     """
     n_samples, n_classes = scores.shape
     doubt = 1 / (n_samples + 2)
@@ -288,4 +266,5 @@ def fit_temperature(
     else:
         found = brentq(slope, sharp, flat, xtol=1e-12)
     temperature = float(np.exp(found))
-    return temperature, log_loss(scores, codes, weights, temperature)
+    logarithms = log_softmax(scores / temperature, axis=1)
+    return temperature, -float(weights @ logarithms[np.arange(n_samples), codes])

@@ -59,21 +59,13 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     """
 
     def __init__(
-        self,
-        n_atoms: int | str = "auto",
-        *,
-        divergence: Any = "learn",
-        loss: str | Loss | type[Loss] = "auto",
-        gamma: float | str = "auto",
-        features: str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4,
-        max_iter: int = 30,
-        random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto",
+        self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
+        loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
+        features: str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4, max_iter: int = 30,
+        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
             init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
@@ -87,17 +79,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ) -> Self:
         """Learn atoms and divergences.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-        y : array-like, shape (n_matrices,), optional
-            Classes or numbers.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group are held out together. Ignored without y.
-
-        Returns
-        -------
-        self
+        As `IDDLClassifier.fit`; y holds classes or numbers. Without y groups are ignored.
         """
         matrices = check_spd(X, ndim=3, dtype=np.float64)
         if y is None:
@@ -131,16 +113,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self._n_features_out = alpha.size
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Compute divergences to the atoms.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d)
-
-        Returns
-        -------
-        ndarray, shape (n_matrices, n_atoms * n_pairs)
-        """
+        """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
         return self._map(_encode, X)
 
 

@@ -50,11 +50,6 @@ def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> V
     """Make the parameters of a number of atoms; see `divergence` of `IDDLClassifier`.
 
     `start` is where the pair of the paper's variants starts.
-
-    Examples
-    --------
-    >>> make_variant("V", 3).start
-    array([1., 1., 1.])
     """
     pairs = _starts(divergence, start or _PAIRS[0])
     if pairs is None:

@@ -101,6 +101,16 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     array([[0.9, 0.1]])
     """
 
+    best_params_: dict[str, float]
+    best_score_: float
+    cv_results_: dict[str, Any]
+    oof_decision_: RealArray
+    oof_proba_: RealArray
+    kernel_: DivergenceKernel
+    svc_: SVC
+    coupling_: tuple[float, float]
+    message_: str
+
     def __init__(
         self, alphas: ArrayLike | None = None, betas: ArrayLike | None = None,
         scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), Cs: ArrayLike = (1.0, 10.0, 100.0), *,

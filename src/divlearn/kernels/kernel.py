@@ -74,6 +74,11 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     array(['large'], dtype='<U5')
     """
 
+    scale_: float
+    divergence_: Divergence
+    matrices_: RealArray
+    n_features_in_: int
+
     def __init__(
         self,
         divergence: str | Sequence[float] | Divergence = "stein",

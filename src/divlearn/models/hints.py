@@ -11,14 +11,7 @@ import numpy as np
 
 @cache
 def announced_types(kind: type[Any]) -> dict[str, Any]:
-    """Types of the attributes of a class by name, as its annotations say.
-
-    Examples
-    --------
-    >>> from divlearn.divergence import Divergence
-    >>> announced_types(Divergence)["alpha"]
-    <class 'float'>
-    """
+    """Types of the attributes of a class by name, as its annotations say."""
     try:
         return get_type_hints(kind)
     except NameError:  # names that are imported for type checkers alone
@@ -26,13 +19,7 @@ def announced_types(kind: type[Any]) -> dict[str, Any]:
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type; hints that say nothing of plain values are met by all.
-
-    Examples
-    --------
-    >>> conforms([1, 2], list[int]), conforms([1, "a"], list[int]), conforms(None, int | None)
-    (True, False, True)
-    """
+    """Whether a value is of a type; hints that say nothing of plain values are met by all."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(conforms(value, one) for one in arguments)

@@ -30,25 +30,13 @@ class Unknown(Exception):
 
 
 def flatten(model: Any) -> tuple[Any, list[NDArray[Any]]]:
-    """Turn an object into a tree of JSON values, and the arrays it refers to.
-
-    Examples
-    --------
-    >>> flatten({"a": (1, np.zeros(2))})
-    ({'dict': [['a', {'tuple': [1, {'array': 0}]}]]}, [array([0., 0.])])
-    """
+    """Turn an object into a tree of JSON values, and the arrays it refers to."""
     writer = _Writer()
     return writer.write(model, "model", 0), writer.arrays
 
 
 def restore(tree: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-    """Make an object of a tree and arrays, the inverse of `flatten`.
-
-    Examples
-    --------
-    >>> restore({"tuple": [1, {"array": 0}]}, [np.zeros(2)])
-    (1, array([0., 0.]))
-    """
+    """Make an object of a tree and arrays, the inverse of `flatten`."""
     return _Reader(arrays).read(tree, 0)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
@@ -145,6 +145,11 @@ def targets_block(block: Block) -> NDArray[Any]:
     """Return what the matrices of a block are to be predicted by."""
     with locate_block(block):
         return np.asarray(require_targets(block.y))
+
+
+def encode_block(block: Block, atoms: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
+    """Divergences of a block."""
+    return block.engine.encode(block.data, atoms, alpha, beta)
 
 
 def fingerprint_block(block: Block) -> str:

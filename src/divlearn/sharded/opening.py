@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, encode_block
 from divlearn.sharded.pieces import (
     FilePiece,
     MemoryPiece,
@@ -20,7 +22,7 @@ from divlearn.sharded.pieces import (
     open_file,
     split,
 )
-from divlearn.sharded.shards import LocalShards, Shards
+from divlearn.sharded.shards import LocalShards, Parts, Shards
 from divlearn.spd import check_spd
 from divlearn.weights import as_weights, check_total_weight, check_weights
 
@@ -86,7 +88,7 @@ def open_shards(
         return X
     dask = as_dask(engine)
     if _is_dask_array(X):
-        from divlearn.sharded.dask_arrays import load_dask_array
+        from divlearn.sharded.workers import load_dask_array
 
         return _checked(load_dask_array(X, y, sample_weight, dask or DaskEngine(), accuracy))
     if dask is not None:
@@ -108,12 +110,6 @@ def open_data(
 
     An array in memory is one block, so that the engine sees all matrices at once; so are matrices
     that were checked before, `Prepared.checked`. All else is opened by `open_shards`.
-
-    Examples
-    --------
-    >>> shards = open_data(np.stack([np.eye(2)] * 5))
-    >>> len(shards), shards.n_matrices
-    (1, 5)
     """
     if is_sharded(X, engine) or isinstance(X, np.memmap):
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
@@ -130,13 +126,7 @@ def open_data(
 
 
 def as_bytes(limit: int | str | None) -> int | None:
-    """Return a number of bytes.
-
-    Examples
-    --------
-    >>> as_bytes("1.5 GB"), as_bytes(None)
-    (1500000000, None)
-    """
+    """Return a number of bytes, for such as "1.5 GB"."""
     if limit is None:
         return None
     found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
@@ -251,3 +241,36 @@ def _is_dask_array(X: Any) -> bool:
 
 def _is_zarr_array(X: Any) -> bool:
     return type(X).__module__.startswith("zarr.")
+
+
+def encode(
+    X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, *, gather: bool = True,
+    **options: Any,
+) -> RealArray | Parts:  # fmt: skip
+    """Divergence of every matrix in shards to every atom.
+
+    Parameters
+    ----------
+    X : shards, or what `open_shards` takes
+    atoms, alpha, beta : as in `divlearn.engines.Engine.encode`
+    gather : bool, default=True
+        Whether to bring the divergences here. Else they stay where the shards are, and what is
+        returned can be passed as ``beside`` to the methods of the shards.
+    **options
+        Of `open_shards`.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs); or parts
+
+    Examples
+    --------
+    >>> X = np.stack([np.eye(2), 2 * np.eye(2), np.eye(2)])
+    >>> encode(X, np.eye(2)[None], 0, 0, block_size=2).round(4).ravel()
+    array([0.    , 0.4805, 0.    ])
+    """
+    shards = open_shards(X, **options)
+    shared = tuple(map(np.asarray, (atoms, alpha, beta)))
+    if not gather:
+        return shards.hold(encode_block, *shared)
+    return np.concatenate(shards.map(encode_block, *shared))

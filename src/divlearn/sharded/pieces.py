@@ -31,7 +31,6 @@ class MemoryPiece(Piece):
     array: Array
 
     def load(self) -> Array:
-        """Return the rows."""
         return self.array
 
 
@@ -45,7 +44,6 @@ class MapPiece(Piece):
     shape: tuple[int, ...]
 
     def load(self) -> Array:
-        """Read the rows."""
         return np.array(np.memmap(self.file, self.dtype, "r", self.offset, self.shape))
 
 
@@ -59,7 +57,6 @@ class FilePiece(Piece):
     stop: int
 
     def load(self) -> Array:
-        """Read the rows."""
         return np.asarray(open_file(self.file, self.key)[self.start : self.stop])
 
 
@@ -97,7 +94,6 @@ class IteratorPiece(Piece):
     column: int
 
     def load(self) -> Array:
-        """Read the rows."""
         found = self.source.take(self.number)
         return np.asarray(found[self.column] if isinstance(found, tuple) else found)
 

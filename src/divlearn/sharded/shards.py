@@ -121,19 +121,9 @@ class Shards(ABC):
         return len(self._outline)
 
     def sample(self, n_matrices: int, seed: int) -> tuple[RealArray, Any, RealArray]:
-        """Draw matrices with a weight, with what belongs to them; all in their order if few.
+        """Draw about so many matrices with a weight; all in their order if there are fewer.
 
-        Parameters
-        ----------
-        n_matrices : int
-            At most about so many.
-        seed : int
-
-        Returns
-        -------
-        X : ndarray, shape (n_drawn, d, d)
-        y : ndarray or None
-        weights : ndarray, shape (n_drawn,)
+        Returns the matrices, what is to be predicted of them or None, and their weights.
         """
         share = min(1.0, n_matrices / self.n_seen)
         parts = self.map(_draw, share, seed)
@@ -170,41 +160,34 @@ class LocalShards(Shards):
         self._checked: set[int] = set()
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
-        """Call a function for every block. See `Shards.map`."""
         return list(self._results(function, shared, beside))
 
     def hold(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> Parts:
-        """Keep results in memory or in files. See `Shards.hold`."""
         return _LocalParts(self._results(function, shared, beside), self._parts_left)
 
     def reduce(
         self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
         merge: Merge | None = None,
     ) -> Any:  # fmt: skip
-        """Merge results. See `Shards.reduce`."""
         return merge_all(self._results(function, shared, beside), merge or add)
 
     def fold(
         self, function: Function, state: Any, order: Sequence[int], *shared: Any,
         beside: Sequence[Parts] = (),
     ) -> Any:  # fmt: skip
-        """Hand a state from block to block. See `Shards.fold`."""
         for i in order:
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state
 
     @property
     def whole(self) -> Block | None:
-        """All matrices as one block. See `Shards.whole`."""
         first = self._sources[0]
         return first if len(self._sources) == 1 and isinstance(first, Block) else None
 
     def place(self, array: RealArray) -> RealArray:
-        """Put an array where the matrices are. See `Shards.place`."""
         return array if self.whole is None else self.whole.engine.place(array, self.whole.data)
 
     def draw(self, at_least: int) -> Block:
-        """Take all matrices with a weight where they are one block in memory. See `Shards.draw`."""
         whole = self.whole
         return (
             super().draw(at_least) if whole is None else whole.only(np.flatnonzero(whole.weights))
