@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -30,6 +32,10 @@ settings.load_profile("repeatable")
 EPS = float(np.finfo(np.float64).eps)
 
 
+# "module:Class" of an engine from elsewhere, to be tested as those of the library are.
+FOREIGN = os.environ.get("DIVLEARN_TEST_ENGINE", "")
+
+
 def native_names() -> list[str]:
     """The native engine once for every instruction set it has here, the fastest first."""
     if "native" not in available_engines():
@@ -44,7 +50,8 @@ def engine_names() -> list[str]:
 
     CUDA needs a GPU; elsewhere tests/engines/test_cuda.py says once that it was left out.
     """
-    return ["reference", native_names()[0], *(["cuda"] if cuda_problem() is None else [])]
+    others = [*(["cuda"] if cuda_problem() is None else []), *([FOREIGN] if FOREIGN else [])]
+    return ["reference", native_names()[0], *others]
 
 
 # For tests of the kernels themselves: the same source, compiled for lanes of other widths.
@@ -59,6 +66,9 @@ def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
         return ReferenceEngine(n_threads, accuracy)
     if name == "cuda":
         return get_engine("cuda", n_threads, accuracy)
+    if name == FOREIGN:
+        module, _, kind = name.partition(":")
+        return getattr(import_module(module), kind)(n_threads, accuracy)
     if "native" not in available_engines():
         pytest.skip("the native engine is not installed or switched off")
     from divlearn.engines.native import NativeEngine
