@@ -24,6 +24,8 @@ from engine_problems import DIMENSIONS, POINTS, problem, sizes, truth, value_err
 
 from divlearn.engines import ReferenceEngine
 
+COMPILED = ("native", "cuda")
+
 # --- against the reference ------------------------------------------------------------------------
 
 every_other = pytest.mark.parametrize(
@@ -121,9 +123,6 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
             allowed = np.abs(cotangent) * (gradient_error(t, *point, t_error) + direct)
             error = frobenius(back.whitened - right.whitened)
             assert_within(error, allowed.sum(axis=0))
-
-
-COMPILED = ("native", "cuda")
 
 
 @pytest.mark.parametrize("d", [8])
