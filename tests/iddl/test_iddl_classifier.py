@@ -33,8 +33,8 @@ def test_it_learns(data):
     X, y, X_test, y_test = data
     classifier = IDDLClassifier(random_state=0).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.85
-    assert classifier.atoms_.shape == (4 * 15, 4, 4)
-    assert classifier.alpha_.shape == classifier.beta_.shape == (60, 3)
+    assert classifier.atoms_.shape == (4 * 9, 4, 4)
+    assert classifier.alpha_.shape == classifier.beta_.shape == (36, 3)
     assert (classifier.alpha_ >= 0).all()
     assert "held-out loss" in classifier.message_
     assert classifier.loss_ in ("softmax", "ridge")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from iddl_problems import start_features
+from pyriemann.geometry.distance import distance_riemann
 from sklearn.cluster import KMeans
 
 from divlearn.engines import get_engine
@@ -25,7 +26,7 @@ SOLVERS = [solve_joint, solve_bcd]
 
 def make(
     seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40,
-    extra=False, engine="auto", gamma=1e-2, moved=None, **options,
+    engine="auto", gamma=1e-2, moved=None, **options,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)
@@ -40,10 +41,9 @@ def make(
     V = get_engine(engine).encode(X, start.atoms, alpha, beta).reshape(n, -1)
     weights /= weights.sum()
     feature_map, _ = start_features(V, weights, logarithm=logarithm, standardize=standardize)
-    beside = [rng.standard_normal((n, 2))] if extra else []
     objective = Objective(
-        shards, [(np.eye(3)[labels], weights, *beside)], made, feature_map,
-        LOSSES[loss](bias=standardize), gamma, **options,
+        shards, [(np.eye(3)[labels], weights)], made, feature_map,
+        LOSSES[loss](bias=standardize), gamma, anchors=X[-n_atoms:], **options,
     )  # fmt: skip
     return objective, start
 
@@ -72,10 +72,21 @@ def directional(objective, point, seed=1):
 def test_gradients_of_the_whole_objective(loss, variant, full):
     """Through the eigenvalues, the features and the solved head, to 1e-6."""
     objective, start = make(
-        variant=variant, loss=loss, logarithm=full, standardize=full, extra=full
+        variant=variant, loss=loss, logarithm=full, standardize=full, tether=0.1 * full
     )
     computed, expected = directional(objective, start)
     assert computed == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_the_tether_is_the_mean_squared_distance_to_the_anchors():
+    free, start = make()
+    held, _ = make(tether=0.3)
+    ways = [
+        distance_riemann(*pair, squared=True)
+        for pair in zip(start.atoms, held.anchors, strict=True)
+    ]
+    expected = free.trial(start).value + 0.3 * np.mean(ways)
+    assert held.trial(start).value == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto"])

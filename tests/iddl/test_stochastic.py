@@ -72,9 +72,8 @@ def test_no_gradient_gives_no_direction():
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("extra", [False, True])
-def test_a_minibatch_of_everything_has_the_gradient_of_the_objective(loss, extra):
-    objective, start = make(loss=loss, standardize=True, logarithm=True, extra=extra)
+def test_a_minibatch_of_everything_has_the_gradient_of_the_objective(loss):
+    objective, start = make(loss=loss, standardize=True, logarithm=True)
     trial = objective.trial(start)
     rows = np.random.default_rng(0).permutation(40)
     batch = take(objective, rows)
@@ -132,7 +131,7 @@ def test_a_learner_that_went_astray_says_so():
     [*product(LOSSES, "N", [False, True]), *product(["ridge"], "SVA", [True])],
 )
 def test_descent_is_monotone_and_history_is_whole(loss, variant, standardize):
-    objective, start = make(loss=loss, variant=variant, standardize=standardize, extra=True)
+    objective, start = make(loss=loss, variant=variant, standardize=standardize)
     fit = solve(objective, start)
     history = fit.history
     assert (np.diff(history["objective"]) <= 0).all()

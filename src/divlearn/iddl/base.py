@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,15 +14,16 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import Interrupts, note_interrupt
+from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import MatricesMixin, check_size
-from divlearn.fitting.progress import say, track
-from divlearn.iddl.learning import Learned, find_tangent, learn_ensemble, learn_single, screen
+from divlearn.fitting.progress import say
+from divlearn.iddl.features import fit_tangent
+from divlearn.iddl.learning import Choice, Learned, choose_heads, learn_ensemble, learn_single
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.starts import initial_atoms, search_plane
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import SOLVERS, Model, Part, Recipe
-from divlearn.iddl.variants import make_variant, starts_from_grid
+from divlearn.iddl.training import SOLVERS, Model, Part, Recipe, start_model
+from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, targets_block
 from divlearn.sharded.opening import is_sharded, open_data, open_shards
@@ -32,9 +32,11 @@ from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 
 ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
-_GAMMAS = (1e-4, 1e-3, 1e-2, 1e-1)
+_GAMMAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+_LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that is free to
+_TETHER = 1e-3
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
-_ATOMS_PER_CLASS = 5
+_ATOMS_PER_CLASS = 3
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _SCREENING_FOLDS = 4  # where nothing is averaged
 
@@ -62,7 +64,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
         gamma: float | str = "auto", features: str = "auto", solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 30,
+        init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip
@@ -81,57 +83,57 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
         return open_data(X, y, sample_weight, engine=self.engine, accuracy=ACCURACY)
 
-    def _fit(self, task: Task, seed: int) -> list[Learned]:
-        """Choose, train and keep the best; returns all that was learned."""
+    def _fit(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
+        """Choose, train and keep the best; returns all that was learned, the best first."""
         with limit_blas(1), Interrupts() as interrupts:
             learned = self._learn(task, seed)
-        self._keep(min(learned, key=lambda one: one.loss))
+        learned.sort(key=lambda one: one[0].choice.held_out_loss)
+        self._keep(learned[0][0])
         if interrupts.seen and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.n_features_in_ = task.shards.d
         return learned
 
-    def _learn(self, task: Task, seed: int) -> list[Learned]:
+    def _learn(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
+        """Train models; returns for every loss what was learned, and what it started from."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
-        recipes = [self._recipe(loss, seed) for loss in self._losses(task)]
+        losses = self._losses(task)
+        recipe = self._recipe(losses[0], seed)
         make_atoms = self._starter(task, n_atoms, seed)
+        tell = partial(say, self)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
-            return [self._learn_single(task, whole, recipes[0])]
+            return [(learn_single(whole, recipe, self._variant(whole), None, None, tell), None)]
         parts = [task.part(*fold, make_atoms(fold[0])) for fold in task.folds]
-        pair = self._first_pair(parts, recipes[0], task)
+        pair = self._first_pair(parts, recipe, task)
         if pair is not None:
             say(self, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
-        variant = make_variant(self.divergence, len(parts[0].atoms), pair)
-        gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
-        tangents = _FEATURES[self.features][2]
-        screened = stage(
-            "screen", lambda: screen(parts, recipes, variant, gammas, tangents, task.judge)
-        )
-        recipes = [
-            replace(recipe, gamma=gamma, n_tangent=n_tangent)
-            for recipe, (gamma, n_tangent, *_) in zip(recipes, screened, strict=True)
-        ]
+        variant = self._variant(parts[0], pair)
+
+        def choose(models: Sequence[Model]) -> list[Choice]:
+            gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
+            return choose_heads(
+                parts, models, losses, gammas, _FEATURES[self.features][2], task.judge
+            )
+
+        first = [start_model(part, recipe, variant) for part in parts]
+        starts = choose(first)
         if whole is not None:
-            best = min(range(len(recipes)), key=lambda index: screened[index][2])
-            learned = self._learn_single(task, whole, recipes[best], pair)
-            rows = np.concatenate([part.rows for part in parts])
-            return [replace(learned, rows=rows, loss=screened[best][2], scores=screened[best][3])]
+            best = min(starts, key=lambda choice: choice.held_out_loss)
+            tangent = None
+            if best.n_tangent:
+                assert task.sample.whole is not None
+                tangent = fit_tangent(task.sample.whole.matrices, task.weights, best.n_tangent)
+            variant = self._variant(whole, pair)
+            return [(learn_single(whole, recipe, variant, tangent, best, tell), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        tell = partial(say, self)
-        all_learned: list[Learned] = []
-        try:
-            for recipe in track(recipes, "losses"):
-                learned = learn_ensemble(whole, parts, recipe, variant, task.judge, tell)
-                all_learned.append(learned)
-        except KeyboardInterrupt:  # what was learned by then will do
-            note_interrupt()
-            if not all_learned:
-                raise
-        return all_learned
+        return [*learn_ensemble(whole, parts, first, starts, recipe, variant, choose, tell)]
+
+    def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
+        return make_variant(self.divergence, len(part.atoms), pair)
 
     def _starter(
         self, task: Task, n_atoms: int, seed: int
@@ -153,16 +155,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         return make_atoms
 
-    def _learn_single(
-        self, task: Task, whole: Part, recipe: Recipe, pair: tuple[float, float] | None = None
-    ) -> Learned:
-        tangent = None
-        if recipe.n_tangent:
-            targets = [(task.wanted, task.weights)]
-            tangent = find_tangent(Part(task.sample, targets, whole.atoms), recipe.n_tangent)
-        variant = make_variant(self.divergence, len(whole.atoms), pair)
-        return learn_single(whole, recipe, variant, tangent, partial(say, self))
-
     def _first_pair(
         self, parts: Sequence[Part], recipe: Recipe, task: Task
     ) -> tuple[float, float] | None:
@@ -173,9 +165,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return stage("plane", lambda: search_plane(parts, recipe, task.judge, tied=tied))
 
     def _keep(self, learned: Learned) -> None:
-        recipe = learned.recipe
-        self.models_, self.loss_ = learned.models, recipe.loss.name
-        self.gamma_, self.n_tangent_ = recipe.gamma, recipe.n_tangent
+        choice = learned.choice
+        self.models_, self.loss_ = learned.models, choice.loss.name
+        self.gamma_, self.n_tangent_ = choice.gamma, choice.n_tangent
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         self.history_ = learned.history
 
@@ -211,11 +203,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return tuple(LOSSES[name]() for name in names)
 
     def _recipe(self, loss: Loss, seed: int) -> Recipe:
-        logarithm, standardize, n_tangent = _FEATURES[self.features]
+        logarithm, standardize, _ = _FEATURES[self.features]
         solver, moved = _SOLVERS[self.solver]
-        gamma = _GAMMAS[1] if isinstance(self.gamma, str) else float(self.gamma)
+        gamma = _LEARNING_GAMMA if isinstance(self.gamma, str) else float(self.gamma)
+        tether = _TETHER if solver == "joint" and self.cv is not None else 0.0
         return Recipe(
-            loss, gamma, logarithm, standardize, n_tangent[0], solver, int(self.max_iter),
+            loss, gamma, logarithm, standardize, tether, solver, int(self.max_iter),
             "atoms" in moved, "divergences" in moved, seed,
         )  # fmt: skip
 

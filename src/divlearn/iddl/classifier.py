@@ -12,7 +12,7 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, all_or_nothing, label
 from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
-from divlearn.iddl.learning import Learned
+from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.sharded.blocks import fingerprint_block
@@ -60,7 +60,7 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds: as many models, each stopped by the fold it has not seen, are averaged. None trains
         one model on everything for ``max_iter`` iterations.
-    max_iter : int, default=30
+    max_iter : int, default=10
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -96,7 +96,7 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
         loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
         features: str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4, max_iter: int = 30, class_weight: Any = None,
+        cv: Any = 4, max_iter: int = 10, class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip
@@ -182,29 +182,28 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         self._check_parameters(shards)
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
-        all_learned = self._fit(task, seed)
-        self._finish(all_learned, data)
-        members = {}
-        for learned in all_learned:
-            name = learned.recipe.loss.name
-            members[f"learned {name}"] = self._member(learned, data)
-            if learned.start is not None:
-                members[f"start {name}"] = self._member(learned.start, data)
-        return members
+        learned = self._fit(task, seed)
+        self._finish(learned, data)
+        return {
+            f"{stage} {one.choice.loss.name}": self._member(one, data)
+            for pair in learned
+            for stage, one in zip(("learned", "start"), pair, strict=True)
+            if one is not None
+        }
 
-    def _finish(self, learned: list[Learned], data: Labelled) -> None:
+    def _finish(self, learned: list[tuple[Learned, Learned | None]], data: Labelled) -> None:
         self.classes_ = data.classes
-        self._calibrate(min(learned, key=lambda one: one.loss), data)
+        self._calibrate(learned[0][0].choice, data)
 
     def _member(self, learned: Learned, data: Labelled) -> Self:
         member: Self = clone(self)
         member.classes_, member.n_features_in_ = self.classes_, self.n_features_in_
         member._keep(learned)
-        member._calibrate(learned, data)
+        member._calibrate(learned.choice, data)
         return member
 
-    def _calibrate(self, learned: Learned, data: Labelled) -> None:
-        rows, scores = learned.rows, learned.scores
+    def _calibrate(self, choice: Choice, data: Labelled) -> None:
+        rows, scores = choice.rows, choice.scores
         self.temperature_ = 1.0
         self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
         if len(rows):

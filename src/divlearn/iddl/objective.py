@@ -19,6 +19,8 @@ from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
+_TINY = float(np.finfo(float).tiny)
+
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
@@ -56,13 +58,15 @@ class Objective:
     along the step is the identity.
 
     `targets` of every block are a tuple: targets, shape (n_matrices, n_outputs), weights, whose sum
-    over all blocks is one, and optionally features beside the divergences, which nothing changes.
-    `eigenproblems` counts the pairs of a matrix and an atom that were decomposed so far.
+    over all blocks is one.
+    `eigenproblems` counts the pairs of a matrix and an atom that were decomposed so far. Trials and
+    their gradients include `tether` times the mean squared distance of the atoms to `anchors`.
     """
 
     def __init__(
         self, shards: Shards, targets: Parts, variant: Variant, feature_map: FeatureMap, loss: Loss,
         gamma: float, *, learn_atoms: bool = True, learn_parameters: bool = True,
+        tether: float = 0.0, anchors: RealArray | None = None,
     ) -> None:  # fmt: skip
         self.shards = shards
         self.targets = targets
@@ -72,6 +76,7 @@ class Objective:
         self.gamma = gamma
         self.learn_atoms = learn_atoms
         self.learn_parameters = learn_parameters and variant.learned
+        self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
         self.eigenproblems = 0
         self._warm: Head | None = None  # where the next head starts from
 
@@ -87,7 +92,19 @@ class Objective:
     def trial(self, point: Dictionary) -> Trial:
         if not usable(point.atoms):
             return Trial(point, np.inf)
-        return self.solve_head(point, self.encode(point.atoms, point.parameters))
+        trial = self.solve_head(point, self.encode(point.atoms, point.parameters))
+        if not self.tether:
+            return trial
+        ways = self._ways_back(point.frames)
+        return replace(trial, value=trial.value + self.tether * float((ways**2).sum()) / len(ways))
+
+    def _ways_back(self, frames: RealArray) -> RealArray:
+        """Return the steps from atoms to their anchors, in the frames of the atoms."""
+        assert self.anchors is not None
+        inverses = np.linalg.inv(to_host(frames))
+        seen = inverses @ self.anchors @ inverses.mT
+        values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
+        return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
 
     def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
         """Divergences of the data to atoms."""
@@ -129,6 +146,9 @@ class Objective:
         parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
             parts[:size] = in_frames(beside(whitened, frames), point.atoms, frames).ravel()
+        if self.tether:
+            ways = self._ways_back(frames)
+            parts[:size] -= beside(2 * self.tether / len(ways) * ways, frames).ravel()
         if self.learn_parameters:
             parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
         return parts
@@ -181,10 +201,8 @@ def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArra
 def design_rows(
     _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units
 ) -> RealArray:
-    """Put together what the head sees of a block: features of divergences, and those beside."""
-    features = feature_map.compute(V, units)
-    extra = targets[2:]
-    return np.concatenate([features, *extra], axis=1) if extra else features
+    """Compute what the head sees of a block."""
+    return feature_map.compute(V, units)
 
 
 def _head_slopes(

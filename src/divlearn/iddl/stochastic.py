@@ -230,8 +230,8 @@ def _learn_block(
 
 def take_rows(block: Block, targets: Any, rows: NDArray[np.intp], lesson: _Lesson) -> Objective:
     """Make the objective of some matrices of a block."""
-    wanted, weights, *extra = (one[rows] for one in targets)
-    some = [(wanted, weights / weights.sum(), *extra)]
+    wanted, weights = (one[rows] for one in targets)
+    some = [(wanted, weights / weights.sum())]
     *rest, learn_atoms, learn_parameters = lesson
     return Objective(
         LocalShards([block.only(rows)]), some, *rest, learn_atoms=learn_atoms,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from divlearn.arrays import RealArray, beside, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import tell
 from divlearn.iddl.bcd import solve_bcd
-from divlearn.iddl.features import FeatureMap, Tangent, tangent_values
+from divlearn.iddl.features import FeatureMap, tangent_values
 from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective, encode_rows
@@ -27,9 +26,8 @@ SOLVERS: dict[str, Callable[..., Fit]] = {
 }  # fmt: skip
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 
+History = dict[str, NDArray[np.generic]]
 Judge = Callable[[RealArray, NDArray[np.intp]], float]  # loss of held-out scores and their rows
-Watch = Callable[[int, "Model"], str | None]
-Report = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Recipe:
     gamma: float  # the penalty on the head
     logarithm: bool  # of divergences, to make features of them
     standardize: bool
-    n_tangent: int  # components beside the divergences
+    tether: float  # the penalty on the squared distance of the atoms to the first ones
     solver: str
     max_iter: int
     learn_atoms: bool
@@ -87,55 +85,53 @@ class Model:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
         return encode_rows(block, self.atoms, self.alpha, self.beta)
 
-    def embed(self, block: Block, beside_values: RealArray | None = None) -> RealArray:
-        """Compute what the head sees; `beside_values` are those of the tangent space, if known."""
+    def embed(self, block: Block) -> RealArray:
+        """Compute what the head sees."""
         features = FeatureMap(self.offset).compute(self.encode(block), self.units)
         if self.tangent is None:
             return features
-        values = beside_values
-        if values is None:
-            values = tangent_values(block.matrices, self.tangent)
+        values = tangent_values(block.matrices, self.tangent)
         return np.concatenate([features, beside(values, features)], axis=1)
 
-    def scores(self, block: Block, beside_values: RealArray | None = None) -> RealArray:
+    def scores(self, block: Block) -> RealArray:
         """Compute scores, shape (n_matrices, n_outputs), on the host."""
-        return to_host(scores_of(self.head, self.embed(block, beside_values)))
+        return to_host(scores_of(self.head, self.embed(block)))
 
 
-def train(
-    part: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None = None,
-    watch: Watch | None = None, report: Report | None = None,
-) -> tuple[Model, Fit]:  # fmt: skip
-    """Train one model, with components of `fit_tangent` beside the divergences.
+Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended
 
-    `watch` is called with the iteration and the model; a sentence it returns stops the training.
-    `report` is called with the iteration and the objective.
-    """
+
+def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
+    """Make a model of the first atoms and divergences, without a head."""
+    alpha, beta = variant.expand(variant.start)
+    V = part.shards.hold(encode_rows, part.atoms, alpha, beta)
+    feature_map = _feature_map(part, recipe, V)
+    units = feature_map.units(part.shards, part.targets, V)
+    none = np.zeros((0, alpha.size)), np.zeros(0)
+    return Model(part.atoms, alpha, beta, feature_map.offset, units, none)
+
+
+def _feature_map(part: Part, recipe: Recipe, V: Parts) -> FeatureMap:
+    return FeatureMap.start(
+        part.shards, part.targets, V, logarithm=recipe.logarithm, standardize=recipe.standardize
+    )
+
+
+def train(part: Part, recipe: Recipe, variant: Variant, tell_user: Callable[..., None]) -> Trained:
+    """Train one model; `tell_user` is told the objective of every iteration."""
     shards, targets = part.shards, part.targets
     V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-    feature_map = FeatureMap.start(
-        shards, targets, V, logarithm=recipe.logarithm, standardize=recipe.standardize
-    )
+    feature_map = _feature_map(part, recipe, V)
     del V  # the solver's needs its room
-    if tangent is not None:
-        targets = shards.hold(_append_tangent, tangent, beside=[targets])
     objective = Objective(
         shards, targets, variant, feature_map, recipe.loss, recipe.gamma,
         learn_atoms=recipe.learn_atoms, learn_parameters=recipe.learn_parameters,
+        tether=recipe.tether, anchors=part.atoms,
     )  # fmt: skip
 
-    def model(trial: Trial) -> Model:
-        point, memo = trial.point, trial.memo
-        alpha, beta = variant.expand(point.parameters)
-        return Model(
-            to_host(point.atoms), alpha, beta, feature_map.offset, memo.units, memo.head, tangent
-        )
-
-    def note(iteration: int, trial: Trial) -> str | None:
+    def note(iteration: int, trial: Trial) -> None:
         tell("iterations", iteration, max_iter)
-        if report is not None:
-            report(iteration, trial.value)
-        return None if watch is None else watch(iteration, model(trial))
+        tell_user(f"iteration {iteration}: objective {trial.value:.6g}", 2)
 
     start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
@@ -143,9 +139,7 @@ def train(
     fit = SOLVERS[recipe.solver](
         objective, start, max_iter=max_iter, tol=_TOLERANCE, watch=note, seed=recipe.seed
     )
-    return model(fit.trial), fit
-
-
-def _append_tangent(block: Block, targets: Any, tangent: Tangent) -> Any:
-    values = tangent_values(block.matrices, tangent)
-    return (*targets, block.engine.place(values, block.data))
+    point, memo = fit.trial.point, fit.trial.memo
+    alpha, beta = variant.expand(point.parameters)
+    model = Model(to_host(point.atoms), alpha, beta, feature_map.offset, memo.units, memo.head)
+    return model, fit.n_iter, fit.message, fit.history

@@ -62,7 +62,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
         loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
         features: str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4, max_iter: int = 30,
+        cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip

@@ -141,11 +141,11 @@ def _learning(model: IDDLClassifier) -> Section:
         return curves_section("Learning", curves, "iteration", "objective", note)
     owners = history["model"][ends]
     curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
-    note += " The models are those of the iteration with the lowest held-out loss."
+    note += " The held-out loss is that of heads solved for at the start and in the end."
     return curves_section(
         "Learning", curves, "iteration", "objective", note,
-        second={"held-out loss": history["held_out_loss"]}, second_label="held-out loss",
-        marks={"selected": float(model.n_iter_)},
+        second={"held-out loss": [[0, model.n_iter_], history["held_out_loss"]]},
+        second_label="held-out loss",
     )  # fmt: skip
 
 
