@@ -155,8 +155,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         self
         """
         shards = self._open(X, y, sample_weight)
-        self._check_parameters(shards)
         block = shards.whole
+        self._check_parameters(in_memory=block is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
             if block is not None:
@@ -178,8 +178,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         They have the names of their losses, as "learned softmax"; "start softmax" has the first
         atoms and divergences. `data` was checked by `check_labelled`.
         """
+        self._check_parameters()
         shards = self._open(Prepared.checked(data.matrices))
-        self._check_parameters(shards)
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
         all_learned = self._fit(task, seed)

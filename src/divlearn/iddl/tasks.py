@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Prepared, cpu_engine, get_engine
+from divlearn.engines import cpu_engine, get_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.folds import Folds, check_groups, make_folds
 from divlearn.fitting.labelled import Labelled
@@ -24,7 +24,7 @@ from divlearn.fitting.targets import (
 )
 from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.training import Judge, Part
-from divlearn.sharded.blocks import Block, EngineChoice, locate_block
+from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
 from divlearn.weights import check_total_weight
 
@@ -76,8 +76,7 @@ def draw_sample(
     drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
     here = cpu_engine() if as_dask(engine) is not None else get_engine(engine, accuracy=accuracy)
-    data = here.keep(Prepared.checked(X))
-    block = Block(0, data, EngineChoice(here), None, np.ones(len(X)), X, {})
+    block = block_in_memory(here, X, None, np.ones(len(X)))
     return LocalShards([block]), wanted, weights, n_seen
 
 
@@ -261,8 +260,10 @@ def fit_temperature(
         return float(shares @ means) - linear
 
     sharp, flat = _RANGE
-    if slope(sharp) <= 0 or slope(flat) >= 0:  # the sharper, or the flatter, the better
-        found = sharp if slope(sharp) <= 0 else flat
+    if slope(sharp) <= 0:  # the sharper the better
+        found = sharp
+    elif slope(flat) >= 0:
+        found = flat
     else:
         found = brentq(slope, sharp, flat, xtol=1e-12)
     temperature = float(np.exp(found))

@@ -125,6 +125,14 @@ def make_block(
     return Block(number, data, choice, y, weights)
 
 
+def block_in_memory(
+    engine: Engine, matrices: RealArray, y: NDArray[Any] | None, weights: RealArray
+) -> Block:
+    """Make one block of checked matrices, so that the engine sees all of them at once."""
+    data = engine.keep(Prepared.checked(matrices))
+    return Block(0, data, EngineChoice(engine), y, weights, matrices, {})
+
+
 @contextmanager
 def locate_block(block: Block) -> Iterator[None]:
     """Name the shard that an error about y is about; data in memory is none."""

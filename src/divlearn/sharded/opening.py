@@ -12,7 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, encode_block
+from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, encode_block
 from divlearn.sharded.pieces import (
     FilePiece,
     MemoryPiece,
@@ -121,8 +121,7 @@ def open_data(
     if y is not None:
         y = np.asarray(y)
         check_rows(y, len(matrices), "y")
-    data = chosen.keep(Prepared.checked(matrices))
-    return LocalShards([Block(0, data, EngineChoice(chosen), y, weights, matrices, {})])
+    return LocalShards([block_in_memory(chosen, matrices, y, weights)])
 
 
 def as_bytes(limit: int | str | None) -> int | None:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines import Prepared, cpu_engine
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, bytes_of
+from divlearn.engines import cpu_engine
+from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -133,10 +133,7 @@ class Shards(ABC):
 
     def draw(self, at_least: int) -> Block:
         """Make one block here of matrices with a weight: about `SAMPLE`, or more if needed."""
-        X, y, weights = self.sample(max(SAMPLE, at_least), 0)
-        engine = cpu_engine()
-        data = engine.prepare(Prepared.checked(X))
-        return Block(0, data, EngineChoice(engine), y, weights, X)
+        return block_in_memory(cpu_engine(), *self.sample(max(SAMPLE, at_least), 0))
 
 
 class LocalShards(Shards):
