@@ -117,10 +117,7 @@ def repeat(
     turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
     max_iter: int, watch: Callable[[str], None],
 ) -> tuple[int, bool, bool, str]:  # fmt: skip
-    """Take turns, which return news and why to stop, until one says so or the user does.
-
-    Returns the number of turns, whether they converged, whether the user stopped them, and why.
-    """
+    """Take turns until one says why to stop; how many, whether converged, interrupted, and why."""
     iteration = first
     try:
         while iteration < max_iter:
