@@ -53,11 +53,7 @@ def is_interrupted() -> bool:
 
 
 def see_through(compute: Callable[[], _T]) -> _T:
-    """Compute the little without which all that was learned before is of no use.
-
-    Where the user interrupts it, it starts again: solvers make it short by then. A second
-    interrupt is obeyed.
-    """
+    """Compute what the result needs; start again after one interrupt, when solvers are short."""
     try:
         return compute()
     except KeyboardInterrupt:

@@ -68,10 +68,7 @@ def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Part
 def draw_sample(
     shards: Shards, targets: Parts, engine: Any, accuracy: float, seed: int
 ) -> tuple[Shards, RealArray, RealArray, int]:
-    """Bring some matrices with a weight into memory, all in their order if they are few.
-
-    Returns them as one block, their targets and weights, and how many matrices have a weight.
-    """
+    """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
     n_seen = shards.reduce(_count, beside=[targets])
     drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
@@ -101,10 +98,7 @@ def _draw(
 
 
 def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
-    """Tell classes apart: held-out scores are judged by their calibrated log-loss.
-
-    `shards` holds the kept matrices of `data` as one block.
-    """
+    """Tell classes apart: held-out scores of the block are judged by calibrated log-loss."""
     codes, weights = data.codes, data.weights / data.weights.sum()
 
     def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
@@ -121,10 +115,7 @@ def sharded_classes_task(
     shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, accuracy: float,
     seeds: tuple[int, int],
 ) -> tuple[Task, Labelled]:  # fmt: skip
-    """Do the same for matrices out of memory; returns also the sample they are judged by.
-
-    Seeds are those of the folds and of the sample.
-    """
+    """Do the same for matrices out of memory; returns also the sample they are judged by."""
     _refuse_groups(groups)
     classes = shards.reduce(_classes, merge=join_classes)
     counts, totals = shards.reduce(_class_sums, classes)
@@ -181,8 +172,7 @@ def numbers_task(
 ) -> tuple[Task, RealArray, RealArray, bool]:
     """Predict numbers: held-out scores are judged by their mean squared error.
 
-    Returns also the mean and the scale of every column of y, which targets are in units of, and
-    whether y has one dimension. Seeds are those of the folds and of the sample.
+    Returns also the mean and scale of every column of y, and whether y has one dimension.
     """
     block = shards.whole
     if block is not None:
@@ -239,11 +229,10 @@ def _scaled(
 def fit_temperature(
     scores: RealArray, codes: NDArray[np.intp], weights: RealArray
 ) -> tuple[float, float]:
-    """Temperature of least log-loss, and that loss.
+    """Temperature of least log-loss on held-out scores, and that loss.
 
-    Scores must come from samples the model was not trained on. As the rule of succession has it,
-    the temperature is judged as if each of n samples were of another class with the probability
-    1/(n + 2): scores that are all right do not lead to probabilities of one.
+    By the rule of succession a sample is of another class with probability 1/(n + 2): scores that
+    are all right do not lead to probabilities of one.
     """
     n_samples, n_classes = scores.shape
     doubt = 1 / (n_samples + 2)

@@ -27,10 +27,9 @@ _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 def hessian_product(
     at: Tensors, along: Tensors, cotangent: torch.Tensor
 ) -> tuple[Tensors, torch.Tensor]:
-    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` in a direction.
+    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` along a direction.
 
-    Both are (X, atoms, alpha, beta) in float64, parameters of shape (n_atoms, n_pairs). Returns the
-    gradient in these four, and in the cotangent: how fast the divergences change.
+    Returns the gradient in (X, atoms, alpha, beta), and how fast the divergences change.
     """
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
@@ -118,7 +117,6 @@ class _Scalars:
 
 
 def _sinh_quotient(x: Array) -> Array:
-    """sinh(x)/x."""
     safe = np.where(x == 0, 1.0, x)
     return np.where(x == 0, 1.0, np.sinh(safe) / safe)
 
