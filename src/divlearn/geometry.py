@@ -14,11 +14,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from divlearn import tolerances
 from divlearn.arrays import RealArray, check_real
 
-__all__ = [
-    "check_symmetric", "exp_map", "expm", "geodesic", "inner", "invsqrtm", "log_map", "logm",
-    "norm", "powm", "sqrtm", "transport",
-]  # fmt: skip
-
 
 def check_symmetric(
     X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
@@ -26,14 +21,8 @@ def check_symmetric(
 ) -> RealArray:  # fmt: skip
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
 
-    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
-    against the geometric mean of their two diagonal entries.
-
-    Examples
-    --------
-    >>> check_symmetric([[0, 1], [1, 0]], dtype="float32")
-    array([[0., 1.],
-           [1., 0.]], dtype=float32)
+    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries against
+    the geometric mean of their two diagonal entries.
     """
     array = _as_numeric(X, name)
     _check_shape(array.shape, ndim, name)

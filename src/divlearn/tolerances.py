@@ -15,26 +15,17 @@ def _epsilon(dtype: DTypeLike) -> float:
 
 
 def asymmetry(dtype: DTypeLike = np.float64) -> float:
-    """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``.
-
-    The square root of epsilon, far above what products and inverses leave behind.
-    """
+    """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``."""
     return math.sqrt(_epsilon(dtype))
 
 
 def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue a positive definite matrix must exceed once its diagonal is about one.
-
-    ``d * eps`` bounds what rounding the entries can do to an eigenvalue of such a matrix.
-    """
+    """Smallest eigenvalue to exceed, diagonal about one: what rounding the entries can do."""
     return d * _epsilon(dtype)
 
 
 def repair_floor(dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue after a repair, relative to the largest one.
-
-    The square root of epsilon: half of the digits then survive an inversion.
-    """
+    """Smallest eigenvalue after a repair over the largest: half of the digits survive inversion."""
     return math.sqrt(_epsilon(dtype))
 
 
@@ -48,10 +39,7 @@ def condition_limit(dtype: DTypeLike = np.float64) -> float:
 
 
 def integral_image(dtype: DTypeLike = np.float64) -> float:
-    """Largest estimated error of covariances from integral images, relative to the deviations.
-
-    ``eps ** 0.6``, 4e-10 in float64.
-    """
+    """Largest estimated error of covariances from integral images, relative to deviations."""
     return float(_epsilon(dtype) ** 0.6)
 
 

@@ -10,8 +10,7 @@ _T = TypeVar("_T")
 class Interrupts:
     """Learn whether the user has stopped some of the work inside.
 
-    A loop that catches KeyboardInterrupt keeps its best so far, calls `note_interrupt`, and returns
-    as if it had ended. Work that runs several such loops asks `seen` before it starts the next.
+    A loop that catches KeyboardInterrupt keeps its best so far and calls `note_interrupt`.
     """
 
     def __init__(self) -> None:

@@ -125,11 +125,9 @@ def solve_stochastic(
 ) -> Fit:  # fmt: skip
     """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
-    An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
-    the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
-    and the steps are halved: the objective never rises. Stop where an epoch lowers it by at most
-    `tol` of it. An epoch costs three eigenproblems per matrix and atom. No more than one encoding
-    of all data is held at any time. Gradient norms in the history are Adam's running mean.
+    An iteration is an epoch, see `Learner`, after which the head is solved for on all data. An
+    epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
+    it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
     with loop("epochs") as rounds:
         state = rounds.state[4:] if rounds.state else _begin(objective, start, seed)

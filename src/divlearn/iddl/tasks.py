@@ -10,7 +10,8 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
-from divlearn.engines import cpu_engine, get_engine
+from divlearn.engines import get_engine
+from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.folds import Folds, check_groups, make_folds
 from divlearn.fitting.labelled import Labelled

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines import cpu_engine
+from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
 
 FAN_IN = 8

@@ -113,11 +113,7 @@ def place(
 
 
 def _names(count: int) -> list[str]:
-    """Names of tasks that stay with their block.
-
-    An idle worker would take tasks from others, and fetch the blocks they need. Dask leaves short
-    ones alone, and takes tasks of this name for short.
-    """
+    """Names of tasks that Dask takes for short, and so leaves where their block is."""
     return [f"rechunk-split-{uuid4().hex}-{i}" for i in range(count)]
 
 

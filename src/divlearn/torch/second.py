@@ -92,8 +92,7 @@ def _halfway(values: torch.Tensor) -> torch.Tensor:
 class _Scalars:
     """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom.
 
-    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)). Those of second
-    order in the parameters are zeros unless ``in_parameters``.
+    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
     """
 
     def __init__(
@@ -146,9 +145,8 @@ def _slopes_in_parameters(
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
     r"""Second derivatives of f in the parameters, :math:`\int_0^t f_{t\alpha\alpha} ds` and so on.
 
-    The poles of the integrand are at least pi/theta away from the real line, so that a Gaussian
-    rule with about three nodes per unit of theta t is exact to rounding. With opposite signs a
-    pole is real.
+    Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
+    of theta t is exact to rounding. With opposite signs a pole is real.
     """
     if (alpha * beta < 0).any():
         raise ValueError(
