@@ -18,12 +18,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Data": ("descriptors", "datasets", "sharded"),
     "Comparing": ("baselines",),
     "Keeping and showing": ("models", "fitting", "report"),
-    "Underneath": ("engines", "optim", "geometry", "tolerances"),
+    "Underneath": ("engines",),
 }
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "files", "log_vectors", "pairs", "threads",
-    "vector_kmeans", "weights",
+    "__main__", "arrays", "atomic", "checks", "cli", "files", "geometry", "log_vectors", "optim",
+    "pairs", "threads", "tolerances", "vector_kmeans", "weights",
 }  # fmt: skip
 
 

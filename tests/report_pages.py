@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from divlearn.report import (
-    Page,
-    atoms_section,
+from divlearn.report import Page
+from divlearn.report.atoms import atoms_section
+from divlearn.report.planes import plane_section
+from divlearn.report.sections import (
     confusion_section,
     curves_section,
     disagreement_section,
-    plane_section,
     repeat_section,
     table_section,
     text_section,

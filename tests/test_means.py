@@ -288,7 +288,7 @@ def test_negative_orthant_is_the_positive_one_with_names_swapped(accuracy):
 ERRORS = [
     ({"alpha": np.nan}, ValueError, r"alpha = nan must be finite"),
     ({"beta": np.inf}, ValueError, r"beta = inf must be finite"),
-    ({"beta": -0.5}, ValueError, r"\(0\.5, -0\.5\) have opposite signs"),
+    ({"beta": -0.5}, ValueError, r"\(0\.5, -0\.5\) must not have opposite signs"),
     ({"alpha": "a"}, (TypeError, ValueError), r"a"),
     ({"sample_weight": [1, 2]}, ValueError, r"sample_weight has shape \(2,\).*\(3,\)"),
     ({"sample_weight": [1, -1, 1]}, ValueError, r"sample_weight\[1\] = -1.0 must be >= 0"),

@@ -178,7 +178,7 @@ def test_verdict_does_not_depend_on_the_batch():
     ],
 )
 def test_what_is_not_real_numbers_is_a_type_error(X):
-    with pytest.raises(TypeError, match=r"data has dtype .* must hold real numbers; convert"):
+    with pytest.raises(TypeError, match=r"data has dtype .* must be real numbers; convert"):
         check_spd(X, name="data")
 
 

@@ -470,7 +470,7 @@ def test_arguments_must_be_finite(name, bad):
 
 @pytest.mark.parametrize("bad", [1j, [1 + 2j], "1", ["a"], None, np.array([1.0], object)])
 def test_arguments_must_be_real_numbers(bad):
-    with pytest.raises(TypeError, match=r"alpha has dtype .*; pass real numbers"):
+    with pytest.raises(TypeError, match=r"alpha has dtype .* must be real numbers"):
         abld_scalar(1.0, bad, 1.0)
 
 

@@ -15,10 +15,7 @@ def to_host(array: Any) -> RealArray:
 
 
 def beside(array: Any, like: Any) -> RealArray:
-    """Put an array where another is; what is there already stays as it is.
-
-    NumPy hands its functions over to arrays on a device, but none of them mixes both kinds.
-    """
+    """Put an array where another is: no function of NumPy mixes arrays of host and device."""
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 

@@ -11,11 +11,7 @@ from typing import BinaryIO
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes its place only once it is complete and on the disk.
-
-    A full disk, an error or a kill leaves what was there. A kill may also leave a file of which the
-    name starts with a dot and ends in .part.
-    """
+    """Open a file that takes its place once it is complete; until then what was there stays."""
     check_replaceable(path, str(path))
     path = path.resolve()  # so that a link stays one
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

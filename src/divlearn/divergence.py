@@ -213,6 +213,17 @@ def _to_one(many: RealArray, one: RealArray, alpha: ArrayLike, beta: ArrayLike) 
     return get_engine().encode(matrices, one[None], alpha, beta).reshape(many.shape[:-2])
 
 
+def nonnegative_point(alpha: float, beta: float) -> tuple[float, float]:
+    """Turn parameters of one sign into those >= 0: D^(-a,-b) = D^(b,a)."""
+    if min(alpha, beta) < 0 < max(alpha, beta):
+        raise ValueError(
+            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
+            "not defined for every pair of matrices; change the sign of one"
+        )
+    first, second = (alpha, beta) if max(alpha, beta) > 0 else (-beta, -alpha)
+    return first + 0.0, second + 0.0  # no -0.0
+
+
 @dataclass(frozen=True)
 class Divergence:
     r"""A member of the family in its textbook form.

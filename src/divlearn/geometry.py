@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
-
-__all__ = [
-    "check_symmetric", "compose", "equilibrate", "exp_map", "expm", "geodesic",
-    "inner", "invsqrtm", "locate", "log_map", "logm", "norm", "normalize", "powm", "sqrtm",
-    "transport", "vectorize",
-]  # fmt: skip
+from divlearn.arrays import RealArray, check_real
 
 
 def check_symmetric(
@@ -27,14 +21,8 @@ def check_symmetric(
 ) -> RealArray:  # fmt: skip
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
 
-    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
-    against the geometric mean of their two diagonal entries.
-
-    Examples
-    --------
-    >>> check_symmetric([[0, 1], [1, 0]], dtype="float32")
-    array([[0., 1.],
-           [1., 0.]], dtype=float32)
+    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries against
+    the geometric mean of their two diagonal entries.
     """
     array = _as_numeric(X, name)
     _check_shape(array.shape, ndim, name)
@@ -43,17 +31,10 @@ def check_symmetric(
 
 
 def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
-    """Scale rows and columns by powers of two so that the diagonal lies in [1/2, 2).
+    """Scale rows and columns by powers of two, diagonal into [1/2, 2); returns also the scale.
 
-    Returns ``scale[i] * X[i, j] * scale[j]``, shape (..., d, d), and the scale, shape (..., d).
     Entries are clipped to [-2, 2], which no positive definite matrix exceeds and which keeps any
     other from becoming one.
-
-    Examples
-    --------
-    >>> equilibrate(np.array([[2.0**-800, 0.5], [0.5, 2.0**800]]))[0]
-    array([[1. , 0.5],
-           [0.5, 1. ]])
     """
     exponent = np.frexp(np.diagonal(X, axis1=-2, axis2=-1))[1] // 2
     scale = np.ldexp(np.ones((), X.dtype), -exponent)
@@ -72,16 +53,13 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[Any]:
         ) from error
     if np.ma.is_masked(X):
         raise ValueError(f"{name} has masked entries; fill them or drop these matrices")
-    if array.dtype.kind not in "buif":
-        fix = "convert it to a float array of shape (n_matrices, d, d) first"
-        if array.ndim < 2:  # names of files, or something that makes matrices
-            fix = (
-                "load the matrices first, files with numpy.load, or use an estimator that learns "
-                "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
-            )
-        raise TypeError(
-            f"{name} has dtype {array.dtype}, but SPD matrices must hold real numbers; {fix}"
+    fix = "; convert it to a float array of shape (n_matrices, d, d) first"
+    if array.ndim < 2:  # names of files, or something that makes matrices
+        fix = (
+            "; load the matrices first, files with numpy.load, or use an estimator that learns "
+            "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
         )
+    check_real(array, name, fix)
     return array
 
 
@@ -316,15 +294,7 @@ class _Frame:
 
 
 def vectorize(S: RealArray) -> RealArray:
-    r"""Rows of the upper triangles of symmetric matrices, with :math:`\sqrt 2` off the diagonal.
-
-    Lengths are Frobenius norms.
-
-    Examples
-    --------
-    >>> vectorize(np.array([[1.0, 2.0], [2.0, 3.0]])).round(3)
-    array([1.   , 2.828, 3.   ])
-    """
+    r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
     rows, columns = np.triu_indices(S.shape[-1])
     return S[..., rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
 

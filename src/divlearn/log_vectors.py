@@ -1,13 +1,10 @@
 """Logarithms of SPD matrices as vectors, whose Euclidean distances are log-Euclidean ones."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
-from joblib import effective_n_jobs
 
 from divlearn.arrays import RealArray
 from divlearn.geometry import expm, logm, vectorize
-from divlearn.threads import limit_blas
+from divlearn.threads import fill_blocks, limit_blas
 
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
 
@@ -23,15 +20,8 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
             some = whitener @ some @ whitener.T
         vectors[part] = vectorize(logm(some))
 
-    step = max(1, _BLOCK_ENTRIES // d**2)
-    parts = [slice(start, start + step) for start in range(0, len(matrices), step)]
-    # LAPACK lets other threads run; more threads inside it gain nothing.
-    with limit_blas(1):
-        if len(parts) == 1:  # a thread would take longer to start
-            fill(parts[0])
-        else:
-            with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
-                list(pool.map(fill, parts))
+    with limit_blas(1):  # more threads inside LAPACK gain nothing
+        fill_blocks(fill, len(matrices), max(1, _BLOCK_ENTRIES // d**2))
     return vectors
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, as_real, beside, to_host
 from divlearn.checks import check_count
+from divlearn.divergence import nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.lbfgs import Memory
@@ -16,7 +17,7 @@ from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
 from divlearn.weights import as_weights, check_total_weight
 
-__all__ = ["MeanResult", "MeanSearch", "mean_abld", "search_mean"]
+__all__ = ["MeanResult", "mean_abld"]
 
 
 _HALVINGS = 40
@@ -200,27 +201,10 @@ def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> I
 def search_mean(
     alpha: float, beta: float, start: RealArray, tol: float, max_iter: int
 ) -> MeanSearch:
-    r"""Take the steps of `mean_abld`, whoever has the matrices.
+    r"""Take the steps of `mean_abld` with parameters >= 0, whoever has the matrices.
 
-    Parameters
-    ----------
-    alpha, beta : float >= 0
-    start : ndarray, shape (d, d)
-    tol, max_iter : as in `mean_abld`
-
-    Yields
-    ------
-    ndarray, shape (d, d)
-        A matrix L L^T. What is to be sent for it is the weighted mean divergence, and the weighted
-        mean of :math:`f_t(\log(L^{-1} X L^{-T}))`, L being the Cholesky factor. The generator
-        returns a MeanResult.
-
-    Examples
-    --------
-    >>> search = search_mean(0, 0, np.eye(1), 1e-10, 10)  # the centroid of one number, 4
-    >>> t = np.log(4 / next(search))
-    >>> search.send((0.5 * t.item() ** 2, t)).round(9)
-    array([[4.]])
+    Yields a matrix L L^T, L its Cholesky factor. To be sent for it are the weighted mean
+    divergence, and the weighted mean of :math:`f_t(\log(L^{-1} X L^{-T}))`.
     """
     frame = np.linalg.cholesky(start)
     state = _Iterate(frame, *(yield frame @ frame.T))
@@ -268,15 +252,7 @@ def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
     first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
     if first.ndim or second.ndim:
         raise ValueError("alpha and beta must be single numbers: a mean has one of each")
-    a, b = float(first), float(second)
-    if a >= 0 and b >= 0:
-        return a + 0.0, b + 0.0
-    if a <= 0 and b <= 0:
-        return -b, -a  # D^(-a,-b) = D^(b,a)
-    raise ValueError(
-        f"(alpha, beta) = ({a:g}, {b:g}) have opposite signs; a centroid is unique only for "
-        "parameters of the same sign"
-    )
+    return nonnegative_point(float(first), float(second))
 
 
 def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:

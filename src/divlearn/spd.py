@@ -29,8 +29,8 @@ from divlearn.geometry import (
 )
 
 __all__ = [
-    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "find_not_definite",
-    "geodesic", "inner", "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
+    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "geodesic",
+    "inner", "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
 ]  # fmt: skip
 
 _METHODS = ("raise", "shrink", "jitter", "clip")
@@ -151,15 +151,7 @@ def check_spd(
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
-    """Find the matrices whose smallest eigenvalue does not exceed a tolerance.
-
-    It is judged once the diagonal is scaled into [1/2, 2).
-
-    Examples
-    --------
-    >>> find_not_definite(np.array([np.eye(2), np.ones((2, 2))]), 1e-8)
-    array([1])
-    """
+    """Find matrices with an eigenvalue, once the diagonal is in [1/2, 2), up to a tolerance."""
     d = matrices.shape[-1]
     step = max(1, _BLOCK_ENTRIES // d**2)
     failing: list[int] = []

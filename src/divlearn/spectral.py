@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, check_real
 from divlearn.tolerances import LARGEST_PARAMETER
 
 __all__ = ["SpectralValues", "abld_scalar", "invert_f_t", "log_generalized_domain"]
@@ -164,8 +164,7 @@ def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, .
     operands: list[Any] = []
     for name, value in arguments.items():
         given = np.asarray(value)
-        if given.dtype.kind not in "biuf":
-            raise TypeError(f"{name} has dtype {given.dtype}; pass real numbers")
+        check_real(given, name)
         array = given.astype(np.float64)
         limit = np.finfo(np.float64).max if name == "g" else LARGEST_PARAMETER
         bad = ~(np.abs(array) <= limit)

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -20,9 +21,8 @@ _first: dict[str, tuple[Any, int]] = {}  # by file: the library and its threads
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
     """Threads that work may take now, counted as scikit-learn does.
 
-    ``runtime`` asks the OpenMP runtime that does the work, which knows the limits of threadpoolctl
-    and joblib. Other work has none: its limits are seen in the least limited runtime, since one may
-    be left at fewer threads by its library. Without OMP_NUM_THREADS, affinity and cgroup limit too.
+    ``runtime`` asks the OpenMP runtime that does the work. Without one, the least limited of all
+    runtimes counts, since a library may have left its own at fewer threads.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
     given = int(asked) if asked.isdecimal() else 0
@@ -36,10 +36,7 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
 
 @contextmanager
 def limit_blas(n_threads: int) -> Iterator[None]:
-    """Limit BLAS to at most ``n_threads`` inside a ``with`` block; a lower limit in force stays.
-
-    Idle BLAS threads spin and take the cores the kernels need.
-    """
+    """Limit BLAS inside a block: its idle threads spin and take the cores the kernels need."""
     global _depth
     with _lock:
         found = [(library, library.num_threads) for library in _libraries("blas")]
@@ -63,6 +60,18 @@ def one_thread() -> Iterator[None]:
     """Limit BLAS and OpenMP to one thread inside a ``with`` block."""
     with limit_blas(1), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
+
+
+def fill_blocks(fill: Callable[[slice], None], n_rows: int, step: int) -> None:
+    """Call a function for slices of rows, side by side: LAPACK lets other threads run."""
+    parts = [slice(start, start + step) for start in range(0, n_rows, step)]
+    if len(parts) == 1:  # a thread would take longer to start
+        fill(parts[0])
+        return
+    from joblib import effective_n_jobs  # late, as in `_cpu_count`
+
+    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+        list(pool.map(fill, parts))
 
 
 @cache

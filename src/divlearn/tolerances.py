@@ -9,51 +9,23 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = [
-    "asymmetry", "condition_limit", "integral_image", "positive_definite", "repair_floor",
-]  # fmt: skip
-
 
 def _epsilon(dtype: DTypeLike) -> float:
     return float(np.finfo(dtype).eps)
 
 
 def asymmetry(dtype: DTypeLike = np.float64) -> float:
-    """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``.
-
-    The square root of epsilon, far above what products and inverses leave behind.
-
-    Examples
-    --------
-    >>> round(asymmetry("float32"), 6)
-    0.000345
-    """
+    """Largest ``|x_ij - x_ji|`` taken for rounding, relative to the largest ``|entry|``."""
     return math.sqrt(_epsilon(dtype))
 
 
 def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue a positive definite matrix must exceed once its diagonal is about one.
-
-    ``d * eps`` bounds what rounding the entries can do to an eigenvalue of such a matrix.
-
-    Examples
-    --------
-    >>> positive_definite(4) == 4 * 2.0**-52
-    True
-    """
+    """Smallest eigenvalue to exceed, diagonal about one: what rounding the entries can do."""
     return d * _epsilon(dtype)
 
 
 def repair_floor(dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue after a repair, relative to the largest one.
-
-    The square root of epsilon: half of the digits then survive an inversion.
-
-    Examples
-    --------
-    >>> repair_floor() == 2.0**-26
-    True
-    """
+    """Smallest eigenvalue after a repair over the largest: half of the digits survive inversion."""
     return math.sqrt(_epsilon(dtype))
 
 
@@ -62,25 +34,12 @@ def condition_limit(dtype: DTypeLike = np.float64) -> float:
 
     A symmetric eigensolver errs by epsilon times this ratio in the smallest eigenvalue; below
     the limit, ``eps ** (-1/3)`` to the power of ten below, it keeps two thirds of the digits.
-
-    Examples
-    --------
-    >>> condition_limit(), condition_limit(np.float32)
-    (100000.0, 100.0)
     """
     return float(10.0 ** math.floor(-math.log10(_epsilon(dtype)) / 3))
 
 
 def integral_image(dtype: DTypeLike = np.float64) -> float:
-    """Largest estimated error of covariances from integral images, relative to the deviations.
-
-    ``eps ** 0.6``, 4e-10 in float64.
-
-    Examples
-    --------
-    >>> 1e-10 < integral_image() < 1e-9
-    True
-    """
+    """Largest estimated error of covariances from integral images, relative to deviations."""
     return float(_epsilon(dtype) ** 0.6)
 
 

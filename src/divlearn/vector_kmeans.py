@@ -13,11 +13,7 @@ from divlearn.threads import one_thread
 
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
-    """Fit k-means to rows, with one thread: several add up their sums as they become ready.
-
-    Weights may be as small or as large as numbers are. Callers deal with vectors too few of which
-    are different.
-    """
+    """Fit k-means to rows with one thread: several would sum in an order that changes."""
     exponent = 0
     if weights is not None:
         # In units of a power of two, which changes no centre but lets no weight overflow.
@@ -34,12 +30,9 @@ def greedy_seeds(
     measure: Callable[[NDArray[np.intp]], RealArray], weights: RealArray, n_seeds: int,
     random_state: np.random.RandomState,
 ) -> list[int]:  # fmt: skip
-    """Greedy k-means++ (Arthur and Vassilvitskii, 2007).
+    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept.
 
-    Seeds are drawn one after the other, with probabilities that grow with the divergence to the
-    nearest seed so far; of a few that are drawn each time, the best is kept. ``measure`` turns the
-    numbers of some samples into a new table, shape (n_samples, n_some), of the divergences of all
-    samples to them.
+    ``measure`` turns indices of samples into a table of divergences of all samples to these.
     """
     n_trials = 2 + int(np.log(n_seeds))
     chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]

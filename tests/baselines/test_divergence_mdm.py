@@ -154,7 +154,7 @@ def test_no_weight_is_no_matrix():
     ("divergence", "message"),
     [
         (get_divergence((0.2, 0.9)).symmetrize(), r"no closed form except for 'jeffreys'; pass th"),
-        ((1.0, -0.5), r"must have alpha and beta of one sign, without which centroids"),
+        ((1.0, -0.5), r"\(1, -0.5\) must not have opposite signs"),
         ("near", r"divergence='near' must be one of airm"),
         ((1.0, 2.0, 3.0), r"must be a name or a pair of finite numbers"),
     ],

@@ -15,7 +15,8 @@ import pytest
 from divlearn.cli import main
 from divlearn.cli.output import harmless
 from divlearn.datasets import make_wishart_clusters
-from divlearn.report import Page, table_section
+from divlearn.report import Page
+from divlearn.report.sections import table_section
 
 STRANGE = "sand\x1b[31m\r\n\x9b2J\u202e"
 

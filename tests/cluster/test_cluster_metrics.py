@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
-from sklearn.metrics.cluster import pair_confusion_matrix
 
 from divlearn.cluster import matched_f1_score, pairwise_f1_score
-from divlearn.cluster.metrics import count_pairs
 
 labelings = st.integers(1, 12).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(0, 3), min_size=n, max_size=n)] * 2)
@@ -26,11 +24,6 @@ def test_pairs_are_counted(labels):
     rows = list(combinations(range(len(classes)), 2))
     alike = np.array([classes[i] == classes[j] for i, j in rows], bool)
     together = np.array([clusters[i] == clusters[j] for i, j in rows], bool)
-    found = count_pairs(classes, clusters)
-    assert found == (
-        (alike & together).sum(), (~alike & together).sum(), (alike & ~together).sum(),
-        (~alike & ~together).sum(),
-    )  # fmt: skip
     if alike.any() or together.any():
         assert pairwise_f1_score(classes, clusters) == pytest.approx(f1_score(alike, together))
 
@@ -66,14 +59,8 @@ def test_names_and_order_do_not_matter(labels, names):
 
 
 def test_many_samples_cost_no_more_than_their_table():
-    """A million samples, of which scikit-learn counts ordered pairs."""
     rng = np.random.default_rng(0)
     classes, clusters = rng.integers(0, 4, (2, 1_000_000), dtype=np.int8)
-    found = count_pairs(classes, clusters)
-    ordered = pair_confusion_matrix(classes, clusters)
-    assert found[0] == ordered[1, 1] // 2
-    assert found[1] == ordered[0, 1] // 2
-    assert sum(found) == 1_000_000 * 999_999 // 2
     assert pairwise_f1_score(classes, clusters) == pytest.approx(0.25, abs=2e-3)
 
 

@@ -224,7 +224,7 @@ def test_a_likelihood_without_bound(data):
         ({"init": np.eye(4)[None]}, ValueError, r"init has shape \(1, 4, 4\), but must have"),
         ({"init": -np.ones((3, 4, 4))}, ValueError, r"init\[0\] has a diagonal entry"),
         ({"divergence": "nearest"}, ValueError, "divergence='nearest' must be one of"),
-        ({"divergence": (1, -1)}, ValueError, r"\(1, -1\) must have alpha and beta of one sign"),
+        ({"divergence": (1, -1)}, ValueError, r"\(1, -1\) must not have opposite signs"),
         ({"divergence": "jeffreys"}, ValueError, "divergence='jeffreys' is the mean of both"),
         ({"engine": "abacus"}, ValueError, "engine='abacus' must be"),
     ],

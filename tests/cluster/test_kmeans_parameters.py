@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from clouds import spectra_of
 from conftest import wishart
 from scipy.optimize import minimize
 
@@ -18,8 +19,7 @@ from divlearn.datasets import (
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
 )
-from divlearn.engines import get_engine
-from divlearn.likelihood import Spectra, fit_likelihood, log_normalizer
+from divlearn.likelihood import fit_likelihood, log_normalizer
 from divlearn.sharded.opening import open_data
 from divlearn.spectral import abld_scalar
 
@@ -30,7 +30,7 @@ D = 3
 def spectra():
     rng = np.random.default_rng(0)
     t, weights = rng.normal(0.1, 0.6, (400, D)), rng.uniform(0.5, 2, 400)
-    return t, weights, Spectra(get_engine("auto", 1), [(t, weights)])
+    return t, weights, spectra_of((t, weights))
 
 
 def mean_divergence(spectra, alpha, beta):
@@ -109,7 +109,7 @@ def test_the_most_likely_parameters(spectra):
     assert objective < before
     for _ in range(6):
         t = t - shift
-        known = Spectra(get_engine("auto", 1), [(t, weights)])
+        known = spectra_of((t, weights))
         point, objective, shift = rule.update(point, known, 1.0)
     found = [*point, 0.0]
     assert loss(found) == pytest.approx(objective, abs=1e-9)

@@ -8,8 +8,8 @@ import pytest
 from divlearn.cluster import ABMixture, em
 from divlearn.cluster.base import Starts
 from divlearn.cluster.em import expect, nearest
+from divlearn.cluster.parameters import FamilyParameters
 from divlearn.datasets import make_wishart_clusters
-from divlearn.likelihood import FamilyParameters
 from divlearn.sharded import open_shards, shards
 from divlearn.sharded.opening import open_data
 

@@ -367,10 +367,10 @@ def with_entry(value) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (with_entry(np.nan), ValueError, r"^X\[2\] has a NaN entry at channel 1, time 4 \(and 1 "),
-        (with_entry(-np.inf), ValueError, r"^X\[2\] has an infinite entry .*; drop this series or"),
-        (with_entry(1e200), ValueError, r"^X\[2\] has the entry 1e\+200 .*at most 3.27e\+150, so"),
-        (np.full((2, 3, 4), np.nan), ValueError, r"^X\[0\] has a NaN entry at channel 0, time 0"),
+        (with_entry(np.nan), ValueError, r"^X\[2\] has the entry nan at channel 1, time 4"),
+        (with_entry(-np.inf), ValueError, r"^X\[2\] has the entry -inf .*; drop this series,"),
+        (with_entry(1e200), ValueError, r"^X\[2\] has the entry 1e\+200 .*at most 3.27e\+150 in"),
+        (np.full((2, 3, 4), np.nan), ValueError, r"^X\[0\] has the entry nan at channel 0, time 0"),
         (np.ones((2, 3, 4)) * 1j, TypeError, r"^X has dtype complex128, but .* real numbers; conv"),
         ([np.ones((3, 4)), np.ones((3, 4)) * 1j], TypeError, r"^X\[1\] has dtype complex128"),
         (np.full((2, 3, 4), "a"), TypeError, r"^X has dtype <U1"),
@@ -385,8 +385,8 @@ def with_entry(value) -> list[np.ndarray]:
         ([np.ones((3, 4)), np.ones((2, 4))], ValueError, r"^X\[1\] has 2 channels, but X\[0\]"),
         ([], ValueError, r"^X is empty; pass at least one series$"),
         (np.ones((0, 3, 4)), ValueError, r"^X is empty"),
-        (np.ones((2, 0, 4)), ValueError, r"^X\[0\] has no channels, shape \(0, 4\)"),
-        (np.ones((2, 3, 0)), ValueError, r"^X\[0\] has n_times=0, must be >= "),
+        (np.ones((2, 0, 4)), ValueError, r"^X\[0\] has shape \(0, 4\), must have >= 1 channels"),
+        (np.ones((2, 3, 0)), ValueError, r"^X\[0\] has shape \(3, 0\), must have"),
         (np.ma.masked_less(np.zeros((2, 3, 4)), 1), ValueError, r"^X has masked entries; fill"),
         ([np.ma.masked_less(np.zeros((3, 4)), 1)], ValueError, r"^X\[0\] has masked entries; fill"),
     ],
@@ -402,7 +402,7 @@ def test_wrong_input(transformer, X, error, message):
 def test_one_time_has_no_covariance():
     X = [random_series(0, n=1)[0], np.ones((3, 1))]
     with pytest.raises(
-        ValueError, match=r"^X\[1\] has n_times=1, must be >= 2; drop it or pass lo"
+        ValueError, match=r"^X\[1\] has shape .*1\), must have .* >= 2 times; drop it or pass lo"
     ):
         GaussianEmbedding().fit(X)
 

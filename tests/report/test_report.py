@@ -18,8 +18,10 @@ from report_pages import HOSTILE, Outline, every_section, large_page, unpack
 
 from divlearn import plane_map, which_divergence
 from divlearn.datasets import make_wishart_clusters
-from divlearn.report import Page, page, page_of, plane_section, text_section
+from divlearn.report import Page, page, page_of
 from divlearn.report.page import plain, to_json
+from divlearn.report.planes import plane_section
+from divlearn.report.sections import text_section
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 plotly_offline = pytest.importorskip("plotly.offline", reason="plotly is not installed")

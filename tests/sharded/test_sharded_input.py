@@ -81,7 +81,7 @@ def test_a_callable_is_run_once_per_pass(data, columns):
 
 
 def test_items_of_a_callable_are_found_in_any_order_and_do_not_travel():
-    blocks, (labels,) = from_iterator(numbered)
+    blocks, labels = from_iterator(numbered)
     for i in (2, 2, 0, 1, 1, 0, 2):
         assert blocks[i].load().tolist() == [i]
         assert labels[i].load().tolist() == [-i]

@@ -307,11 +307,14 @@ def test_layer_pickles_and_tells_its_size():
 
 EYE = torch.eye(3, dtype=torch.float64)
 NOT_ATOMS = {
-    "two sizes": ((24, 20), r"atoms=24, but they must be a tensor .* DivergenceLayer\(X\[:24\]\)"),
-    "None": ((None,), r"atoms=None, but they must be a tensor of SPD matrices, shape \(n_atoms"),
-    "NumPy": ((np.eye(3)[None],), r"atoms is a NumPy array, .* pass torch.from_numpy\(atoms\)"),
-    "list": (([EYE, EYE],), r"atoms is a list, but must be a tensor .* pass torch.stack"),
-    "text": (("atoms",), r"atoms='atoms', but they must be a tensor of SPD matrices"),
+    "two sizes": ((24, 20), r"atoms is a int, but must be a tensor .* some of the matrices"),
+    "None": (
+        (None,),
+        r"atoms is a NoneType, but must be a tensor of SPD matrices, shape \(n_atoms",
+    ),
+    "NumPy": ((np.eye(3)[None],), r"atoms is a ndarray, .* pass torch.as_tensor\(atoms\)"),
+    "list": (([EYE, EYE],), r"atoms is a list, but must be a tensor"),
+    "text": (("atoms",), r"atoms is a str, but must be a tensor of SPD matrices"),
     "one matrix": (
         (EYE,),
         r"atoms has shape \(3, 3\), expected \(n_atoms, d, d\); .* atoms\[None\]",
@@ -342,10 +345,10 @@ def test_what_no_layer_can_start_from(name):
 
 
 NOT_DATA = {
-    "NumPy": (lambda X: X.numpy(), r"X is a NumPy array, .* pass torch.from_numpy\(X\)"),
+    "NumPy": (lambda X: X.numpy(), r"X is a ndarray, .* pass torch.as_tensor\(X\)"),
     "None": (
         lambda X: None,
-        r"X=None, but it must be a tensor of SPD matrices, shape \(n_matrices",
+        r"X is a NoneType, but must be a tensor of SPD matrices, shape \(n_matrices",
     ),
     "one matrix": (lambda X: X[0], r"X has shape \(3, 3\), .* for a single matrix pass X\[None\]"),
     "integers": (lambda X: (9 * X).long(), r"X has dtype torch.int64, .* pass X.double\(\)"),

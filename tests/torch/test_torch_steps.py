@@ -9,12 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from divlearn.spd import check_spd, exp_map  # noqa: E402
+from divlearn.spd import check_spd  # noqa: E402
 from divlearn.torch import (  # noqa: E402
     DivergenceLayer,
-    exponential_step,
-    retract_,
-    riemannian_gradient,
 )
 
 SGD, Adam, LBFGS = torch.optim.SGD, torch.optim.Adam, torch.optim.LBFGS
@@ -244,12 +241,6 @@ def test_geoopt_takes_its_own_steps(monkeypatch):
         layer.stepping().__enter__()
 
 
-def test_retraction_is_bounded():
-    before = covariances(0, 1e6, n=3)
-    after = retract_(before - 1e3, before)
-    assert ratios(before, after).log().abs().max() <= 1 + 1e-6
-
-
 def test_state_survives_a_file(tmp_path):
     X = covariances(0, 1e4, n=4)
     layer = DivergenceLayer(X[:2])
@@ -258,34 +249,6 @@ def test_state_survives_a_file(tmp_path):
     other = DivergenceLayer(torch.eye(4, dtype=torch.float64).repeat(2, 1, 1))
     other.load_state_dict(torch.load(tmp_path / "layer.pt"))
     assert torch.equal(other(X), layer(X))
-
-
-def test_exponential_step_is_the_exponential_map():
-    X, B = covariances(0, 10, n=6).split(3)
-    tangent = X - B
-    right = exp_map(B.numpy(), tangent.numpy())
-    np.testing.assert_allclose(exponential_step(B, tangent).numpy(), right, rtol=1e-11, atol=1e-12)
-
-
-def test_retraction_agrees_with_a_small_step():
-    """Up to second order it is the step itself, and parameters are kept non-negative."""
-    X, B = covariances(0, 10, n=6).split(3)
-    alpha = torch.tensor([0.4, 0.9, 1.3])
-    step = 1e-5 * X
-    after = B + step
-    moved = retract_(after.clone(), B, alpha.sub_(0.7))
-    assert (moved - after).norm() <= 10 * step.norm() ** 2 / torch.linalg.eigvalsh(B).min()
-    assert (alpha >= 0).all()
-
-
-def test_riemannian_gradient_is_the_steepest():
-    """<grad, S>_B = tr(B^-1 grad B^-1 S) is the derivative along S."""
-    X, B = covariances(0, 10, n=4).split(2)
-    G, S = X, torch.flip(X, [0])
-    grad = riemannian_gradient(B, G)
-    inverse = torch.linalg.inv(B)
-    found = torch.einsum("nij,njk,nkl,nli->n", inverse, grad, inverse, S)
-    np.testing.assert_allclose(found.numpy(), (G * S).sum(dim=(1, 2)).numpy(), rtol=1e-10)
 
 
 def test_geoopt():

@@ -12,16 +12,15 @@ where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere a stationary point i
 promised.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.engines.pencil import whiteners
+from divlearn.threads import fill_blocks
 
 _BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
 _MAX_ITER = 50
@@ -78,13 +77,7 @@ class Cone:
             back = roots.mT @ vectors
             slopes[part] = (back * (t / inner)[:, None, :]) @ back.mT
 
-        step = max(1, _BLOCK_ENTRIES // d**2)
-        parts = [slice(start, start + step) for start in range(0, len(codes), step)]
-        if len(parts) == 1:  # a thread would take longer to start
-            fill(parts[0])
-        else:
-            with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:  # LAPACK lets other threads run
-                list(pool.map(fill, parts))
+        fill_blocks(fill, len(codes), max(1, _BLOCK_ENTRIES // d**2))
         return values, slopes
 
     def evaluate(

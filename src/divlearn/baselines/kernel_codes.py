@@ -62,9 +62,8 @@ def sparse_codes(
 ) -> RealArray:  # fmt: skip
     """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1.
 
-    All go together, by the alternating direction method of multipliers, each of whose iterations is
-    one product of matrices; kernels of similar atoms are nearly singular, and coordinate descent
-    would take thousands of rounds. Samples leave when their duality gap is at most ``tol``.
+    Alternating directions, all samples together: kernels of similar atoms are nearly singular, and
+    coordinate descent would take thousands of rounds. Samples leave at a duality gap of ``tol``.
     """
     # Samples are columns here, so that a row holds one atom of all of them.
     n = len(gram)

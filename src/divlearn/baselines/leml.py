@@ -159,10 +159,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     def _search(
         self, logarithms: RealArray, codes: Codes, splits: Folds, seed: int
     ) -> tuple[list[_Run], _Run]:
-        """Choose eta and the number of constraints on held-out parts, then learn from everything.
-
-        Returns all runs, and the one to keep: the last, or the best if the user interrupts.
-        """
+        """Choose parameters, then learn from all; returns all runs, and the one to keep."""
         learn = partial(self._learn, logarithms, codes, seed)
         runs: list[_Run] = []
 

@@ -14,7 +14,7 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.metrics.pairwise import euclidean_distances, pairwise_distances_argmin
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.interrupts import note_interrupt
@@ -64,11 +64,7 @@ def distance_percentiles(
 
 
 def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes:
-    nearest = [
-        euclidean_distances(queries[start : start + _ROWS], vectors, squared=True).argmin(axis=1)
-        for start in range(0, len(queries), _ROWS)
-    ]
-    return codes[np.concatenate(nearest)]
+    return codes[pairwise_distances_argmin(queries, vectors)]
 
 
 def near_pairs(

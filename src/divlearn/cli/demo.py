@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.engines import Engine
     from divlearn.judge import PlaneMap
-    from divlearn.report import Section
+    from divlearn.report.sections import Section
 
 _FINE, _COARSE = 0.125, 0.5  # steps of the grid; every named point lies on both
 _LARGEST = 2.0

@@ -174,11 +174,7 @@ def escape_unknown(stream: TextIO) -> None:
 
 
 def shell_name(path: Path) -> str:
-    """Quote a name such that a shell passes it on as the name of a file.
-
-    >>> print(shell_name(Path("my model")), shell_name(Path("-m")), shell_name(Path("m")))
-    'my model' ./-m m
-    """
+    """Quote a name such that a shell passes it on as the name of a file."""
     name = str(path)
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 

@@ -19,7 +19,7 @@ from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin, check_size
 from divlearn.fitting.progress import tell
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
@@ -48,11 +48,7 @@ class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: Any, sample_weight: ArrayLike | None = None) -> Shards:
         check_is_fitted(self)
         shards = open_data(X, None, sample_weight, engine=self.engine)
-        if shards.d != self.n_features_in_:
-            raise ValueError(
-                f"X has matrices of size {shards.d}, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_}"
-            )
+        check_size(self, shards.d)
         return shards
 
 
@@ -121,10 +117,7 @@ def repeat(
     turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
     max_iter: int, watch: Callable[[str], None],
 ) -> tuple[int, bool, bool, str]:  # fmt: skip
-    """Take turns, which return news and why to stop, until one says so or the user does.
-
-    Returns the number of turns, whether they converged, whether the user stopped them, and why.
-    """
+    """Take turns until one says why to stop; how many, whether converged, interrupted, and why."""
     iteration = first
     try:
         while iteration < max_iter:

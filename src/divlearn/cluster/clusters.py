@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
-from divlearn.likelihood.parameters import Cloud, SpectralSums, as_numbers, sum_cloud
 from divlearn.means import arithmetic_mean, search_mean
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient
@@ -34,11 +33,13 @@ _TOLERANCE = 1e-4
 # Fixed points get slow as alpha + beta grows: divergences turn into sums of |t|.
 _LARGEST_SUM = 2.0
 _LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
+_RANGE = (-700.0, 700.0)  # of exp
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
 Point = tuple[float, float]
 # Rows of a block in every cluster, their weights, and what else is known; a row may be in several.
 Members = tuple[Any, ...]
+Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
 # Log-eigenvalues of the matrices of a block around a centre, weights, and the numbers e^t.
 HeldCloud = tuple[RealArray, RealArray, Prepared | None]
 
@@ -110,9 +111,9 @@ class Clusters:
             moved[i] = found.trial.point @ found.trial.point.T
         return moved
 
-    def spectra(self, numbers: Labels, centers: RealArray) -> HeldSpectra:
+    def spectra(self, numbers: Labels, centers: RealArray) -> Spectra:
         clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
-        return HeldSpectra(self._shards, clouds, self._totals[numbers])
+        return Spectra(self._shards, clouds, self._totals[numbers])
 
     def values(self, number: int, center: RealArray, point: Point) -> float:
         total = self._shards.reduce(_value_block, number, center, point, beside=[self._members])
@@ -182,27 +183,36 @@ class _Centroid:
         return -np.inf
 
 
-class HeldSpectra(SpectralSums):
-    """Log-eigenvalues that stay beside the blocks, a list of `HeldCloud` for each of these."""
+class Spectra:
+    """Log-eigenvalues around centres that stay beside the blocks: of each a list of `HeldCloud`.
+
+    As a divergence is a sum over them, sums of divergences are those of the 1 x 1 matrices
+    :math:`e^t`, which engines handle at no cost of linear algebra.
+    """
 
     def __init__(self, shards: Shards, clouds: Parts, totals: RealArray) -> None:
         self._shards, self._clouds, self.totals, self.d = shards, clouds, totals, shards.d
+        self.share = totals / totals.sum()
         self._chosen = list(range(len(totals)))
         self._thinned: dict[int, list[Cloud]] = {}
 
-    def only(self, component: int) -> HeldSpectra:
-        one = HeldSpectra(self._shards, self._clouds, self.totals[component : component + 1])
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    def only(self, component: int) -> Spectra:
+        one = Spectra(self._shards, self._clouds, self.totals[component : component + 1])
         one._chosen, one._thinned = [self._chosen[component]], self._thinned
         return one
 
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
+        """Mean f(t - shift), f_alpha, f_beta and f_t over all weights, shape (4, n_components)."""
         sums = self._shards.reduce(
             _sums_block, self._chosen, alpha, beta, shift, beside=[self._clouds]
         )
         return sums / self.totals.sum()
 
     def thinned(self, enough: int) -> list[Cloud]:
-        """Take every m-th in the order of the blocks."""
+        """Every m-th matrix around each centre, at most so many, in the order of the blocks."""
         if enough not in self._thinned:
             sizes = np.array(self._shards.map(_sizes_block, beside=[self._clouds]))
             ends = sizes.cumsum(axis=0)
@@ -218,10 +228,7 @@ class HeldSpectra(SpectralSums):
 def nearest_block(
     block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
 ) -> tuple[Labels, RealArray, RealArray]:
-    """Find the nearest centres, the first of several, by tables of bounded size.
-
-    Returns labels, divergences to these, and those to the centres given by ``before``, if any.
-    """
+    """Find the nearest centres: labels, divergences to them, and to the centres ``before``."""
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
     labels, divergences, own = np.zeros(n, dtype=np.intp), np.full(n, np.inf), np.zeros(n)
@@ -310,8 +317,10 @@ def spectra_block(block: Block, members: Members, number: int, center: RealArray
 
 
 def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
-    """Prepare log-eigenvalues for many sums; there may be none."""
-    return t, weights, as_numbers(engine, t) if len(t) else None
+    """Prepare log-eigenvalues, of which there may be none, for many sums: the numbers e^t."""
+    # They need no check: e^t is positive if it does not underflow.
+    numbers = Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1))
+    return t, weights, engine.prepare(numbers) if len(t) else None
 
 
 def _sums_block(
@@ -322,8 +331,23 @@ def _sums_block(
     for i, k in enumerate(chosen):
         _, weights, numbers = clouds[k]
         if numbers is not None:
-            sums[:, i] = sum_cloud(engine, numbers, weights, alpha, beta, shift[i])
+            sums[:, i] = _sum_cloud(engine, numbers, weights, alpha, beta, shift[i])
     return sums
+
+
+def _sum_cloud(
+    engine: Engine, numbers: Prepared, weight: RealArray, alpha: float, beta: float, shift: float
+) -> RealArray:
+    """Weighted sums of f(t - shift), f_alpha, f_beta and f_t over matrices with the numbers e^t."""
+    cotangent = np.repeat(weight, numbers.n_matrices // len(weight))[:, None]
+    back = engine.pullback(
+        numbers, np.exp(shift).reshape(1, 1, 1), alpha, beta, cotangent, values=True
+    )
+    assert back.values is not None
+    assert back.alpha is not None
+    assert back.beta is not None
+    value = np.vdot(cotangent, back.values)
+    return np.array([value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]])
 
 
 def _sizes_block(block: Block, clouds: Sequence[HeldCloud]) -> list[int]:

@@ -11,15 +11,10 @@ from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.cluster.base import Run, repeat
-from divlearn.cluster.clusters import Clusters, Members, Point, nearest_block
+from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
+from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
 from divlearn.fitting.checkpoint import loop
 from divlearn.likelihood.members import Members as Family
-from divlearn.likelihood.parameters import (
-    FamilyParameters,
-    ParameterFit,
-    SpectralSums,
-    fit_parameters,
-)
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
@@ -41,11 +36,7 @@ Mixture = tuple[RealArray, RealArray, FamilyParameters]
 
 
 class EM:
-    """Expectation maximisation on shards, over the members of a family.
-
-    ``share`` is "all", "divergence" or "none". A run stops where the mean log-likelihood rises by
-    no more than ``tol``.
-    """
+    """Expectation maximisation over the members of a family; ``tol`` is of the log-likelihood."""
 
     def __init__(
         self, shards: Shards, members: Family, share: str, max_iter: int, tol: float,
@@ -126,10 +117,10 @@ class EM:
             found = found.only(np.zeros_like(alive))
         return weights, means, family.replaced(alive, found)
 
-    def _fit_families(self, spectra: SpectralSums, family: FamilyParameters) -> ParameterFit:
+    def _fit_families(self, spectra: Spectra, family: FamilyParameters) -> ParameterFit:
         few = spectra.totals < FEWEST_MEMBERS
 
-        def fit(part: SpectralSums, rows: slice, tied: bool) -> ParameterFit:
+        def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
             start = float(family.alpha[rows][0]), float(family.beta[rows][0])
             return fit_parameters(
                 part, self.members, start, tied=tied, kappa=family.kappa[rows], held=few[rows],
@@ -157,12 +148,10 @@ class Responsibilities:
         self.alive: NDArray[np.intp] = np.flatnonzero(own)
         self._clusters = Clusters(shards, members, own)
 
-    def spectra(self, centers: RealArray) -> SpectralSums:
+    def spectra(self, centers: RealArray) -> Spectra:
         return self._clusters.spectra(self.alive, centers[self.alive])
 
-    def move(
-        self, mixture: Mixture, tol: RealArray, max_iter: int
-    ) -> tuple[RealArray, SpectralSums]:
+    def move(self, mixture: Mixture, tol: RealArray, max_iter: int) -> tuple[RealArray, Spectra]:
         """Move the centres that are alive; return all, and log-eigenvalues around these."""
         _, means, family = mixture
         means, alive = means.copy(), self.alive

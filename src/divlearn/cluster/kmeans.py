@@ -16,7 +16,7 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, 
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing
@@ -111,12 +111,8 @@ class _KMeans(CentroidModel):
             self.kappa_ = kappa
         elif hasattr(self, "kappa_"):  # of a fit before
             del self.kappa_
-        self.inertia_, self.objective_, self.n_iter_ = (
-            run["inertia"],
-            run["objective"],
-            run["n_iter"],
-        )
-        self.message_, self.history_ = run["message"], run["history"]
+        self.inertia_, self.objective_ = run["inertia"], run["objective"]
+        self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
 
     def _measure(self) -> Measure:
         centers = self.cluster_centers_
@@ -266,22 +262,10 @@ class KarcherKMeans(_KMeans):
 
 def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
     """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
-    if isinstance(divergence, str) and divergence in _LEARNED:
-        raise ValueError(
-            f"divergence={divergence!r} must be given here, not learned; fit ABKMeans on a subset "
-            "and pass its (alpha_, beta_)"
-        )
     known = get_divergence(divergence)
     if known.symmetrized:
         raise ValueError(
             f"divergence={known.name!r} is the mean of both directions, must be a single one; "
             "pass 'stein', which is symmetric, or 'burg'"
         )
-    if known.alpha >= 0 and known.beta >= 0:
-        return known.alpha + 0.0, known.beta + 0.0
-    if known.alpha <= 0 and known.beta <= 0:
-        return -known.beta + 0.0, -known.alpha + 0.0
-    raise ValueError(
-        f"divergence={known.name} must have alpha and beta of one sign, without which centroids "
-        "are not unique; change the sign of one"
-    )
+    return nonnegative_point(known.alpha, known.beta)

@@ -12,9 +12,9 @@ from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import (
     Clusters,
     HeldCloud,
-    HeldSpectra,
     Labels,
     Members,
+    Spectra,
     hold_cloud,
     nearest_block,
     spectra_block,
@@ -52,11 +52,7 @@ def run_lloyd(
     shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float,
     watch: Callable[[str], None],
 ) -> Run:  # fmt: skip
-    """Cluster from given centroids until less than the share ``tol`` of the assignments changes.
-
-    In turn move, as in the paper, all centroids, the parameters of the divergence, and the
-    assignment to the nearest centroids. None raises the objective.
-    """
+    """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule)
 
     def turn(iteration: int) -> tuple[str, str | None]:
@@ -96,7 +92,7 @@ class _Lloyd:
         n_seen = self.shards.n_seen
         self.state = state = self._relocate(self._assign(centers, self.rule.start))
         state.point = self.rule.begin(float(state.losses.sum()) / n_seen, self.shards.d)
-        self._note(0, "start", state.losses, state.point, n_seen)
+        self._note(0, "start", self.objective(state.losses, state.point), state.point, n_seen)
         return 0
 
     def resume(self, iteration: int, centers: RealArray, point: Point, rows: list[Any]) -> int:
@@ -114,19 +110,20 @@ class _Lloyd:
         )
         if isinstance(rule, LearnedRule):
             centers, own, spectra = self._move(members, self._measure_spectra)
-            self._note(iteration, "centroids", own, point)
+            self._note(iteration, "centroids", self.objective(own, point), point)
             total = self.shards.total_weight
             point, objective, shift = rule.update(point, spectra, total)
             centers *= np.exp(shift)
-            self._add(iteration, "parameters", total * objective, point)
+            self._note(iteration, "parameters", total * objective, point)
             state = self._assign(centers, point, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
             _, own, state = self._move(members, self._measure_table)
-            self._note(iteration, "centroids", own, point)
+            self._note(iteration, "centroids", self.objective(own, point), point)
         self.state = self._relocate(state, before)
         changed = int(self.state.changed)
-        self._note(iteration, "assignment", self.state.losses, point, changed)
+        objective = self.objective(self.state.losses, point)
+        self._note(iteration, "assignment", objective, point, changed)
         trouble = rule.trouble(point)
         if trouble is not None or not rule.settled(before.point, point):
             return trouble
@@ -141,11 +138,6 @@ class _Lloyd:
         return total * self.rule.objective(mean, point, total, self.shards.d)
 
     def _note(
-        self, iteration: int, block: str, losses: RealArray, point: Point, changed: int = 0
-    ) -> None:
-        self._add(iteration, block, self.objective(losses, point), point, changed)
-
-    def _add(
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
     ) -> None:
         seconds = time.perf_counter() - self._started
@@ -154,10 +146,7 @@ class _Lloyd:
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
     ) -> tuple[RealArray, RealArray, Any]:
-        """Move centroids, with more care those in whose cluster divergences have risen.
-
-        Returns them, the losses of their clusters, and what comes along.
-        """
+        """Move centroids, more carefully where losses rose; returns these losses, and more."""
         state, (alpha, beta, _) = self.state, self.state.point
         clusters = Clusters(self.shards, members, state.totals)
         filled, centers = np.flatnonzero(state.totals), state.centers.copy()
@@ -176,13 +165,13 @@ class _Lloyd:
         state = self._assign(centers, self.state.point, self.state)
         return state.own, state
 
-    def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, HeldSpectra]:
+    def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
         shards, point = self.shards, self.state.point
         clouds = shards.hold(_own_cloud_block, centers, beside=[members])
         own = shards.reduce(
             _own_losses_block, len(centers), point, beside=[self.state.found, clouds]
         )
-        return own, HeldSpectra(shards, clouds, np.array([float(shards.n_seen)]))
+        return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         shared = centers, *point[:2], self.unit

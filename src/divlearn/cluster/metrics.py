@@ -1,23 +1,12 @@
 """How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics.cluster import contingency_matrix
+from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from divlearn.checks import check_sortable
-
-
-def count_pairs(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[int, int, int, int]:
-    """Count pairs of samples that share class and cluster, the cluster only, the class, neither."""
-    table = _contingency(labels_true, labels_pred)
-    both = _pairs(table.data)
-    in_class, in_cluster = (_pairs(np.asarray(table.sum(axis=axis))) for axis in (1, 0))
-    neither = _pairs(np.asarray(table.sum())) - in_cluster - in_class + both
-    return both, in_cluster - both, in_class - both, neither
 
 
 def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -46,7 +35,8 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> pairwise_f1_score([0, 0, 0, 1], [0, 0, 1, 1])
     0.4
     """
-    both, cluster_only, class_only, _ = count_pairs(labels_true, labels_pred)
+    pairs = pair_confusion_matrix(*_codes(labels_true, labels_pred)).tolist()
+    (_, cluster_only), (class_only, both) = pairs
     total = 2 * both + cluster_only + class_only
     return 2 * both / total if total else 1.0  # where nothing is to be put together
 
@@ -79,7 +69,7 @@ def matched_f1_score(
     """
     if average not in ("macro", "weighted"):
         raise ValueError(f'average={average!r} must be "macro" or "weighted"')
-    table = _contingency(labels_true, labels_pred).toarray()
+    table = contingency_matrix(*_codes(labels_true, labels_pred))
     sizes = table.sum(axis=1, keepdims=True)
     scores = 2 * table / (sizes + table.sum(axis=0))
     weights = 1 / len(sizes) if average == "macro" else sizes / sizes.sum()
@@ -87,16 +77,13 @@ def matched_f1_score(
     return float(gains[linear_sum_assignment(gains, maximize=True)].sum())
 
 
-def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Any:
-    """Count samples of each class (rows) in each cluster (columns), sparse."""
+def _codes(
+    labels_true: ArrayLike, labels_pred: ArrayLike
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     classes, clusters = column_or_1d(labels_true), column_or_1d(labels_pred)
     check_consistent_length(classes, clusters)
     check_sortable(classes, "labels_true")
     check_sortable(clusters, "labels_pred")
     if not len(classes):
         raise ValueError("labels_true is empty, must hold >= 1 label; pass one label per sample")
-    return contingency_matrix(classes, clusters, sparse=True, dtype=np.int64)
-
-
-def _pairs(counts: NDArray[np.int64]) -> int:
-    return int((counts * (counts - 1)).sum()) // 2
+    return np.unique(classes, return_inverse=True)[1], np.unique(clusters, return_inverse=True)[1]

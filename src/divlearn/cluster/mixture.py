@@ -20,6 +20,7 @@ from divlearn.cluster.clusters import Labels
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, log_joint
 from divlearn.cluster.moves import fit_mixture
+from divlearn.cluster.parameters import FamilyParameters
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
@@ -28,7 +29,6 @@ from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
-from divlearn.likelihood.parameters import FamilyParameters
 from divlearn.likelihood.sampling import sample_family
 from divlearn.sharded.blocks import Block, fingerprint_block
 from divlearn.sharded.opening import open_data

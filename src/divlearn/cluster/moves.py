@@ -104,8 +104,7 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
 def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
     """Go on from the end of a run with moves that raise the likelihood, at most one per component.
 
-    The block, of all matrices or a sample, judges moves before they are tried. Histories of moves
-    follow each other; each ends higher than the one before.
+    The block, of all matrices or a sample, judges moves before they are tried.
     """
     moves = _Moves(block, random_state)
     for _ in range(len(run["mixture"][0])):

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.cluster.clusters import Spectra
+from divlearn.cluster.parameters import fit_parameters
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, smallest_kappa
-from divlearn.likelihood.parameters import SpectralSums, fit_parameters
 from divlearn.optim.gradients import minimize_projected_gradient
 from divlearn.optim.problem import Trial
 
@@ -56,7 +57,7 @@ class LearnedRule(Rule, ABC):
         super().__init__(1.0, 1.0)
 
     @abstractmethod
-    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
+    def update(self, point: Point, spectra: Spectra, weight: float) -> Update:
         """Better parameters for the same clusters."""
 
 
@@ -71,7 +72,7 @@ class Penalized(LearnedRule):
         alpha, beta, _ = point
         return mean + (alpha**2 + beta**2) / weight
 
-    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
+    def update(self, point: Point, spectra: Spectra, weight: float) -> Update:
         scale = max(*point[:2], 1.0)
         problem = _PenalizedProblem(spectra, scale, 1 / weight)
         both = np.array(point[:2])
@@ -95,8 +96,7 @@ class Penalized(LearnedRule):
 class Likelihood(LearnedRule):
     r"""Maximum likelihood, :math:`\kappa \sum_i w_i D_i + W \log Z(\alpha, \beta, \kappa)`.
 
-    A member that leans to the other side needs larger or smaller centroids; one factor of all is
-    found along with the parameters. Without it taking turns with centroids would be slow.
+    One factor of all centroids is found along with the parameters; taking turns would be slow.
     """
 
     def begin(self, mean: float, d: int) -> Point:
@@ -108,7 +108,7 @@ class Likelihood(LearnedRule):
     def objective(self, mean: float, point: Point, weight: float, d: int) -> float:
         return point[2] * mean + log_normalizer(*point, d)
 
-    def update(self, point: Point, spectra: SpectralSums, weight: float) -> Update:
+    def update(self, point: Point, spectra: Spectra, weight: float) -> Update:
         fit = fit_parameters(
             spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
@@ -132,7 +132,7 @@ class Likelihood(LearnedRule):
 class _PenalizedProblem:
     """The paper's objective per unit of weight, in alpha and beta or in what both are."""
 
-    def __init__(self, spectra: SpectralSums, scale: float, penalty: float) -> None:
+    def __init__(self, spectra: Spectra, scale: float, penalty: float) -> None:
         self._spectra, self._scale, self._penalty = spectra, scale, penalty
 
     def trial(self, variables: RealArray) -> Trial:

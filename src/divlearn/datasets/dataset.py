@@ -174,27 +174,10 @@ class Dataset:
             raise ValueError(
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
             )
-        self._check_stratified(float(share))
-        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
-        found = shuffled.split(np.zeros(len(self.labels)), self.labels)
-        return [(np.sort(chosen), np.sort(rest)) for chosen, rest in found]
-
-    def _check_stratified(self, share: float) -> None:
         labels = self._known_labels
-        classes, counts = np.unique(labels, return_counts=True)
-        if counts.min() < 2:
-            raise ValueError(
-                f"{self.name}: class {classes[counts.argmin()]} has 1 matrix, must have >= 2, one "
-                "to train on and one to test on; drop it with subset"
-            )
-        n_train = int(share * len(labels))
-        n_test = len(labels) - n_train
-        if min(n_train, n_test) < len(classes):
-            raise ValueError(
-                f"train={share:g} of {len(labels)} matrices is {n_train} to train on and "
-                f"{n_test} to test on, both must be >= {len(classes)}, the number of classes; "
-                f"{'raise' if n_train < n_test else 'lower'} train"
-            )
+        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
+        found = shuffled.split(labels, labels)
+        return [(np.sort(chosen), np.sort(rest)) for chosen, rest in found]
 
     def duplicates(self) -> list[tuple[int, ...]]:
         """Find the indices of samples, or else matrices, that are equal entry by entry."""

@@ -107,13 +107,10 @@ def sample_log_eigenvalues(
 ) -> tuple[RealArray, float]:
     """Independent draws of q(t) by rejection, every row ascending, and the acceptance rate.
 
-    V must be convex, with its minimum at zero, and outgrow the repulsion: :math:`|V'| > (d - 1) /
-    2` far out on both sides. Candidates are :math:`t_i = g(x_i)` for the eigenvalues x of a
-    Gaussian symmetric matrix (Dumitriu and Edelman 2002), which repel as in q. The increasing g
-    leads the most likely x, the zeros of a Hermite polynomial, to the most likely t, and beyond the
-    outermost keeps the energy of the outermost; the ratio of the two densities is then nearly
-    constant, whatever d is (Bekerman, Figalli and Guionnet 2015). The bound of the ratio is its
-    largest value among all candidates (Caffo, Booth and Davis 2002).
+    V must be convex, least at zero, and steeper than (d - 1) / 2 far out. Candidates are increasing
+    functions of the eigenvalues of Gaussian matrices (Dumitriu and Edelman 2002), which repel as in
+    q: the ratio of the densities is then nearly constant (Bekerman, Figalli and Guionnet 2015). Its
+    bound is its largest value among all candidates (Caffo, Booth and Davis 2002).
     """
     transport = _transport(potential, d)
     kept, score = np.empty((0, d)), np.empty(0)

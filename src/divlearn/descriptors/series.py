@@ -28,8 +28,7 @@ class Series:
         self._groups = _group(X)  # places in the input, and the series
         arrays = [array for _, array in self._groups]
         for places, array in self._groups:
-            _check_length(array.shape, f"X[{places[0]}]", min_times)
-            _check_finite(array, places)
+            _check(array, places, min_times)
         single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
         self.n_channels: int = arrays[0].shape[1]
         self.dtype = np.dtype(np.float32 if single else np.float64)
@@ -93,32 +92,22 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
     return array
 
 
-def _check_length(shape: tuple[int, ...], where: str, min_times: int) -> None:
-    if not shape[1]:
-        raise ValueError(f"{where} has no channels, shape {shape[1:]}; pass at least one")
-    if shape[2] < min_times:
+def _check(array: NDArray[Any], places: NDArray[np.intp], min_times: int) -> None:
+    _, n_channels, n_times = array.shape
+    if n_channels < 1 or n_times < min_times:
         raise ValueError(
-            f"{where} has n_times={shape[2]}, must be >= {min_times}; drop it or pass longer series"
+            f"X[{places[0]}] has shape {(n_channels, n_times)}, must have >= 1 channels and >= "
+            f"{min_times} times; drop it or pass longer series"
         )
-
-
-def _check_finite(array: NDArray[Any], places: NDArray[np.intp]) -> None:
     # The extremes of an array with a NaN are NaN, and no comparison with NaN holds.
     if float(array.min()) >= -_LARGEST and float(array.max()) <= _LARGEST:
         return
     bad = ~(np.abs(array.astype(np.float64)) <= _LARGEST)
     first, channel, time = np.argwhere(bad)[0]
-    value = float(array[first, channel, time])
-    what = "a NaN entry" if np.isnan(value) else f"the entry {value:.3g}"
-    fix = "drop this series or fill its gaps"
-    if np.isfinite(value):
-        fix = f"its magnitude must be at most {_LARGEST:.3g}, so rescale it"
-    elif np.isinf(value):
-        what = "an infinite entry"
-    more = np.count_nonzero(bad.any(axis=(1, 2))) - 1
-    also = f" (and {more} more like it)" if more else ""
     raise ValueError(
-        f"X[{places[first]}] has {what} at channel {channel}, time {time}{also}; {fix}"
+        f"X[{places[first]}] has the entry {array[first, channel, time]:.3g} at channel {channel}, "
+        f"time {time}, must be finite and at most {_LARGEST:.3g} in magnitude; drop this series, "
+        "fill its gaps or rescale it"
     )
 
 

@@ -4,13 +4,13 @@ import warnings
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
-from divlearn.engines.cpu import available_engines, cpu_engine, make_engine
+from divlearn.engines.cpu import available_engines, make_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [
     "DaskEngine", "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines",
-    "cpu_engine", "cuda_problem", "get_engine",
+    "cuda_problem", "get_engine",
 ]  # fmt: skip
 
 _LEAST_CAPABILITY = 80

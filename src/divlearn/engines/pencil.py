@@ -12,10 +12,7 @@ _MAX_SWEEPS = 40
 
 
 def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
-    """Cholesky factors of ``matrices * 2**-exponent``, and the exponent.
-
-    It lies halfway between those of the largest and the smallest diagonal entry.
-    """
+    """Cholesky factors of ``matrices * 2**-exponent``, and the exponent, amid the diagonal's."""
     matrices = matrices.astype(np.float64, copy=False)
     exponents = np.frexp(np.diagonal(matrices, axis1=1, axis2=2))[1]
     exponent = (exponents.max(axis=1) + exponents.min(axis=1)) // 2
@@ -108,8 +105,7 @@ def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[in
 def left_singular(G: RealArray) -> tuple[RealArray, RealArray]:
     """One-sided Jacobi: small singular values to full relative accuracy, and left vectors.
 
-    The columns of G are rotated in pairs until they are orthogonal; all is computed from normalized
-    columns and ratios of norms, so that sizes may differ by the whole range. What leaves it is NaN.
+    All is computed from normalized columns and ratios of norms; what leaves the range is NaN.
     """
     d = G.shape[-1]
     columns = np.ascontiguousarray(G.mT)  # columns[:, j] is column j

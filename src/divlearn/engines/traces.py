@@ -17,10 +17,7 @@ _LOG_2 = float(np.log(2.0))
 
 
 def _columns(data: NativeData, inverse: bool) -> RealArray:
-    """Triangles of the matrices or their inverses, computed once, and two columns more.
-
-    These are log-determinants: -+logdet against 1, and 1 against those of the atoms.
-    """
+    """Triangles of the matrices or inverses, their log-determinants, and ones; computed once."""
     key = "inverse traces" if inverse else "traces"
     if key not in data.kept:
         rows, columns = np.tril_indices(data.d)
@@ -44,10 +41,7 @@ def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: b
 def trace_values(
     data: NativeData, atoms: NativeAtoms, out: RealArray, *, inverse: bool, n_threads: int
 ) -> NDArray[np.bool_] | None:
-    """Divergences at (0, 1), or (1, 0) if ``inverse``, into ``out`` (n_matrices, n_atoms).
-
-    Returns where results are too small to be trusted, None if nowhere.
-    """
+    """Divergences at (0, 1), or (1, 0) if ``inverse``; returns where they are too small."""
     rows, columns = atoms.lower
     other = atoms.original if inverse else atoms.inverse()
     weights = np.where(rows == columns, 1.0, 2.0) * other[:, rows, columns]

@@ -69,9 +69,8 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
     """Let stages and loops inside resume from the file of `resumable`, and write to it.
 
-    A fit inside another one is kept in the file of that. The kind, the parameters and the engine of
-    the estimator, and the `data`, must be those the file was written with. A callable among the
-    data is asked for its value where there is a file.
+    Estimator and `data` must be those the file was written with. A callable among the data is asked
+    for its value where there is a file. A fit inside another one is kept in the file of that.
     """
     path = None if _current.get() is not None else _path.get()
     if path is None:
@@ -90,8 +89,7 @@ def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
 def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None) -> _T:
     """Compute something, or return what it was before the process was killed.
 
-    Stages need not have different names: they come in the same order every time. The result must be
-    what a file may hold, and nobody may change it. `random` stands afterwards where it would have.
+    Results must be what a file may hold, and nobody may change them. `random` is restored, too.
     """
     journal = _current.get()
     return compute() if journal is None else journal.stage(name, compute, random)
@@ -99,11 +97,7 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
 
 @contextmanager
 def loop(name: str) -> Iterator[Loop]:
-    """Go round and round, from where the process was killed.
-
-    ``with loop("sum") as rounds``: start from ``rounds.state``, None at first, and call
-    ``rounds.save(state)`` at the beginning of every round.
-    """
+    """Start from ``rounds.state``, None at first; call ``rounds.save(state)`` in every round."""
     journal = _current.get()
     if journal is None:
         yield Loop()
@@ -210,7 +204,6 @@ class _Journal:
             self._due = ended + max(EVERY, (ended - started) / _SHARE)
 
     def _write(self) -> None:
-
         try:
             write_object({"key": self._key, "entries": self.entries}, self._path, _KIND)
         except OSError as error:
@@ -262,7 +255,6 @@ def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
-
     try:
         content, _ = read_object(path, _KIND, dict)
         known, entries = content["key"], content["entries"]

@@ -34,19 +34,11 @@ def make_folds(
 ) -> list[Fold]:  # fmt: skip
     """Split matrices into training and held-out parts, of positions within ``kept``.
 
-    A number of folds is an upper bound: there are no more folds than matrices in the largest
-    class, and no more than groups. The folds are shuffled, stratified by class, and keep groups
-    together. A class with one matrix (or one group) is never held out. Where groups share classes
-    in such a way that every draw holds out a whole class, each group is a fold. A splitter or an
-    iterable of (train, test) refers to all matrices, those of weight zero included. ``classes``
-    says whether y holds labels. Every class is in every training part; the list is empty where
-    nothing can be held out.
-
-    Examples
-    --------
-    >>> folds = make_folds(2, 6, np.array([0, 0, 0, 0, 1, 1]), list("aabbcd"), random_state=0)
-    >>> [held.tolist() for _, held in folds]
-    [[2, 3, 4], [0, 1, 5]]
+    A number of folds is an upper bound: there are no more folds than matrices in the largest class,
+    and no more than groups. They are shuffled, stratified by class, and keep groups together. Every
+    class is in every training part: a class with one matrix or group is never held out, and each
+    group is a fold where every draw holds out a whole class. A splitter or pairs of indices refer
+    to all matrices. ``classes`` says whether y holds labels. Empty where nothing can be held out.
     """
     known = check_groups(groups, n_matrices)
     rows = np.arange(n_matrices) if kept is None else kept
@@ -77,7 +69,9 @@ def _draw(
     rows = np.flatnonzero(_can_be_held_out(n_matrices, y, groups))
     classes = None if y is None else y[rows]
     together = None if groups is None else groups[rows]
-    most = len(rows) if classes is None else _largest(classes)
+    most = len(rows)
+    if classes is not None:
+        most = int(np.unique(classes, return_counts=True)[1].max(initial=0))
     if together is not None:
         most = min(most, len(np.unique(together)))
     n_splits = min(n_splits, most)
@@ -113,10 +107,6 @@ def _can_be_held_out(
     return ~alone if groups is None else ~np.isin(groups, groups[alone])
 
 
-def _largest(y: NDArray[Any]) -> int:
-    return int(np.unique(y, return_counts=True)[1].max(initial=0))
-
-
 def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp]) -> list[Fold]:
     """Turn indices of all matrices into positions within rows."""
     place = np.full(n_matrices, -1)
@@ -146,7 +136,6 @@ def _find_missing(folds: Folds, y: NDArray[Any] | None) -> Any:
 
 
 def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
-    """Check groups, if there are any."""
     if groups is None:
         return None
     known: NDArray[Any] = column_or_1d(groups)
@@ -169,18 +158,12 @@ def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArra
 def fit_grouped(
     estimator: Any, X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None
 ) -> Any:
-    """Fit an estimator, with groups if it takes them.
-
-    An estimator takes groups if its ``fit`` has such a parameter. A search of scikit-learn takes
-    them for its splitter, and a pipeline for its last step. Where metadata routing is enabled, the
-    requests of the estimator decide.
-    """
+    """Fit an estimator, with groups if it, its search or its last step takes them."""
     name = None if groups is None else _groups_parameter(estimator)
     return estimator.fit(X, y, **({} if name is None else {name: groups}))
 
 
 def _groups_parameter(estimator: Any) -> str | None:
-    """Name the parameter of ``fit`` that takes groups."""
     if has_fit_parameter(estimator, "groups"):
         return "groups"
     if get_config()["enable_metadata_routing"]:

@@ -10,8 +10,7 @@ _T = TypeVar("_T")
 class Interrupts:
     """Learn whether the user has stopped some of the work inside.
 
-    A loop that catches KeyboardInterrupt keeps its best so far, calls `note_interrupt`, and returns
-    as if it had ended. Work that runs several such loops asks `seen` before it starts the next.
+    A loop that catches KeyboardInterrupt keeps its best so far and calls `note_interrupt`.
     """
 
     def __init__(self) -> None:
@@ -53,11 +52,7 @@ def is_interrupted() -> bool:
 
 
 def see_through(compute: Callable[[], _T]) -> _T:
-    """Compute the little without which all that was learned before is of no use.
-
-    Where the user interrupts it, it starts again: solvers make it short by then. A second
-    interrupt is obeyed.
-    """
+    """Compute what the result needs; start again after one interrupt, when solvers are short."""
     try:
         return compute()
     except KeyboardInterrupt:

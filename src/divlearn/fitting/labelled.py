@@ -21,11 +21,7 @@ _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: _Fit) -> _Fit:
-    """Make a method that fits leave the estimator as it was where it fails.
-
-    What was learned before goes on to answer as before, in whole: never with the new names of old
-    classes, for example.
-    """
+    """Make a method that fits leave the estimator as it was where it fails."""
 
     @wraps(fit)
     def whole(self: Any, *given: Any, **named: Any) -> Any:
@@ -80,7 +76,6 @@ class Labelled:
 
     @property
     def kept_groups(self) -> NDArray[Any] | None:
-        """Groups of the kept matrices."""
         return None if self.groups is None else self.groups[self.kept]
 
     def require_two(self, fix: str) -> None:
@@ -94,7 +89,6 @@ class Labelled:
             )
 
     def folds(self, cv: Any, random_state: Any) -> list[Fold]:
-        """Split the kept matrices; see `make_folds`."""
         return make_folds(
             cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
         )

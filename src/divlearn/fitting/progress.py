@@ -32,11 +32,7 @@ def listen(listener: Listener | None) -> Iterator[None]:
 
 
 def tell(what: str, done: int, total: int, news: str = "") -> None:
-    """Say how many steps of how many are done, and what is being done now.
-
-    Work is named in the plural of its steps. Work inside other work has another name than that; it
-    counts as over when the other goes on.
-    """
+    """Tell the listener how many steps are done; work inside other work has another name."""
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total, news)

@@ -20,11 +20,7 @@ Predict = Callable[[Rows, Rows], NDArray[Any]]  # fit on the first rows, predict
 
 
 def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int, list[float]]:
-    """Index of the candidate of the highest score, and all scores.
-
-    Candidates come simplest first: the first wins ties. An interrupt keeps the best so far, with
-    fewer scores than candidates.
-    """
+    """Index of the first candidate of the highest score, and all scores before an interrupt."""
     scores: list[float] = []
     try:
         for candidate in candidates:

@@ -41,7 +41,6 @@ def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
 
 
 def check_rows(values: NDArray[Any], n_matrices: int, name: str) -> None:
-    """Raise unless there are as many rows as matrices."""
     if len(values) != n_matrices:
         raise ValueError(
             f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
@@ -50,7 +49,6 @@ def check_rows(values: NDArray[Any], n_matrices: int, name: str) -> None:
 
 
 def require_targets(y: ArrayLike | None) -> ArrayLike:
-    """Return what is to be predicted, or raise."""
     if y is None:
         raise ValueError(
             "the estimator requires y to be passed, but the target y is None; pass one row per "
@@ -60,7 +58,6 @@ def require_targets(y: ArrayLike | None) -> ArrayLike:
 
 
 def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return every label once, in order."""
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -71,7 +68,6 @@ def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Join the classes of two blocks."""
     if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
         # NumPy would make strings of numbers.
         first, second = first.astype(object), second.astype(object)
@@ -91,10 +87,7 @@ def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]
 def keep_classes(
     classes: NDArray[Any], counts: NDArray[Any], totals: NDArray[Any]
 ) -> NDArray[np.bool_]:
-    """Say which classes have a weight; raise unless two have.
-
-    `counts` and `totals` are the matrices of every class, and the sum of their weights.
-    """
+    """Say which classes have a weight; raise unless two have."""
     kept = totals > 0
     if kept.sum() < 2:
         held = f"the one class {classes[kept][0]!s}" if kept.any() else "no class"

@@ -175,7 +175,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         """Return the folds to choose by, though a single model is trained on everything."""
         return _SCREENING_FOLDS if self.cv is None else self.cv
 
-    def _check_parameters(self, shards: Shards) -> None:
+    def _check_parameters(self, *, in_memory: bool = True) -> None:
         if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
             raise ValueError(
                 f"solver={self.solver!r} must be {', '.join(SOLVERS)}, or one of these followed by "
@@ -190,7 +190,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         check_number(self.max_iter, "max_iter")
         if not (isinstance(self.gamma, str) and self.gamma == "auto"):
             check_number(self.gamma, "gamma", word="auto")
-        if shards.whole is None and self.cv is not None:
+        if not in_memory and self.cv is not None:
             raise ValueError(
                 f"cv={self.cv!r} must be None for data in shards: models of folds are trained in "
                 "memory; set cv=None, or pass an array that fits in memory"

@@ -21,13 +21,10 @@ def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
     watch: Watch | None = None, seed: int = 0,
 ) -> Fit:  # fmt: skip
-    """Take turns; stop where an iteration lowers the objective by at most `tol` of it.
-
-    Parameters are those of `divlearn.iddl.solvers.solve_joint`; nothing is drawn.
-    """
+    """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
     with loop("blocks") as rounds:
         if rounds.state:
-            packed, iteration = rounds.state[3:]
+            packed, iteration = rounds.state[4:]
             trial = unpack(packed)
         else:
             trial, iteration = first_trial(objective, start), 0
@@ -90,10 +87,7 @@ def _update_parameters(objective: Objective, trial: Trial) -> tuple[Trial, float
 
 
 class AtomBlock:
-    """The objective as a function of one atom, with the head and all else held.
-
-    Methods are those of `divlearn.optim.problem.Problem`; `memo` is the objective's at `point`.
-    """
+    """The objective as a function of one atom, head and all else held: a `Problem`."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
         self._objective = objective
@@ -132,10 +126,7 @@ class AtomBlock:
 
 
 class ParameterBlock:
-    """The objective as a function of the parameters, with atoms and head held.
-
-    Methods are those of `divlearn.optim.problem.Problem`; `memo` is the objective's at `point`.
-    """
+    """The objective as a function of the parameters, atoms and head held: a `Problem`."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
         self._objective = objective

@@ -5,12 +5,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.labelled import Labelled, all_or_nothing, label
+from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
 from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
@@ -19,7 +19,7 @@ from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.shards import LocalShards
 
 
-class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[misc]
+class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
     A matrix is encoded by its divergences to atoms, each with an (alpha, beta) of its own,
@@ -155,8 +155,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         self
         """
         shards = self._open(X, y, sample_weight)
-        self._check_parameters(shards)
         block = shards.whole
+        self._check_parameters(in_memory=block is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
             if block is not None:
@@ -178,8 +178,8 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         They have the names of their losses, as "learned softmax"; "start softmax" has the first
         atoms and divergences. `data` was checked by `check_labelled`.
         """
+        self._check_parameters()
         shards = self._open(Prepared.checked(data.matrices))
-        self._check_parameters(shards)
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
         learned = self._fit(task, seed)
@@ -224,6 +224,5 @@ class IDDLClassifier(ScoreMixin, ClassifierMixin, IDDLBase):  # type: ignore[mis
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
         return softmax(self._mean_scores(X) / self.temperature_, axis=1)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable classes, shape (n_matrices,)."""
-        return self.classes_[self._mean_scores(X).argmax(axis=1)]
+    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+        return self._mean_scores(X).argmax(axis=1)

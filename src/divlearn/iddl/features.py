@@ -23,8 +23,7 @@ Tangent = tuple[RealArray, RealArray, RealArray]  # whitener, mean, components
 class FeatureMap:
     r"""Features :math:`(\log(v + c) - \mu) / s` of divergences v, or parts of that.
 
-    The mean :math:`\mu` and the deviation s are those of the data at hand, so that the strength of
-    a penalty on the head means the same whatever the divergences; gradients go through them.
+    Standardised by the data at hand, a penalty means the same whatever the divergences.
     """
 
     offset: RealArray | None = None
@@ -65,11 +64,7 @@ class FeatureMap:
         self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
         cotangent: RealArray, sums: tuple[RealArray, RealArray] | None = None,
     ) -> RealArray:  # fmt: skip
-        """Gradient in V from that in the features.
-
-        Where V holds but some of the samples, `sums` are those of the cotangent, and of the
-        cotangent times the features, over all of them.
-        """
+        """Gradient in V from that in the features; `sums` of the cotangent if V is a part."""
         back = cotangent
         if self.standardize:
             sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
@@ -82,10 +77,7 @@ class FeatureMap:
 
 
 def fit_tangent(X: RealArray, weights: RealArray, n_components: int) -> Tangent:
-    r"""Find principal components of :math:`\log(G^{-1/2} X G^{-1/2})`, G the log-Euclidean mean.
-
-    They are scaled such that all together vary as much as so many standardised features.
-    """
+    r"""Find principal components of :math:`\log(G^{-1/2} X G^{-1/2})`, G the log-Euclidean mean."""
     mean_log = np.tensordot(weights, logm(X), axes=1)
     whitener = invsqrtm(expm(0.5 * (mean_log + mean_log.T)))
     vectors = log_vectors(X, whitener)

@@ -29,10 +29,7 @@ _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twe
 
 
 class Samples:
-    """Features, (targets, weights) of every block, and whether heads have a bias.
-
-    The sum of all weights is one.
-    """
+    """Features, and (targets, weights) of every block; all weights sum to one."""
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
         self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
@@ -53,11 +50,9 @@ class Samples:
 
     @cached_property
     def components(self) -> tuple[RealArray, RealArray]:
-        """Mean squares along principal components of the design, and these.
+        """Mean squares along principal components of features and bias, and these.
 
-        The design is the features, and a column of ones where there is a bias. Columns often depend
-        on each other: all divergences at (0, 1), for example, are linear in the entries of a
-        matrix. Directions without variance have nothing to say, and are left out.
+        Columns often depend on each other; directions without variance are left out.
         """
         middle, gram = self.centre[0], self.products[0]
         if self.bias:
@@ -134,11 +129,7 @@ class _State:
 
 
 class _Newton:
-    """Few steps, each by preconditioned conjugate gradients, in principal components.
-
-    The losses are curved alike in all directions, roughly: then the Hessian is diagonal in these
-    components, which makes a good and cheap preconditioner.
-    """
+    """Few steps by conjugate gradients, in components where Hessians are about diagonal."""
 
     def __init__(self, loss: Loss, samples: Samples, gamma: float, shape: tuple[int, int]) -> None:
         self._loss, self._samples = loss, samples
@@ -226,11 +217,7 @@ class _Newton:
         return step if step.any() else self._precondition(state, -state.gradient)
 
     def _search(self, state: _State, step: RealArray) -> _State | None:
-        """Find the best of the points tried along a step; None if none beats the start.
-
-        A hinge is made of pieces: a full step may lead far beyond the piece it was made for, and
-        the minimum along it, found by bisection on the slope, is worth a few evaluations.
-        """
+        """Find the best of the points tried along a step; None if none beats the start."""
         rounding = _ROUNDING * abs(state.value)
         size = float(np.linalg.norm(state.gradient))
         best = None

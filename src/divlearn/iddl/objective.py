@@ -44,10 +44,6 @@ class Memo:
     units: Units
     head: Head
 
-    def without_rows(self) -> Memo:
-        """Keep what prediction needs."""
-        return replace(self, V=())
-
 
 class Objective:
     r"""Minimise the loss of the best head over atoms and divergences.
@@ -78,16 +74,7 @@ class Objective:
         self.learn_parameters = learn_parameters and variant.learned
         self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
         self.eigenproblems = 0
-        self._warm: Head | None = None  # where the next head starts from
-
-    @property
-    def effort(self) -> tuple[Head | None, int]:
-        """What later trials depend on beside their points: the last head, and a count."""
-        return self._warm, self.eigenproblems
-
-    @effort.setter
-    def effort(self, effort: tuple[Head | None, int]) -> None:
-        self._warm, self.eigenproblems = effort
+        self.warm: Head | None = None  # where the next head starts from
 
     def trial(self, point: Dictionary) -> Trial:
         if not usable(point.atoms):
@@ -115,15 +102,11 @@ class Objective:
         """Compute the objective from divergences that are known."""
         units = self.feature_map.units(self.shards, self.targets, V)
         samples = self.samples(V, units)
-        self._warm, value = solve_head(self.loss, samples, self.gamma, self._warm)
-        return Trial(point, value, Memo(V, units, self._warm))
+        self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
+        return Trial(point, value, Memo(V, units, self.warm))
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
-        """Compute the objective from divergences that are known, with a head that is given.
-
-        The gradient of the trial is that with the head held; where the head is the best one, that
-        of the objective.
-        """
+        """Compute the objective and, later, its gradient with a head that is given."""
         units = self.feature_map.units(self.shards, self.targets, V)
         losses = add_up_losses(self.loss, self.shards, self.targets, self._design(V, units), head)
         value = losses + self.gamma * float((head[0] ** 2).sum())

@@ -55,7 +55,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).
         """
         shards = self._open(X, y, sample_weight)
-        self._check_parameters(shards)
+        self._check_parameters(in_memory=shards.whole is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
             task, mean, scale, single = numbers_task(

@@ -30,10 +30,7 @@ class Fit:
 
 
 class Run:
-    """What happens in a run: kept when the user stops it, and resumed when it was killed.
-
-    `rows` is the history, one tuple per iteration, and the start.
-    """
+    """What happens in a run: kept when the user stops it, and resumed when it was killed."""
 
     def __init__(
         self, objective: Objective, start: Trial, watch: Watch | None, rounds: Loop
@@ -44,20 +41,23 @@ class Run:
         self._started = time.perf_counter()
         self._told: list[tuple[int, Any]] = []
         if rounds.state is not None:
-            self._replay(*rounds.state[:3])
+            self._replay(*rounds.state[:4])
 
-    def _replay(self, rows: list[Any], told: list[tuple[int, Any]], effort: Any) -> None:
+    def _replay(
+        self, rows: list[Any], told: list[tuple[int, Any]], warm: Any, eigenproblems: int
+    ) -> None:
         """Resume a run: whoever watches hears it all again."""
         self.rows, self._told = list(rows), list(told)
         self._started -= rows[-1][4] if rows else 0.0
-        self._objective.effort = effort
+        self._objective.warm, self._objective.eigenproblems = warm, eigenproblems
         for iteration, trial in told:
             assert self._watch is not None
             self._watch(iteration, unpack(trial))
 
     def save(self, *state: Any) -> None:
         """Keep where things stand, before the next is noted."""
-        self._rounds.save((list(self.rows), list(self._told), self._objective.effort, *state))
+        warm, eigenproblems = self._objective.warm, self._objective.eigenproblems
+        self._rounds.save((list(self.rows), list(self._told), warm, eigenproblems, *state))
 
     def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> str | None:
         """Remember where things stand; returns a sentence where the watcher wants to stop."""
@@ -96,7 +96,7 @@ class Run:
 
 def on_host(trial: Trial) -> Trial:
     """Take of a trial what prediction needs, which can be kept in a file."""
-    return replace(trial, memo=trial.memo.without_rows())
+    return replace(trial, memo=replace(trial.memo, V=()))
 
 
 def pack(trial: Trial) -> tuple[Any, ...]:
@@ -128,13 +128,12 @@ def solve_joint(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
     watch: Watch | None = None, seed: int = 0,
 ) -> Fit:  # fmt: skip
-    """Move all atoms and parameters at once by limited-memory BFGS in moving frames.
+    """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first.
 
-    Stop where the size of the gradient is at most `tol` of that at the start. `watch` is called
-    with the iteration and the trial; a sentence it returns stops the solver. Nothing is drawn.
+    `watch` is called with the iteration and the trial; a sentence it returns stops the solver.
     """
     with loop("joint") as rounds:
-        packed, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
+        packed, largest, state = rounds.state[4:] if rounds.state else (None, 0.0, None)
         if packed is None:  # what a file is to keep stays on the host
             first = first_trial(objective, start if rounds.kept else objective.reside(start))
         else:

@@ -84,11 +84,7 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> R
 def search_plane(
     parts: Sequence[Part], recipe: Recipe, judge: Judge, *, tied: bool
 ) -> tuple[float, float]:
-    """Find the point whose divergences to the first atoms, with a head, do best on held-out data.
-
-    One pass of spectra serves all points. Where alpha and beta are tied, they are not zero:
-    f(t; a, a) is even in a, and what starts at the origin would stay there.
-    """
+    """Find the point whose divergences to the first atoms, with a head, do best held out."""
     points = list(product(_VALUES, _VALUES))
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]

@@ -84,10 +84,7 @@ class Learner:
         return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
 
     def step(self, batch: Objective, step_size: float) -> Self | None:
-        """Learn from a minibatch, with `step_size` the longest way of an atom and of a parameter.
-
-        Returns None where earlier steps led out of what can be computed with: they were too long.
-        """
+        """Learn from a minibatch; None where earlier steps were too long to compute with."""
         if not usable(self.point.atoms):
             return None
         V = batch.encode(self.point.atoms, self.point.parameters)
@@ -128,14 +125,12 @@ def solve_stochastic(
 ) -> Fit:  # fmt: skip
     """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
-    An iteration is an epoch: one pass over the data in minibatches drawn anew, see `Learner`, then
-    the head is solved for on all data. Where that leaves the objective higher, the epoch is undone
-    and the steps are halved: the objective never rises. Stop where an epoch lowers it by at most
-    `tol` of it. An epoch costs three eigenproblems per matrix and atom. No more than one encoding
-    of all data is held at any time. Gradient norms in the history are Adam's running mean.
+    An iteration is an epoch, see `Learner`, after which the head is solved for on all data. An
+    epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
+    it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
     with loop("epochs") as rounds:
-        state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
+        state = rounds.state[4:] if rounds.state else _begin(objective, start, seed)
         run = Run(objective, unpack(state[0]), watch, rounds)
         try:
             return _epochs(objective, state, max_iter, tol, run)
@@ -191,10 +186,7 @@ _Lesson = tuple[Any, ...]  # what an objective takes beside data
 def _pass_over(
     objective: Objective, learner: Learner, step_size: float, random: np.random.RandomState
 ) -> tuple[Learner | None, np.random.RandomState]:
-    """Learn from all data once, in minibatches within blocks; None where steps were too long.
-
-    Blocks and matrices come in an order drawn anew. The learner is what travels.
-    """
+    """Learn from all data once, in a random order; None where steps were too long."""
     order = random.permutation(len(objective.shards)).tolist()
     lesson = (
         objective.variant, objective.feature_map, objective.loss, objective.gamma,

@@ -10,7 +10,8 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Prepared, cpu_engine, get_engine
+from divlearn.engines import get_engine
+from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.folds import Folds, check_groups, make_folds
 from divlearn.fitting.labelled import Labelled
@@ -24,7 +25,7 @@ from divlearn.fitting.targets import (
 )
 from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.training import Judge, Part
-from divlearn.sharded.blocks import Block, EngineChoice, locate_block
+from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
 from divlearn.weights import check_total_weight
 
@@ -68,16 +69,12 @@ def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Part
 def draw_sample(
     shards: Shards, targets: Parts, engine: Any, accuracy: float, seed: int
 ) -> tuple[Shards, RealArray, RealArray, int]:
-    """Bring some matrices with a weight into memory, all in their order if they are few.
-
-    Returns them as one block, their targets and weights, and how many matrices have a weight.
-    """
+    """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
     n_seen = shards.reduce(_count, beside=[targets])
     drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
     here = cpu_engine() if as_dask(engine) is not None else get_engine(engine, accuracy=accuracy)
-    data = here.keep(Prepared.checked(X))
-    block = Block(0, data, EngineChoice(here), None, np.ones(len(X)), X, {})
+    block = block_in_memory(here, X, None, np.ones(len(X)))
     return LocalShards([block]), wanted, weights, n_seen
 
 
@@ -102,10 +99,7 @@ def _draw(
 
 
 def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
-    """Tell classes apart: held-out scores are judged by their calibrated log-loss.
-
-    `shards` holds the kept matrices of `data` as one block.
-    """
+    """Tell classes apart: held-out scores of the block are judged by calibrated log-loss."""
     codes, weights = data.codes, data.weights / data.weights.sum()
 
     def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
@@ -122,10 +116,7 @@ def sharded_classes_task(
     shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, accuracy: float,
     seeds: tuple[int, int],
 ) -> tuple[Task, Labelled]:  # fmt: skip
-    """Do the same for matrices out of memory; returns also the sample they are judged by.
-
-    Seeds are those of the folds and of the sample.
-    """
+    """Do the same for matrices out of memory; returns also the sample they are judged by."""
     _refuse_groups(groups)
     classes = shards.reduce(_classes, merge=join_classes)
     counts, totals = shards.reduce(_class_sums, classes)
@@ -182,8 +173,7 @@ def numbers_task(
 ) -> tuple[Task, RealArray, RealArray, bool]:
     """Predict numbers: held-out scores are judged by their mean squared error.
 
-    Returns also the mean and the scale of every column of y, which targets are in units of, and
-    whether y has one dimension. Seeds are those of the folds and of the sample.
+    Returns also the mean and scale of every column of y, and whether y has one dimension.
     """
     block = shards.whole
     if block is not None:
@@ -240,11 +230,10 @@ def _scaled(
 def fit_temperature(
     scores: RealArray, codes: NDArray[np.intp], weights: RealArray
 ) -> tuple[float, float]:
-    """Temperature of least log-loss, and that loss.
+    """Temperature of least log-loss on held-out scores, and that loss.
 
-    Scores must come from samples the model was not trained on. As the rule of succession has it,
-    the temperature is judged as if each of n samples were of another class with the probability
-    1/(n + 2): scores that are all right do not lead to probabilities of one.
+    By the rule of succession a sample is of another class with probability 1/(n + 2): scores that
+    are all right do not lead to probabilities of one.
     """
     n_samples, n_classes = scores.shape
     doubt = 1 / (n_samples + 2)
@@ -261,8 +250,10 @@ def fit_temperature(
         return float(shares @ means) - linear
 
     sharp, flat = _RANGE
-    if slope(sharp) <= 0 or slope(flat) >= 0:  # the sharper, or the flatter, the better
-        found = sharp if slope(sharp) <= 0 else flat
+    if slope(sharp) <= 0:  # the sharper the better
+        found = sharp
+    elif slope(flat) >= 0:
+        found = flat
     else:
         found = brentq(slope, sharp, flat, xtol=1e-12)
     temperature = float(np.exp(found))

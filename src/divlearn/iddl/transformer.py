@@ -10,7 +10,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.targets import check_labels, check_numbers
@@ -94,8 +94,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         return self
 
     def _fit_unsupervised(self, X: RealArray) -> None:
-        shards = self._open(Prepared.checked(X))
-        self._check_parameters(shards)
+        self._check_parameters()
         if starts_from_grid(self.divergence):
             raise ValueError(
                 f"divergence={self.divergence!r} is judged by y, which is None; pass y, or another "

@@ -18,10 +18,7 @@ _FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Bu
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """How a vector of parameters becomes the alpha and beta of every atom.
-
-    Indices, shape (n_atoms, n_pairs), say which parameter each alpha and each beta is.
-    """
+    """Which parameter each alpha and each beta of every atom is, shape (n_atoms, n_pairs)."""
 
     alpha_index: NDArray[np.intp]
     beta_index: NDArray[np.intp]
@@ -47,10 +44,7 @@ def starts_from_grid(divergence: Any) -> bool:
 
 
 def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> Variant:
-    """Make the parameters of a number of atoms; see `divergence` of `IDDLClassifier`.
-
-    `start` is where the pair of the paper's variants starts.
-    """
+    """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
     pairs = _starts(divergence, start or _PAIRS[0])
     if pairs is None:
         return _fixed(divergence, n_atoms)

@@ -31,7 +31,6 @@ def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
 
 
 def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
-    """Logarithms of probabilities, shape (n_samples, n_classes)."""
     scaled = scores / temperature
     if scores.ndim == 1:
         return np.stack([log_expit(-scaled), log_expit(scaled)], axis=1)
@@ -46,12 +45,7 @@ def predict_codes(scores: RealArray) -> NDArray[np.intp]:
 def fit_coupling(
     decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
 ) -> tuple[float, float]:
-    """Choose sharpness A and temperature T on held-out decisions.
-
-    For every A the temperature minimises the log-loss. The A of the highest accuracy is taken, of
-    those that tie the one of the lowest log-loss: a small A gives the better probabilities, but
-    loses accuracy where classes are many.
-    """
+    """Choose sharpness A by held-out accuracy, then log-loss, and temperature T by log-loss."""
     # By the rule of succession (Platt's targets) a sample is of another class with probability
     # 1/(n + 2): decisions that are all right do not lead to probabilities of one.
     doubt = 1 / (weights.sum() + 2)

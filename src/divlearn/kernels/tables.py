@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.divergence import nonnegative_point
 from divlearn.engines import Engine
 
 Point = tuple[float, float]
@@ -17,14 +18,8 @@ _SMALL = 64  # matrices that are not worth more than one block
 
 def symmetric_point(alpha: float, beta: float) -> Point:
     """Parameters of a symmetrised divergence, both >= 0 and in ascending order."""
-    # D^(a,b)(X || Y) = D^(b,a)(Y || X) = D^(-b,-a)(X || Y): once both directions are averaged,
-    # neither the order nor the common sign matters.
-    if alpha * beta < 0:
-        raise ValueError(
-            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
-            "not defined for every pair of matrices; change the sign of one"
-        )
-    low, high = sorted((abs(float(alpha)), abs(float(beta))))
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): once both directions are averaged the order is lost.
+    low, high = sorted(nonnegative_point(alpha, beta))
     return low, high
 
 

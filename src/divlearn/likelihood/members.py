@@ -11,16 +11,13 @@ while in alpha and beta every likelihood is stationary along (1, 1) at the origi
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import Divergence, get_divergence
-from divlearn.likelihood.normalizer import check_same_sign
+from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 
 Point = tuple[float, float]
-_T = TypeVar("_T")
 
 _LARGEST_DIFFERENCE = 8.0  # beyond these members differ by little: D depends on c t only
 _LARGEST_PRODUCT = 64.0
@@ -33,49 +30,34 @@ _STARTS: tuple[Point, ...] = tuple(
 
 @dataclass(frozen=True)
 class Members:
-    """A point, one of two lines or all of the quadrant, with coordinates.
+    """A point, the line alpha + beta = 1 or all of the quadrant, with 0, 1 or 2 free coordinates.
 
-    Attributes
-    ----------
-    n_free : {0, 1, 2}
-        Coordinates: none for the member (alpha, beta), the difference on the line
-        alpha + beta = 1, difference and product on the whole quadrant.
-    alpha, beta : float >= 0, of the single member.
-    tied : bool
-        Whether the line is alpha = beta instead, with the product for a coordinate.
-
-    Examples
-    --------
-    >>> everything = Members("learn", 2)
-    >>> everything.place(everything.locate(0.25, 0.75))
-    (0.25, 0.75)
+    These are the difference and the product; ``alpha, beta`` are those of the single member.
     """
 
     name: str
     n_free: int
     alpha: float = 0.0
     beta: float = 0.0
-    tied: bool = False
 
     @property
     def bounds(self) -> list[Point]:
         """Least and largest value of each coordinate."""
-        if self.n_free == 1 and not self.tied:
+        if self.n_free == 1:
             return [(-1.0, 1.0)]
-        return self._choose((-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT))
+        whole = [(-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT)]
+        return whole[: self.n_free]
 
     @property
     def starts(self) -> tuple[Point, ...]:
         """(alpha, beta) from which a search may set out."""
         if self.n_free == 0:
             return ((self.alpha, self.beta),)
-        if self.n_free == 2:
-            return _STARTS
-        return tuple((a, b) for a, b in _STARTS if (a == b if self.tied else a + b == 1))
+        return tuple((a, b) for a, b in _STARTS if self.n_free == 2 or a + b == 1)
 
     def locate(self, alpha: float, beta: float) -> RealArray:
         """Coordinates of a member; of one elsewhere, those of one close to it."""
-        coordinates = np.array(self._choose(beta - alpha, alpha * beta))
+        coordinates = np.array([beta - alpha, alpha * beta][: self.n_free])
         low, high = np.reshape(self.bounds, (-1, 2)).T
         return np.clip(coordinates, low, high)
 
@@ -83,9 +65,8 @@ class Members:
         """(alpha, beta) of coordinates."""
         if self.n_free == 0:
             return self.alpha, self.beta
-        difference = 0.0 if self.tied else float(coordinates[0])
-        known = self.n_free == 2 or self.tied
-        product = float(coordinates[-1]) if known else 0.25 * (1 - difference**2)
+        difference = float(coordinates[0])
+        product = float(coordinates[1]) if self.n_free == 2 else 0.25 * (1 - difference**2)
         larger = 0.5 * (math.sqrt(difference**2 + 4 * product) + abs(difference))
         smaller = product / larger if difference else larger
         return (smaller, larger) if difference >= 0 else (larger, smaller)
@@ -93,8 +74,8 @@ class Members:
     def place_nearby(self, coordinates: RealArray) -> Point:
         """(alpha, beta) of coordinates, or next to it at the origin, where `pull` divides by 0."""
         alpha, beta = self.place(coordinates)
-        if (self.n_free == 2 or self.tied) and alpha + beta < _NEAR_ORIGIN:
-            return self.place(coordinates + np.array(self._choose(0.0, _NEAR_ORIGIN**2)))
+        if self.n_free == 2 and alpha + beta < _NEAR_ORIGIN:
+            return self.place(coordinates + np.array([0.0, _NEAR_ORIGIN**2]))
         return alpha, beta
 
     def pull(self, point: Point, in_alpha: RealArray, in_beta: RealArray) -> RealArray:
@@ -102,13 +83,10 @@ class Members:
         alpha, beta = point
         if self.n_free == 0:
             return np.empty((0, *np.shape(in_alpha)))
-        if self.n_free == 1 and not self.tied:
+        if self.n_free == 1:
             return np.stack([0.5 * (in_beta - in_alpha)])
-        both = self._choose(beta * in_beta - alpha * in_alpha, in_alpha + in_beta)
+        both = [beta * in_beta - alpha * in_alpha, in_alpha + in_beta]
         return np.stack(both) / (alpha + beta)
-
-    def _choose(self, of_difference: _T, of_product: _T) -> list[_T]:
-        return [of_product] if self.tied else [of_difference, of_product][: self.n_free]
 
 
 NAMED_MEMBERS: dict[str, Members] = {
@@ -120,19 +98,9 @@ NAMED_MEMBERS: dict[str, Members] = {
 
 
 def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
-    """Members by the name of a distribution, by divergence, or all of them.
+    """Members by the name of a distribution, by divergence, or all of them ("learn").
 
-    Parameters
-    ----------
-    divergence : str, pair of floats, or Divergence
-        "learn" for all members, the name of a distribution ("wishart", "inverse-wishart",
-        "matrix-f", "riemannian-gaussian"), or what `divlearn.get_divergence` takes. The scale of a
-        named divergence does not matter, as kappa multiplies it.
-
-    Examples
-    --------
-    >>> get_members("Wishart")
-    Members(name='wishart', n_free=0, alpha=0.0, beta=1.0, tied=False)
+    The scale of a named divergence does not matter, as kappa multiplies it.
     """
     if isinstance(divergence, str):
         key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
@@ -145,13 +113,9 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
     except ValueError as error:
         names = ", ".join(("learn", *NAMED_MEMBERS))
         raise ValueError(f"{error}; here also {names}") from None
-    alpha, beta = known.alpha, known.beta
     if known.symmetrized:
         raise ValueError(
             f"divergence={known.name!r} is the mean of two divergences, must be one of them: its "
             "density has no known constant; pass one of its directions"
         )
-    check_same_sign(alpha, beta)
-    if min(alpha, beta) < 0:
-        alpha, beta = -beta, -alpha
-    return Members(known.name, 0, alpha + 0.0, beta + 0.0)
+    return Members(known.name, 0, *nonnegative_point(known.alpha, known.beta))

@@ -23,6 +23,7 @@ from scipy.special import multigammaln, sici
 
 from divlearn.arrays import RealArray, as_real
 from divlearn.checks import check_count
+from divlearn.divergence import nonnegative_point
 from divlearn.spectral import abld_scalar, invert_f_t
 
 _NEGLIGIBLE = 42.0  # e^-42 is far below rounding
@@ -128,9 +129,8 @@ def solve_kappa(
 ) -> tuple[float, Normalizer]:  # fmt: skip
     """Solve for the concentration whose expected divergence is the observed one.
 
-    log Z is convex in kappa, and its slope :math:`-E[D]` rises from minus infinity to zero.
-    ``margin`` guesses how far kappa lies above its lower bound, from which it is kept away;
-    ``largest`` is returned for solutions beyond; ``rtol`` is of the divergence.
+    ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
+    solutions beyond; ``rtol`` is of the divergence.
     """
     least, moment = smallest_kappa(alpha, beta, d), 0.25 * d * (d + 1)
     # E[D] is moment / kappa if kappa is large, and inverse to the margin near its bound too: on
@@ -169,23 +169,14 @@ def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float
         if as_real(value, name).ndim:
             raise ValueError(f"{name} must be a single number: a density has one")
     check_count(d, "d")
-    check_same_sign(alpha, beta)
+    low, high = sorted(nonnegative_point(float(alpha), float(beta)))
     least = smallest_kappa(alpha, beta, d)
     if not kappa > least:
         raise ValueError(
             f"kappa={kappa:g} must be > (d - 1) / 2 max(alpha, beta) = {least:g}, or the integral "
             "is infinite; raise kappa or lower alpha and beta"
         )
-    low, high = sorted((abs(float(alpha)), abs(float(beta))))
     return low, high
-
-
-def check_same_sign(alpha: float, beta: float) -> None:
-    if alpha * beta < 0:
-        raise ValueError(
-            f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
-            "not defined for every pair of matrices; change the sign of one"
-        )
 
 
 def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
@@ -232,10 +223,7 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
 
 
 def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
-    """Nodes of the trapezoid rule, and the square roots of their weights.
-
-    With x = unit sinh(u) the step grows in the tails, one of which may be long.
-    """
+    """Nodes of the trapezoid rule, wider in the tails, and the square roots of their weights."""
     width = 1 / math.sqrt(kappa)  # of w near 0
     # Orthonormal functions up to the degree d oscillate, and reach, like Hermite functions.
     oscillation = math.sqrt(2 * d)
@@ -268,8 +256,7 @@ def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, 
 def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[RealArray, float]:
     """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis.
 
-    Function k is kept as a multiple of an envelope, the largest of the normalized exponentials up
-    to k, which spans more than the range of floating point.
+    Function k is a multiple of an envelope, which spans more than the range of floating point.
     """
     exponents = np.arange(d) - 0.5 * (d - 1)
     log_exponentials = log_weight + exponents[:, None] * nodes

@@ -1,6 +1,6 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
-from typing import Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,22 +18,10 @@ from divlearn.threads import limit_blas
 _BLOCK_ENTRIES = 2**17  # matrix entries made at a time
 
 
-@overload
-def sample_family(
-    alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
-    random_state: int | np.random.RandomState | None = ..., *,
-    return_acceptance: Literal[False] = ...,
-) -> RealArray: ...  # fmt: skip
-@overload
-def sample_family(
-    alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
-    random_state: int | np.random.RandomState | None = ..., *,
-    return_acceptance: Literal[True],
-) -> tuple[RealArray, float]: ...  # fmt: skip
 def sample_family(
     alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
     random_state: int | np.random.RandomState | None = None, *, return_acceptance: bool = False,
-) -> RealArray | tuple[RealArray, float]:  # fmt: skip
+) -> Any:  # fmt: skip
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
     It is a density with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`: that

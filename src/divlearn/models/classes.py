@@ -4,7 +4,6 @@ Names in files are those of the classes, not of the modules they live in: module
 that is renamed keeps its old name here.
 """
 
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -26,7 +25,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "SoftmaxLoss",
     ),
     "divlearn.kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
-    "divlearn.likelihood": ("FamilyParameters",),
+    "divlearn.cluster.parameters": ("FamilyParameters",),
     "sklearn.discriminant_analysis": ("LinearDiscriminantAnalysis",),
     "sklearn.linear_model": ("LogisticRegression", "Ridge"),
     "sklearn.model_selection": (
@@ -38,16 +37,12 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "sklearn.preprocessing": ("MinMaxScaler", "Normalizer", "RobustScaler", "StandardScaler"),
     "sklearn.svm": ("SVC", "LinearSVC"),
 }  # fmt: skip
-
-
-@cache
-def _modules_by_name() -> dict[str, str]:
-    return {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def get_class(name: str) -> type[Any] | None:
     """Return the class that a name in a file stands for, None if there is none."""
-    module = _modules_by_name().get(name)
+    module = _MODULE_OF.get(name)
     return None if module is None else getattr(import_module(module), name)
 
 

@@ -107,18 +107,17 @@ def write_object(value: Any, path: Path, kind: str) -> None:
     """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
     tree, arrays = flatten(value)
     stored = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-    page = json.dumps(
-        {
-            "format": f"divlearn {kind}",
-            "version": VERSION,
-            "libraries": libraries(),
-            "arrays": [_digest(array) for array in stored],
-            "model": tree,
-        },
-        indent=1,
-    ).encode()
-    with open_atomic(path) as file:
-        _write(file, page, stored)
+    content = {
+        "format": f"divlearn {kind}", "version": VERSION, "libraries": libraries(),
+        "arrays": [_digest(array) for array in stored], "model": tree,
+    }  # fmt: skip
+    page = json.dumps(content, indent=1).encode()
+    with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_PAGE, page)
+        archive.writestr(_CHECKSUM, hashlib.sha256(page).hexdigest())
+        for number, array in enumerate(stored):
+            with archive.open(f"{number}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def read_object(
@@ -146,7 +145,6 @@ def read_object(
 
 @cache  # a checkpoint is written many times, and versions are read from files
 def libraries() -> dict[str, str]:
-    """Versions of the libraries that a model depends on."""
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
@@ -155,15 +153,6 @@ def fingerprint(value: Any) -> str:
     tree, arrays = flatten(value)
     page = json.dumps([tree, [_digest(array) for array in arrays]])
     return hashlib.sha256(page.encode()).hexdigest()
-
-
-def _write(file: BinaryIO, page: bytes, arrays: list[NDArray[Any]]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(_PAGE, page)
-        archive.writestr(_CHECKSUM, hashlib.sha256(page).hexdigest())
-        for number, array in enumerate(arrays):
-            with archive.open(f"{number}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _digest(array: NDArray[Any]) -> str:

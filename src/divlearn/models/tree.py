@@ -8,8 +8,11 @@ import dataclasses
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,6 @@ from sklearn.base import BaseEstimator
 
 from divlearn.engines import Engine, get_engine
 from divlearn.models.classes import get_class, get_name
-from divlearn.models.hints import announced_types, conforms
 
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
@@ -143,8 +145,6 @@ class _Reader:
         if kind is None:
             raise Unknown(f"it names the class {name!r:.80}, which this version does not know")
         values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
-        if issubclass(kind, tuple):
-            return _make_row(kind, values)
         whole = _complete(kind, values)
         _check_state(kind, values)
         instance = object.__new__(kind)
@@ -156,18 +156,18 @@ def _state(value: Any) -> dict[str, Any]:
     """Attributes of an object; of records without what they compute by themselves."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return vars(value) if not hasattr(value, "_asdict") else value._asdict()
+    return vars(value)
 
 
 def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
     """Refuse what takes the place of a method, and values of types that a class does not expect."""
-    hints = announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
+    hints = _announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
     # Parameters are as users give them: whoever fits checks them.
     given = inspect.signature(kind).parameters if issubclass(kind, BaseEstimator) else {}
     for name, value in values.items():
         if name.startswith("__") or _is_code(inspect.getattr_static(kind, name, None)):
             raise Unknown(f"its {kind.__name__} has a value for {name}, which is none of its data")
-        if name in hints and name not in given and not conforms(value, hints[name]):
+        if name in hints and name not in given and not _conforms(value, hints[name]):
             raise Unknown(
                 f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "
                 f"the type of {name}"
@@ -177,13 +177,6 @@ def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
 def _is_code(attribute: Any) -> bool:
     """Whether an attribute of a class is a method or a property, which values must not hide."""
     return callable(attribute) or isinstance(attribute, property | classmethod | staticmethod)
-
-
-def _make_row(kind: Any, values: dict[str, Any]) -> Any:
-    """Fill a tuple of named fields."""
-    if values.keys() != set(kind._fields):
-        raise Unknown(f"its {kind.__name__} has {', '.join(values)}, not {', '.join(kind._fields)}")
-    return tuple.__new__(kind, [values[name] for name in kind._fields])
 
 
 def _complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -242,3 +235,48 @@ def _set_state(state: Any) -> np.random.RandomState:
 def _make_engine(state: Any) -> Engine:
     known = _expect(state, dict)
     return get_engine(*(known[name] for name in _ENGINE))
+
+
+# --- types that classes announce for their attributes
+
+
+@cache
+def _announced_types(kind: type[Any]) -> dict[str, Any]:
+    """Types of the attributes of a class by name, as its annotations say."""
+    try:
+        return get_type_hints(kind)
+    except NameError:  # names that are imported for type checkers alone
+        return {}
+
+
+def _conforms(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; hints that say nothing of plain values are met by all."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_conforms(value, one) for one in arguments)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray | np.generic)
+    if origin is tuple:
+        return isinstance(value, tuple) and _parts_conform(value, arguments)
+    if origin in (list, Sequence, Iterable):
+        return isinstance(value, list | tuple) and all(_conforms(v, arguments[0]) for v in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(
+            _conforms(one, wanted)
+            for item in value.items()
+            for one, wanted in zip(item, arguments, strict=True)
+        )
+    return origin is not None or _is_instance(value, hint)
+
+
+def _parts_conform(values: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return all(_conforms(value, hints[0]) for value in values)
+    return len(values) == len(hints) and all(map(_conforms, values, hints))
+
+
+def _is_instance(value: Any, hint: Any) -> bool:
+    if hint is Any or not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
+        return True
+    wider: dict[Any, Any] = {float: Real, int: Integral, bool: bool | np.bool_}
+    return isinstance(value, wider.get(hint, hint))

@@ -12,16 +12,7 @@ def minimize_conjugate_gradient(
     problem: Problem, start: Trial, *, max_iter: int, tol: float, first_step: float = 0.1,
     callback: Callback | None = None,
 ) -> Result:  # fmt: skip
-    r"""Minimise by nonlinear conjugate gradients.
-
-    Directions are :math:`p \leftarrow -g + \eta p` with the Polak-Ribiere factor
-    :math:`\eta = \max(0, \langle g, g - g' \rangle / \|g'\|^2)`, :math:`g'` the gradient before,
-    restarted where they do not descend. Limits are not supported.
-
-    Parameters
-    ----------
-    problem, start, max_iter, tol, first_step, callback : as in `minimize_lbfgs`
-    """
+    """Minimise by conjugate gradients (Polak-Ribiere), without limits; see `minimize_lbfgs`."""
     trial, gradient = start, problem.gradient(start)
     direction = -gradient
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
@@ -58,12 +49,7 @@ def minimize_projected_gradient(
     problem: Problem, start: Trial, *, max_iter: int, tol: float, first_step: float = 0.1,
     callback: Callback | None = None,
 ) -> Result:  # fmt: skip
-    """Minimise by spectral projected gradients (Birgin, Martinez and Raydan, 2000), monotonically.
-
-    Parameters
-    ----------
-    problem, start, max_iter, tol, first_step, callback : as in `minimize_lbfgs`
-    """
+    """Minimise by monotone spectral projected gradients (Birgin, Martinez and Raydan, 2000)."""
     trial, gradient = start, problem.gradient(start)
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0

@@ -90,24 +90,12 @@ def minimize_lbfgs(
     problem: Problem, start: Trial, *, max_iter: int, tol: float, memory: int = 10,
     first_step: float = 1.0, callback: Callback | None = None, broken_off: State | None = None,
 ) -> Result:  # fmt: skip
-    r"""Minimise by limited-memory BFGS.
+    """Minimise by limited-memory BFGS until the size of the projected gradient is at most ``tol``.
 
-    In coordinates that move with the point, parallel transport is the identity and the flat
-    two-loop recursion holds as it stands. Coordinates at their limit that the gradient pushes
-    outwards are held; steps are cut at the limits. The objective never rises.
-
-    Parameters
-    ----------
-    problem : Problem
-    start : Trial
-    max_iter : int
-    tol : float, size of the projected gradient at which to stop.
-    memory : int, default=10, pairs to remember.
-    first_step : float, default=1.0, size of the first step, which is along the gradient.
-    callback : callable, optional
-        Called after each iteration, and at the start; a sentence it returns stops the run.
-    broken_off : tuple, optional
-        What the `Progress` of a run told that was broken off: go on from there, where `start` is.
+    In coordinates that move with the point parallel transport is the identity, and the flat two-
+    loop recursion holds. Coordinates at their limit that the gradient pushes outwards are held. The
+    first step, along the gradient, has the size ``first_step``. A sentence that the callback
+    returns stops the run. ``broken_off`` is what the `Progress` of a run told that was broken off.
     """
     learned, trial = Memory(memory), start
     iteration, gradient, pairs = broken_off or (0, problem.gradient(start), ([], None))

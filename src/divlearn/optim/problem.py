@@ -81,7 +81,6 @@ class Progress:
         return Result(self.trial, size, self.iteration, converged, stop)
 
     def stuck(self) -> Result:
-        """End where no step lowers the objective."""
         size = self.gradient_norm
         message = f"no step lowers the objective; size of the gradient {size:.2g}"
         return Result(self.trial, size, self.iteration, False, message)
@@ -99,10 +98,7 @@ def search(
     problem: Problem, trial: Trial, slope: RealArray, direction: RealArray,
     limits: RealArray | float,
 ) -> tuple[Trial, RealArray] | None:  # fmt: skip
-    """Find a step along a direction that lowers the objective enough.
-
-    Returns the trial and the step, which is cut at the limits and to a sensible length, or None.
-    """
+    """Find a step along a direction, cut at the limits, that lowers the objective enough."""
     size = problem.size(direction)
     if not 0 < size < np.inf:
         return None

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray, as_real
-from divlearn.report.sections import Section, check_shape
+from divlearn.arrays import RealArray
+from divlearn.report.sections import Section
 
 _CELLS = 64  # along a side of a picture; more would be too small to see and too large to send
 _LEVELS = 127  # of either sign
@@ -16,37 +16,13 @@ _LEVELS = 127  # of either sign
 def atoms_section(
     title: str, atoms: ArrayLike, uses: ArrayLike, texts: Sequence[str], note: str = ""
 ) -> Section:
-    r"""Draw SPD matrices as small pictures, the most used first.
+    """Draw SPD matrices as small pictures of their correlations, the most used first.
 
-    A picture shows correlations :math:`B_{ij} / \sqrt{B_{ii} B_{jj}}`; the standard deviations
-    :math:`\sqrt{B_{ii}}` appear under the pointer.
-
-    Parameters
-    ----------
-    title, note : str
-    atoms : array-like, shape (n_atoms, d, d)
-        Of more than 64 rows, averages over blocks are drawn.
-    uses : array-like, shape (n_atoms,)
-        How much each is used, >= 0, in any unit: shares of the sum are shown.
-    texts : sequence of str, of length n_atoms, below the pictures.
-
-    Examples
-    --------
-    >>> section = atoms_section("Atoms", [np.eye(2), 4 * np.eye(2)], [0.25, 0.75], ["Burg", "AIRM"])
-    >>> section.content["texts"], section.content["scales"].tolist()
-    (['AIRM', 'Burg'], [[2.0, 2.0], [1.0, 1.0]])
+    The standard deviations appear under the pointer. Of more than 64 rows, averages over blocks are
+    drawn. ``uses``, >= 0, are in any unit; ``texts`` stand below the pictures.
     """
-    size = np.shape(atoms)[-1] if np.ndim(atoms) else 0
-    matrices = check_shape(atoms, "atoms", (None, size, size))
-    diagonals = np.diagonal(matrices, axis1=1, axis2=2)
-    good = np.isfinite(matrices).all(axis=(1, 2)) & (diagonals > 0).all(axis=1)
-    if not good.all():
-        raise ValueError(f"atoms[{int(good.argmin())}] must be finite and have a positive diagonal")
-    used = as_real(check_shape(uses, "uses", (len(matrices),)), "uses")
-    if (used < 0).any():
-        raise ValueError(f"uses[{int(used.argmin())}] = {used.min():g} must be >= 0")
-    if len(texts) != len(matrices):
-        raise ValueError(f"there are {len(texts)} texts for {len(matrices)} atoms")
+    matrices, used = np.asarray(atoms, dtype=np.float64), np.asarray(uses, dtype=np.float64)
+    diagonals, size = np.diagonal(matrices, axis1=1, axis2=2), matrices.shape[-1]
     order = np.argsort(-used, kind="stable")
     starts = np.arange(0, size, -(-size // _CELLS)) if size else np.arange(0)
     rows = _group_means(correlations(matrices[order]), starts).swapaxes(1, 2)

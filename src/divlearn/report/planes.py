@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import NAMED, PlaneMap, Point, check_axis
-from divlearn.report.sections import Section, check_shape
+from divlearn.judge.maps import NAMED, PlaneMap, Point
+from divlearn.report.sections import Section
 
 TITLES = {
     "airm": "AIRM", "stein": "Stein", "burg": "Burg", "reverse-burg": "reverse Burg",
@@ -29,37 +29,17 @@ def plane_section(
     learned: Sequence[tuple[float, float, str]] = (), mark: str = "learned", note: str = "",
     value_format: str = ".1%", floor: float | None = None,
 ) -> Section:  # fmt: skip
-    """Draw a map of the plane with named divergences and learned points.
+    """Draw a map of the plane, if there is one, with named divergences and learned points.
 
-    Parameters
-    ----------
-    title, note : str
-    alphas, betas : array-like, shape (n_alphas,) and (n_betas,)
-        The grid, ascending; empty for points without a map.
-    values : array-like, shape (n_alphas, n_betas)
-        Values that colours show; NaN leaves a hole.
-    label, mark : str, names of the values, such as "accuracy", and of the learned points.
-    named : mapping of str to (alpha, beta), optional
-        Points with a name; those of `divlearn.judge.NAMED` by default.
-    learned : sequence of (alpha, beta, text)
-        Learned points and their texts. Points that agree to three decimals are drawn as one.
-    value_format : {".1%", ".3g"}, default=".1%"
-    floor : float, optional
-        Values below it share its colour, which leaves more colours for the others.
-
-    Examples
-    --------
-    >>> section = plane_section("Map", [0, 1], [0, 1], [[0.8, 0.9], [0.7, 0.6]])
-    >>> section.content["named"][0]
-    {'name': 'AIRM', 'alpha': 0.0, 'beta': 0.0, 'value': '80.0%'}
+    ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
+    are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
     """
     if named is None:
         named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
     rows: RealArray = np.empty(0)
     columns, table = rows, rows.reshape(0, 0)
     if np.size(alphas) or np.size(betas) or np.size(values):
-        rows, columns = check_axis(alphas, "alphas"), check_axis(betas, "betas")
-        table = check_shape(values, "values", (len(rows), len(columns)))
+        rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
     def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:
         row, column = _locate(rows, alpha), _locate(columns, beta)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray, check_real
+from divlearn.arrays import RealArray
 from divlearn.checks import is_number
 
 _FIGURES = ("plane", "curves")  # drawn by the script alone
@@ -19,15 +19,7 @@ _MISSING = "\N{EN DASH}"
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a `Page`.
-
-    Attributes
-    ----------
-    kind : {"atoms", "confusion", "curves", "plane", "repeat", "table", "text"}
-    title : str
-    content : dict, what the template and the script need, as plain values.
-    note : str, explanation beside the content.
-    """
+    """A part of a `Page`; its content is what the template and the script of its kind need."""
 
     kind: str
     title: str
@@ -41,7 +33,7 @@ class Section:
 
 
 def text_section(title: str, text: str) -> Section:
-    """Make paragraphs of plain text; empty lines separate paragraphs."""
+    """Make paragraphs of plain text, which empty lines separate."""
     parts = text.replace("\r\n", "\n").split("\n\n")
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
 
@@ -51,30 +43,14 @@ def curves_section(
     note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
     marks: Mapping[str, float] | None = None,
 ) -> Section:  # fmt: skip
-    """Draw named curves over one axis, such as objective and held-out score over iterations.
+    """Draw named curves over one axis: heights over 0, 1, ... or (places, heights); NaN is a gap.
 
-    Parameters
-    ----------
-    title, x_label, y_label, note, second_label : str
-    curves : mapping of str to array-like, shape (n,) or (2, n)
-        Heights over 0, 1, 2, ..., or places and heights. NaN leaves a gap.
-    second : mapping as `curves`, optional, with an axis of their own, on the right.
-    marks : mapping of str to float, optional, places of vertical lines by their labels.
-
-    Examples
-    --------
-    >>> section = curves_section(
-    ...     "Learning", {"objective": [3.0, 2.0, 1.5]}, "iteration", "objective",
-    ...     second={"held-out accuracy": [[0, 2], [0.8, 0.9]]}, marks={"selected": 2},
-    ... )
-    >>> section.content["curves"][1]["x"]
-    array([0., 2.])
+    ``second`` curves have an axis on the right; ``marks`` are vertical lines by their labels.
     """
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
         for name, values in group.items():
-            places = (2, None) if np.ndim(values) == 2 else (None,)
-            y = check_shape(values, f"curve {name!r}", places)
+            y = np.asarray(values, dtype=np.float64)
             x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
             drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
@@ -87,27 +63,8 @@ def curves_section(
 def confusion_section(
     title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
 ) -> Section:
-    """Draw a confusion matrix and list the most frequent mistakes.
-
-    Parameters
-    ----------
-    title, note : str
-    classes : sequence, of length n_classes
-    matrix : array-like, shape (n_classes, n_classes)
-        Counts by true class (rows) and predicted class (columns), as of
-        `sklearn.metrics.confusion_matrix`.
-
-    Examples
-    --------
-    >>> section = confusion_section("Confusion matrix", ["brick", "grass"], [[9, 1], [0, 5]])
-    >>> section.content["right"], section.content["mistakes"]
-    ('14 of 15 are right (93.3%)', ['brick predicted as grass: 1 of 10'])
-    """
-    counts = check_shape(matrix, "matrix", (len(classes), len(classes)))
-    bad = np.argwhere(~((counts >= 0) & (counts == np.floor(counts)) & (counts < np.inf)))
-    if len(bad):
-        row, column = (int(i) for i in bad[0])
-        raise ValueError(f"matrix[{row}, {column}] = {counts[row, column]} must be a count")
+    """Draw counts by true and predicted class, and list the most frequent mistakes."""
+    counts = np.asarray(matrix, dtype=np.float64)
     names = [str(name) for name in classes]
     total, right = counts.sum(), counts.trace()
     share = f" ({right / total:.1%})" if total else ""
@@ -142,36 +99,12 @@ def table_section(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
     bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
 ) -> Section:  # fmt: skip
-    """Make a table.
+    """Make a table; None and NaN are shown as missing and sorted last.
 
-    Parameters
-    ----------
-    title, note : str
-    headings : sequence of str
-    rows : sequence of sequences of str, number or None
-        One cell per heading. None and NaN are shown as missing and sorted last.
-    bold : collection of int, indices of highlighted rows.
-    formats : mapping of str to str, optional, formats of numbers by heading, such as ".1%".
-
-    Examples
-    --------
-    >>> section = table_section(
-    ...     "Scores", ["name", "accuracy"], [["AIRM", 0.9012], ["Stein", None]],
-    ...     formats={"accuracy": ".1%"},
-    ... )
-    >>> [[cell.text for cell in row] for row in section.content["shown"]]
-    [['AIRM', '90.1%'], ['Stein', '–']]
+    ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
     """
-    formats = formats or {}
-    for index, row in enumerate(rows):
-        if len(row) != len(headings):
-            raise ValueError(
-                f"rows[{index}] has {len(row)} cells, but there are {len(headings)} headings"
-            )
-    if unknown := set(formats) - set(headings):
-        raise ValueError(f"formats name {sorted(unknown)}, which are not among the headings")
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
-    specs, marked = [formats.get(heading, "") for heading in headings], set(bold)
+    specs, marked = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [
         [
             _cell(value, spec, "n" * is_numeric + " b" * (index in marked))
@@ -186,30 +119,8 @@ def disagreement_section(
     title: str, truth: Sequence[Any], predictions: Mapping[str, Sequence[Any]],
     names: Sequence[Any] | None = None, note: str = "",
 ) -> Section:  # fmt: skip
-    """Make a table of the matrices on which predictors disagree, with right and wrong marked.
-
-    Parameters
-    ----------
-    title : str
-    truth : sequence, of length n_matrices, true classes.
-    predictions : mapping of str to sequence, predicted classes by predictor.
-    names : sequence, optional, of the matrices; 0, 1, ... by default.
-    note : str, by default how many there are and who is right on them.
-
-    Examples
-    --------
-    >>> section = disagreement_section(
-    ...     "Disagreement", ["a", "b", "b"], {"IDDL": ["a", "b", "a"], "1-NN": ["b", "b", "b"]},
-    ... )
-    >>> [[cell.text for cell in row] for row in section.content["shown"]]
-    [['0', 'a', 'a', 'b'], ['2', 'b', 'a', 'b']]
-    """
-    if not predictions:
-        raise ValueError("predictions is empty, must hold >= 1 predictor; pass some by name")
+    """Make a table of the matrices on which predictors disagree, right and wrong marked."""
     names = range(len(truth)) if names is None else names
-    for name, said in {**predictions, "names": names}.items():
-        if len(said) != len(truth):
-            raise ValueError(f"{name} has length {len(said)}, truth {len(truth)}: must agree")
     table = zip(names, truth, *predictions.values(), strict=True)
     rows = [row for row in table if len({str(said) for said in row[2:]}) > 1]
     numeric = [_is_numeric([row[0] for row in rows])] + [False] * (1 + len(predictions))
@@ -263,21 +174,7 @@ def repeat_section(
     seconds: Mapping[str, float] | None = None, *, title: str = "Reproduce",
     note: str = "The same command on the same data with the same versions gives the same answer.",
 ) -> Section:  # fmt: skip
-    """Show what is needed to reproduce the work, and how long it took.
-
-    Parameters
-    ----------
-    command, title, note : str
-    data_digest : str, SHA-256 of the data, in hexadecimal digits.
-    versions : mapping of str to str, optional, versions of libraries by name.
-    seconds : mapping of str to float, optional, duration of every stage.
-
-    Examples
-    --------
-    >>> section = repeat_section("divlearn demo", "9f86d0", {"numpy": "2.4"}, {"fit": 3, "map": 1})
-    >>> section.content["total"]
-    '4.0 s'
-    """
+    """Show what is needed to reproduce the work, and how long every stage took."""
     times = seconds or {}
     longest = max(times.values(), default=0) or 1
     content = {
@@ -301,17 +198,3 @@ def _time(seconds: float) -> str:
 
 def as_sentence(message: str) -> str:
     return f"{message[0].upper()}{message[1:]}."
-
-
-def check_shape(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> RealArray:
-    """Check an array of real numbers, finite or not; None in its shape stands for any length."""
-    array = np.asarray(values)
-    check_real(array, name)
-    fits = array.ndim == len(shape) and all(
-        wanted in (None, got) for got, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        words = ", ".join("n" if length is None else str(length) for length in shape)
-        words += "," * (len(shape) == 1)
-        raise ValueError(f"{name} has shape {array.shape}, but must have shape ({words})")
-    return array.astype(np.float64)

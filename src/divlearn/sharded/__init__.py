@@ -4,7 +4,7 @@ All that is learned from shards maps pure functions over them and sums what thes
 stay where they are: only atoms, parameters, statistics and gradients travel.
 """
 
-from divlearn.sharded.opening import encode, is_sharded, open_shards
+from divlearn.sharded.opening import encode, open_shards
 from divlearn.sharded.shards import LocalShards, Shards
 
-__all__ = ["LocalShards", "Shards", "encode", "is_sharded", "open_shards"]
+__all__ = ["LocalShards", "Shards", "encode", "open_shards"]

@@ -15,7 +15,7 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
-from divlearn.sharded.pieces import MemoryPiece, Piece
+from divlearn.sharded.pieces import Piece
 from divlearn.spd import check_spd
 from divlearn.weights import as_weights
 
@@ -32,7 +32,6 @@ class EngineChoice:
     accuracy: str | float = "auto"
 
     def get(self) -> Engine:
-        """Make the engine."""
         return get_engine(self.name, self.n_threads, self.accuracy)
 
 
@@ -51,7 +50,6 @@ class Block:
 
     @property
     def engine(self) -> Engine:
-        """Who computes."""
         return self.choice.get()
 
     @property
@@ -125,6 +123,14 @@ def make_block(
     return Block(number, data, choice, y, weights)
 
 
+def block_in_memory(
+    engine: Engine, matrices: RealArray, y: NDArray[Any] | None, weights: RealArray
+) -> Block:
+    """Make one block of checked matrices, so that the engine sees all of them at once."""
+    data = engine.keep(Prepared.checked(matrices))
+    return Block(0, data, EngineChoice(engine), y, weights, matrices, {})
+
+
 @contextmanager
 def locate_block(block: Block) -> Iterator[None]:
     """Name the shard that an error about y is about; data in memory is none."""
@@ -148,7 +154,6 @@ def targets_block(block: Block) -> NDArray[Any]:
 
 
 def encode_block(block: Block, atoms: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
-    """Divergences of a block."""
     return block.engine.encode(block.data, atoms, alpha, beta)
 
 
@@ -167,7 +172,6 @@ def engine_for(engine: Engine, n_matrices: int, d: int) -> Engine:
 
 
 def bytes_of(value: Any) -> int:
-    """Bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Prepared):
@@ -175,9 +179,3 @@ def bytes_of(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(bytes_of, value))
     return 0
-
-
-def bytes_of_source(source: BlockSource) -> int:
-    """Bytes that travel with a source: those of arrays in memory."""
-    pieces = (source.X, source.y, source.weights)
-    return sum(bytes_of(piece.array) for piece in pieces if isinstance(piece, MemoryPiece))

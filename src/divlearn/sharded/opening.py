@@ -12,7 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, encode_block
+from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, encode_block
 from divlearn.sharded.pieces import (
     FilePiece,
     MemoryPiece,
@@ -33,16 +33,10 @@ _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 
 
 def is_sharded(X: Any, engine: Any = None) -> bool:
-    """Whether data comes in shards, or an engine would make shards of it.
-
-    Examples
-    --------
-    >>> is_sharded(["part-0.npy", "part-1.npy"]), is_sharded(np.eye(2)[None])
-    (True, False)
-    """
+    """Whether data comes in shards, or an engine would make shards of it."""
     return (
         isinstance(X, Shards) or _are_paths(X) or is_path(X) or callable(X) or _is_dask_array(X)
-        or _is_zarr_array(X) or as_dask(engine) is not None
+        or type(X).__module__.startswith("zarr.") or as_dask(engine) is not None
     )  # fmt: skip
 
 
@@ -106,11 +100,7 @@ def open_data(
     X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
     accuracy: str | float = "auto",
 ) -> Shards:  # fmt: skip
-    """Open whatever an estimator was given; matrices, labels and weights are checked here.
-
-    An array in memory is one block, so that the engine sees all matrices at once; so are matrices
-    that were checked before, `Prepared.checked`. All else is opened by `open_shards`.
-    """
+    """Open and check whatever an estimator was given; an array in memory is one block."""
     if is_sharded(X, engine) or isinstance(X, np.memmap):
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
     assert not isinstance(engine, DaskEngine)
@@ -121,8 +111,7 @@ def open_data(
     if y is not None:
         y = np.asarray(y)
         check_rows(y, len(matrices), "y")
-    data = chosen.keep(Prepared.checked(matrices))
-    return LocalShards([Block(0, data, EngineChoice(chosen), y, weights, matrices, {})])
+    return LocalShards([block_in_memory(chosen, matrices, y, weights)])
 
 
 def as_bytes(limit: int | str | None) -> int | None:
@@ -155,7 +144,7 @@ def _sources(
     X: Any, y: Any, weights: Any, block_size: int | None, choice: EngineChoice, threads: int
 ) -> list[BlockSource]:
     if callable(X):
-        blocks, others = from_iterator(X)
+        blocks, *others = from_iterator(X)
         if y is not None or weights is not None:
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
         none: list[Piece] = []
@@ -237,10 +226,6 @@ def _are_paths(values: Any) -> bool:
 
 def _is_dask_array(X: Any) -> bool:
     return type(X).__module__.startswith("dask.array")
-
-
-def _is_zarr_array(X: Any) -> bool:
-    return type(X).__module__.startswith("zarr.")
 
 
 def encode(

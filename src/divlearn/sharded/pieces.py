@@ -62,10 +62,7 @@ class FilePiece(Piece):
 
 @dataclass(eq=False)
 class _Iterated:
-    """An iterator that is begun anew whenever what is asked for lies behind the last item.
-
-    That one is kept: its matrices, labels and weights are asked for one after the other.
-    """
+    """An iterator that starts again for items before the last, which is kept."""
 
     factory: Callable[[], Iterator[Any]]
     position: int = 0
@@ -103,15 +100,11 @@ def split(array: Any, key: str, rows: int) -> list[Piece]:
     if is_path(array):
         file, opened = str(array), open_file(array, key)
         length = opened.shape[0]
-        starts = range(0, length, rows)
-        whole = length <= rows
+        ends = [(start, min(start + rows, length)) for start in range(0, length, rows)]
         return [
-            FilePiece(
-                file if whole else f"{file}[{i}:{min(i + rows, length)}]", file, key, i,
-                min(i + rows, length),
-            )
-            for i in starts
-        ]  # fmt: skip
+            FilePiece(file if length <= rows else f"{file}[{i}:{j}]", file, key, i, j)
+            for i, j in ends
+        ]
     store = getattr(array, "store", None)
     if hasattr(array, "read_only") and store is not None and hasattr(store, "root"):
         path = Path(str(store.root)) / array.path if array.path else Path(str(store.root))
@@ -143,22 +136,19 @@ def _offset(part: np.memmap[Any, Any]) -> int:
     return int(root.offset) + int(part.ctypes.data - root.ctypes.data)
 
 
-def from_iterator(factory: Callable[[], Iterator[Any]]) -> tuple[list[Piece], list[list[Piece]]]:
-    """Pieces of what an iterator yields, and of what stands beside in its tuples."""
+def from_iterator(factory: Callable[[], Iterator[Any]]) -> list[list[Piece]]:
+    """Pieces of what an iterator yields: matrices, and what stands beside in its tuples."""
     source = _Iterated(factory)
     widths = [len(found) if isinstance(found, tuple) else 1 for found in factory()]
     if not widths:
         raise ValueError("the iterator yields nothing; it must yield arrays of matrices")
-    columns = [
+    return [
         [IteratorPiece(f"item {i} of the iterator", source, i, column) for i in range(len(widths))]
         for column in range(min(widths))
     ]
-    first, *others = columns
-    return list(first), [list(one) for one in others]
 
 
 def is_path(value: Any) -> bool:
-    """Whether a value names a file."""
     return isinstance(value, str | Path)
 
 

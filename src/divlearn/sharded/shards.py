@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines import Prepared, cpu_engine
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, bytes_of
+from divlearn.engines.cpu import cpu_engine
+from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -73,19 +73,18 @@ class Shards(ABC):
     @cached_property
     def _outline(self) -> list[_Outline]:
         found: list[_Outline] = self.map(_outline)
-        sizes = {one.d for one in found}
-        if len(sizes) > 1:
-            other = next(i for i, one in enumerate(found) if one.d != found[0].d)
-            raise ValueError(
-                f"shard {other} has matrices of size {found[other].d}, but shard 0 of size "
-                f"{found[0].d}; all must have the same"
-            )
+        for number, (_, d, _, _) in enumerate(found):
+            if d != found[0][1]:
+                raise ValueError(
+                    f"shard {number} has matrices of size {d}, but shard 0 of size {found[0][1]}; "
+                    "all must have the same"
+                )
         return found
 
     @property
     def lengths(self) -> IntArray:
         """Matrices in every block."""
-        return np.array([one.n_matrices for one in self._outline])
+        return np.array([n_matrices for n_matrices, *_ in self._outline])
 
     @property
     def n_matrices(self) -> int:
@@ -95,17 +94,17 @@ class Shards(ABC):
     @property
     def n_seen(self) -> int:
         """Matrices with a weight."""
-        return sum(one.n_seen for one in self._outline)
+        return sum(n_seen for *_, n_seen, _ in self._outline)
 
     @property
     def total_weight(self) -> float:
         """Sum of all weights."""
-        return sum(one.weight for one in self._outline)
+        return sum(weight for *_, weight in self._outline)
 
     @property
     def d(self) -> int:
         """Rows of a matrix."""
-        return self._outline[0].d
+        return self._outline[0][1]
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: what takes an array wants matrices in memory."""
@@ -117,7 +116,6 @@ class Shards(ABC):
         )
 
     def __len__(self) -> int:
-        """Count the blocks."""
         return len(self._outline)
 
     def sample(self, n_matrices: int, seed: int) -> tuple[RealArray, Any, RealArray]:
@@ -133,10 +131,7 @@ class Shards(ABC):
 
     def draw(self, at_least: int) -> Block:
         """Make one block here of matrices with a weight: about `SAMPLE`, or more if needed."""
-        X, y, weights = self.sample(max(SAMPLE, at_least), 0)
-        engine = cpu_engine()
-        data = engine.prepare(Prepared.checked(X))
-        return Block(0, data, EngineChoice(engine), y, weights, X)
+        return block_in_memory(cpu_engine(), *self.sample(max(SAMPLE, at_least), 0))
 
 
 class LocalShards(Shards):
@@ -288,7 +283,6 @@ def merge_all(results: Iterator[Any], merge: Merge) -> Any:
 
 
 def merge_some(merge: Merge, results: Sequence[Any]) -> Any:
-    """Merge a few, from the first to the last."""
     total = results[0]
     for result in results[1:]:
         total = merge(total, result)
@@ -302,20 +296,15 @@ def add(first: Any, second: Any) -> Any:
     return None if first is None else first + second
 
 
-class _Outline(NamedTuple):
-    """What is known of a block once it was read."""
-
-    n_matrices: int
-    d: int
-    n_seen: int
-    weight: float
+# Of a block that was read: its matrices, their rows, how many have a weight, and its sum.
+_Outline = tuple[int, int, int, float]
 
 
 def _outline(block: Block) -> _Outline:
     n_seen = int(np.count_nonzero(block.weights))
     with np.errstate(over="ignore"):  # whoever opens the shards looks at the sum
         weight = float(block.weights.sum())
-    return _Outline(len(block), block.data.d, n_seen, weight)
+    return len(block), block.data.d, n_seen, weight
 
 
 def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> NDArray[np.intp]:

@@ -12,17 +12,16 @@ import numpy as np
 
 from divlearn.engines.dask import DaskEngine
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, bytes_of_source, make_block
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
 from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add, merge_some
 from divlearn.weights import as_weights
 
 
 class DaskShards(Shards):
-    """Blocks that were prepared once on workers, and are kept there.
+    """Blocks that were prepared once on workers; a lost worker's are made again from their source.
 
-    Functions run where the blocks are. What they share travels as a task of its own: a worker that
-    joins, or takes the place of one that was lost, gets it from there like any other input. Blocks
-    of a lost worker are made again from where they came from. `sent` and `received` count bytes.
+    What functions share travels as a task of its own, so that a worker that joins gets it like any
+    other input. `sent` and `received` count bytes.
     """
 
     def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
@@ -37,9 +36,7 @@ class DaskShards(Shards):
         import dask
 
         # Data in memory here has to travel, once: no reason for a warning.
-        size = sum(map(bytes_of_source, sources))
-        threshold = max(10_000_000, 2 * size)
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": threshold}):
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
             return cls(client, *place(client, _load, [(source,) for source in sources]))
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
@@ -67,7 +64,7 @@ class DaskShards(Shards):
         beside: Sequence[Parts] = (),
     ) -> Any:  # fmt: skip
         common = self._share(shared)
-        carried = self._share((state,), single=True)
+        carried = self._share(state)
         for i in order:
             parts = [part[i] for part in beside]
             carried = self._client.submit(
@@ -92,9 +89,8 @@ class DaskShards(Shards):
             )  # fmt: skip
         return futures
 
-    def _share(self, shared: tuple[Any, ...], *, single: bool = False) -> Any:
-        self.sent += len(pickle.dumps(shared, protocol=5))
-        value = shared[0] if single else shared
+    def _share(self, value: Any) -> Any:
+        self.sent += len(pickle.dumps(value, protocol=5))
         return self._client.submit(_carry, _Parcel(value), pure=False)
 
     def _gather(self, futures: list[Any]) -> Any:
@@ -106,10 +102,7 @@ class DaskShards(Shards):
 def place(
     client: Any, function: Function, arguments: Sequence[tuple[Any, ...]]
 ) -> tuple[list[Any], list[str]]:
-    """Make blocks, with neighbours on one worker; returns them, and the workers.
-
-    Results of neighbours are merged first: then most of that needs no transfer.
-    """
+    """Make blocks, with neighbours on one worker, as their results are merged first."""
     workers, count = sorted(client.nthreads()), len(arguments)
     homes = [workers[i * len(workers) // count] for i in range(count)]
     blocks = [
@@ -120,11 +113,7 @@ def place(
 
 
 def _names(count: int) -> list[str]:
-    """Names of tasks that stay with their block.
-
-    An idle worker would take tasks from others, and fetch the blocks they need. Dask leaves short
-    ones alone, and takes tasks of this name for short.
-    """
+    """Names of tasks that Dask takes for short, and so leaves where their block is."""
     return [f"rechunk-split-{uuid4().hex}-{i}" for i in range(count)]
 
 

@@ -58,7 +58,10 @@ def check_matrices(tensor: Any, name: str) -> torch.Tensor:
     """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
     layout = "(n_atoms, d, d)" if name == "atoms" else "(n_matrices, d, d)"
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(_not_a_tensor(tensor, name, layout))
+        raise TypeError(
+            f"{name} is a {type(tensor).__name__}, but must be a tensor of SPD matrices, shape "
+            f"{layout}; pass torch.as_tensor({name}), or some of the matrices for atoms"
+        )
     if tensor.dtype in _HALVES and torch.is_autocast_enabled(tensor.device.type):
         tensor = tensor.float()
     if tensor.dtype not in _DTYPES:
@@ -76,19 +79,6 @@ def check_matrices(tensor: Any, name: str) -> torch.Tensor:
             "compute covariances of the features first"
         )
     return tensor
-
-
-def _not_a_tensor(value: Any, name: str, layout: str) -> str:
-    required = f"must be a tensor of SPD matrices, shape {layout}"
-    if isinstance(value, np.ndarray):
-        return f"{name} is a NumPy array, but {required}; pass torch.from_numpy({name})"
-    if isinstance(value, list | tuple):
-        kind = type(value).__name__
-        return f"{name} is a {kind}, but {required}; pass torch.stack or torch.tensor of it"
-    if name == "atoms":
-        fix = "start from some of the matrices, as in DivergenceLayer(X[:24])"
-        return f"atoms={value!r}, but they {required}; {fix}"
-    return f"{name}={value!r}, but it {required}"
 
 
 def _as_parameter(value: Any, name: str, like: torch.Tensor) -> torch.Tensor:

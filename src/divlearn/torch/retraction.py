@@ -8,61 +8,6 @@ _LONGEST = 1.0  # step: no variance in any direction changes by more than a fact
 _LARGEST_CHANGE = 0.5  # of alpha or beta in a step
 
 
-def riemannian_gradient(atoms: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    r"""Turn a Euclidean gradient into the affine-invariant one, :math:`B \, \mathrm{sym}(G) \, B`.
-
-    Examples
-    --------
-    >>> riemannian_gradient(2 * torch.eye(2), torch.eye(2))
-    tensor([[4., 0.], [0., 4.]])
-    """
-    return atoms @ (0.5 * (gradient + gradient.mT)) @ atoms
-
-
-def exponential_step(atoms: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    r"""Go from atoms along tangent vectors, :math:`L \exp(L^{-1} S L^{-T}) L^T` with B = L L^T.
-
-    Parameters
-    ----------
-    atoms, tangent : tensors, shape (..., d, d)
-
-    Examples
-    --------
-    >>> exponential_step(torch.eye(2), torch.eye(2)).diagonal()
-    tensor([2.7183, 2.7183])
-    """
-    factor = torch.linalg.cholesky(atoms)
-    values, vectors = torch.linalg.eigh(_in_frame(factor, tangent))
-    root = factor @ (vectors * torch.exp(0.5 * values)[..., None, :])
-    return root @ root.mT
-
-
-@torch.no_grad()
-def retract_(atoms: torch.Tensor, before: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-    """Turn the step a Euclidean optimizer took into a bounded one on the manifold, in place.
-
-    The difference between atoms now and before the step is taken as a tangent vector there, and
-    shortened where it is longer than one: no variance changes by more than a factor of e.
-
-    Parameters
-    ----------
-    atoms, before : tensors, shape (n_atoms, d, d), after the step and before it.
-    *parameters : tensors to be kept non-negative.
-
-    Examples
-    --------
-    >>> before = torch.eye(2)[None]
-    >>> after = before - 3.0  # not positive definite any more
-    >>> torch.linalg.eigvalsh(retract_(after, before)).min() > 0
-    tensor(True)
-    """
-    factor = factorize(before)
-    atoms.copy_(bounded_step(before, factor, _in_frame(factor, (atoms - before).double())))
-    for parameter in parameters:
-        parameter.clamp_(min=0)
-    return atoms
-
-
 def factorize(atoms: torch.Tensor) -> torch.Tensor:
     factor: torch.Tensor
     factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
@@ -77,11 +22,7 @@ def factorize(atoms: torch.Tensor) -> torch.Tensor:
 def bounded_step(
     before: torch.Tensor, factor: torch.Tensor, coordinates: torch.Tensor
 ) -> torch.Tensor:
-    r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, not too far and not near the border.
-
-    S is shortened to spectral norm one; limits are those of `DivergenceLayer.stepping`. With S = 0
-    an atom stays as it is, bit by bit. The result can be differentiated in S.
-    """
+    r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, within `DivergenceLayer.stepping`."""
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
         raise _not_finite(f"atoms[{int((~finite).nonzero()[0])}]")
@@ -134,9 +75,3 @@ def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
     values, vectors = torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])
     return values, vectors
-
-
-def _in_frame(factor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    half = torch.linalg.solve_triangular(factor, tangent, upper=False)
-    inner = torch.linalg.solve_triangular(factor, half.mT, upper=False)
-    return 0.5 * (inner + inner.mT)

@@ -27,10 +27,9 @@ _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 def hessian_product(
     at: Tensors, along: Tensors, cotangent: torch.Tensor
 ) -> tuple[Tensors, torch.Tensor]:
-    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` in a direction.
+    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` along a direction.
 
-    Both are (X, atoms, alpha, beta) in float64, parameters of shape (n_atoms, n_pairs). Returns the
-    gradient in these four, and in the cotangent: how fast the divergences change.
+    Returns the gradient in (X, atoms, alpha, beta), and how fast the divergences change.
     """
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
@@ -93,8 +92,7 @@ def _halfway(values: torch.Tensor) -> torch.Tensor:
 class _Scalars:
     """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom.
 
-    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)). Those of second
-    order in the parameters are zeros unless ``in_parameters``.
+    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
     """
 
     def __init__(
@@ -118,7 +116,6 @@ class _Scalars:
 
 
 def _sinh_quotient(x: Array) -> Array:
-    """sinh(x)/x."""
     safe = np.where(x == 0, 1.0, x)
     return np.where(x == 0, 1.0, np.sinh(safe) / safe)
 
@@ -148,9 +145,8 @@ def _slopes_in_parameters(
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
     r"""Second derivatives of f in the parameters, :math:`\int_0^t f_{t\alpha\alpha} ds` and so on.
 
-    The poles of the integrand are at least pi/theta away from the real line, so that a Gaussian
-    rule with about three nodes per unit of theta t is exact to rounding. With opposite signs a
-    pole is real.
+    Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
+    of theta t is exact to rounding. With opposite signs a pole is real.
     """
     if (alpha * beta < 0).any():
         raise ValueError(

@@ -44,11 +44,7 @@ def _even(x: int) -> int:
 
 
 class Layout:
-    """How matrices of a dimension are spread over threads; mirrors ``team.cuh``.
-
-    A team of threads holds a matrix, each some of its columns; `blocks` of a multiprocessor limit
-    registers. Each part has what was fastest on an H200.
-    """
+    """How a team of threads shares the columns of a matrix, as in ``team.cuh``."""
 
     def __init__(self, d: int, part: str = "") -> None:
         team, columns, blocks = -(-d // _WARP) * _WARP, 1, 1

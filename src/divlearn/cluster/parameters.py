@@ -13,8 +13,6 @@ information with alpha, beta and kappa (Schur's lemma): taking turns then loses 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, Prepared
+from divlearn.cluster.clusters import Spectra
 from divlearn.likelihood.members import Members, Point
 from divlearn.likelihood.normalizer import (
     Normalizer,
@@ -34,12 +32,9 @@ from divlearn.likelihood.normalizer import (
 )
 from divlearn.spectral import abld_scalar
 
-Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
-
 _KAPPA_TOLERANCES = (1e-9, 1e-5)  # relative; what is lost of the likelihood is the square of it
 _ENOUGH = 500  # matrices of one centre, to see in which units to search
 _LEAST_INFORMATION = 1e-12
-_RANGE = (-700.0, 700.0)  # of exp
 _LEAST_RATIO = 1.001  # of a concentration that is kept to the least for which Z is finite
 
 
@@ -74,38 +69,15 @@ class ParameterFit:
 
 
 def fit_parameters(
-    spectra: SpectralSums, members: Members, start: Point, *, tied: bool = True,
+    spectra: Spectra, members: Members, start: Point, *, tied: bool = True,
     kappa: RealArray | None = None, held: NDArray[np.bool_] | None = None,
     largest_kappa: float = math.inf, tol: float = 1e-10, max_iter: int = 100,
 ) -> ParameterFit:  # fmt: skip
     """Find (alpha, beta), concentrations and factors of the centres, all at once.
 
-    Parameters
-    ----------
-    spectra : SpectralSums
-    members : Members to choose from
-    start : (alpha, beta)
-    tied : bool, default=True
-        Whether all components have one concentration.
-    kappa : ndarray, shape (n_components,), optional
-        Guess of the concentrations.
-    held : ndarray of bool, shape (n_components,), optional
-        Components that keep the concentration given, unless Z is infinite there.
-    largest_kappa : float, default=inf
-        Upper bound of the concentrations, which matrices that equal their centre would reach.
-    tol : float, default=1e-10
-        Stop where a step lowers the loss by no more than about this.
-    max_iter : int, default=100
-
-    Examples
-    --------
-    >>> from divlearn import get_engine
-    >>> from divlearn.likelihood import Spectra
-    >>> t = np.random.default_rng(0).normal(0.3, 0.5, (1000, 1))  # logarithms of numbers
-    >>> spectra = Spectra(get_engine(), [(t, np.ones(1000))])
-    >>> found = fit_parameters(spectra, Members("riemannian-gaussian", 0), (0, 0))
-    >>> np.allclose([found.shift[0], found.parameters.kappa[0]], [t.mean(), 1 / t.var()])
-    True
+    ``tied`` components have one concentration; ``kappa`` guesses them, and components ``held`` keep
+    that guess unless Z is infinite there. Matrices that equal their centre reach ``largest_kappa``.
+    Stop where a step lowers the loss by no more than about ``tol``.
     """
     zeros = np.zeros(len(spectra))
     guess = zeros if kappa is None else kappa
@@ -142,7 +114,7 @@ class _Problem:
     """
 
     def __init__(
-        self, spectra: SpectralSums, members: Members, tied: bool, kept: RealArray,
+        self, spectra: Spectra, members: Members, tied: bool, kept: RealArray,
         margin: RealArray, largest_kappa: float, rtol: float,
     ) -> None:  # fmt: skip
         self.spectra, self.members, self.tied, self.kept = spectra, members, tied, kept
@@ -209,83 +181,3 @@ class _Problem:
                 kappa = max(float(kept), _LEAST_RATIO * smallest_kappa(*point, d))
                 solved.append((kappa, differentiate_normalizer(*point, kappa, d)))
         return solved
-
-
-class SpectralSums(ABC):
-    """What parameters of densities are learned from, wherever the matrices are."""
-
-    totals: RealArray  # shape (n_components,), weight around each centre
-    d: int  # rows of a matrix
-
-    def __len__(self) -> int:
-        return len(self.totals)
-
-    @property
-    def share(self) -> RealArray:
-        return self.totals / self.totals.sum()
-
-    @abstractmethod
-    def only(self, component: int) -> SpectralSums:
-        """Those around one centre."""
-
-    @abstractmethod
-    def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
-        """Weighted sums of f(t - shift), f_alpha, f_beta and f_t, shape (4, n_components).
-
-        They are per unit of weight of all together.
-        """
-
-    @abstractmethod
-    def thinned(self, enough: int) -> list[Cloud]:
-        """Every m-th matrix around each centre, at most so many."""
-
-
-class Spectra(SpectralSums):
-    """Log-eigenvalues of matrices relative to their centres.
-
-    As a divergence is a sum over them, sums of divergences are those of the 1 x 1 matrices
-    :math:`e^t`, which engines handle at no cost of linear algebra.
-
-    ``clouds`` are pairs (t, weight), one for each centre, of arrays of shape (n_matrices, d) and
-    (n_matrices,), with a positive sum of weights.
-    """
-
-    def __init__(self, engine: Engine, clouds: Sequence[Cloud]) -> None:
-        self.clouds, self._engine, self.d = clouds, engine, int(clouds[0][0].shape[1])
-        self.totals = np.array([weight.sum() for _, weight in clouds])
-        self._numbers = [as_numbers(engine, t) for t, _ in clouds]
-
-    def only(self, component: int) -> Spectra:
-        return Spectra(self._engine, self.clouds[component : component + 1])
-
-    def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
-        found = np.empty((4, len(self)))
-        for k, ((_, weight), numbers) in enumerate(zip(self.clouds, self._numbers, strict=True)):
-            shares = weight / self.totals.sum()
-            found[:, k] = sum_cloud(self._engine, numbers, shares, alpha, beta, shift[k])
-        return found
-
-    def thinned(self, enough: int) -> list[Cloud]:
-        steps = [math.ceil(len(t) / enough) for t, _ in self.clouds]
-        return [(t[::m], weight[::m]) for m, (t, weight) in zip(steps, self.clouds, strict=True)]
-
-
-def as_numbers(engine: Engine, t: RealArray) -> Prepared:
-    """Prepare the numbers e^t, one row of t after the other."""
-    # They need no check: e^t is positive if it does not underflow.
-    return engine.prepare(Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1)))
-
-
-def sum_cloud(
-    engine: Engine, numbers: Prepared, weight: RealArray, alpha: float, beta: float, shift: float
-) -> RealArray:
-    """Weighted sums of f(t - shift), f_alpha, f_beta and f_t over matrices with the numbers e^t."""
-    cotangent = np.repeat(weight, numbers.n_matrices // len(weight))[:, None]
-    back = engine.pullback(
-        numbers, np.exp(shift).reshape(1, 1, 1), alpha, beta, cotangent, values=True
-    )
-    assert back.values is not None
-    assert back.alpha is not None
-    assert back.beta is not None
-    value = np.vdot(cotangent, back.values)
-    return np.array([value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]])

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clouds import spectra_of
 
+from divlearn.cluster.parameters import fit_parameters
 from divlearn.engines import get_engine
 from divlearn.likelihood import (
-    NAMED_MEMBERS,
-    Members,
-    Spectra,
     differentiate_normalizer,
     fit_likelihood,
-    fit_parameters,
-    get_members,
     log_normalizer,
     sample_family,
 )
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.likelihood.normalizer import smallest_kappa, solve_kappa
 from divlearn.spectral import abld_scalar
 
 PLANE = get_members("learn")
-DIAGONAL = Members("tied", 1, tied=True)
 
 
-def spectra_of(*clouds, engine="auto"):
+def equal_spectra(*clouds, engine="auto"):
     """Clouds of equal weights around their centres."""
-    return Spectra(get_engine(engine), [(t, np.ones(len(t))) for t in clouds])
+    return spectra_of(*((t, np.ones(len(t))) for t in clouds), engine=engine)
 
 
 def draws(alpha, beta, kappa, n, d, seed=0):
@@ -49,23 +46,6 @@ def test_coordinates(members, difference):
             ends = [members.place(coordinates + sign * step) for sign in (1, -1)]
             above, below = (np.sin(a) * b for a, b in ends)
             assert slope == pytest.approx((above - below) / 2e-6, rel=1e-6)
-
-
-@pytest.mark.parametrize("product", [0.0, 0.3, 4.0])
-def test_coordinates_of_the_diagonal(product):
-    alpha, beta = DIAGONAL.place(np.array([product]))
-    assert alpha == beta == pytest.approx(product**0.5)
-    assert DIAGONAL.locate(alpha, beta) == pytest.approx(product)
-    point = DIAGONAL.place_nearby(np.array([product]))
-    values = abld_scalar(np.array([1.3]), *point, derivatives=("f_alpha", "f_beta"))
-    slope = DIAGONAL.pull(point, values.f_alpha, values.f_beta)[0, 0]
-    above, below = (
-        float(abld_scalar(1.3, *DIAGONAL.place(np.array([product + step]))).f)
-        for step in (2e-5, 1e-5)
-    )
-    assert slope == pytest.approx((above - below) / 1e-5, rel=1e-3)
-    assert (0.5, 0.5) in DIAGONAL.starts
-    assert (0.0, 1.0) not in DIAGONAL.starts
 
 
 def test_the_plane_is_analytic_in_its_coordinates():
@@ -128,7 +108,7 @@ def test_concentrations_have_bounds():
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_sums_are_those_of_the_scalar_function(engine):
     clouds, shift = [draws(0, 1, 5, n, 3, seed=n) for n in (7, 4)], np.array([0.2, -0.4])
-    found = spectra_of(*clouds, engine=engine).sums(0.3, 0.9, shift)
+    found = equal_spectra(*clouds, engine=engine).sums(0.3, 0.9, shift)
     for k, cloud in enumerate(clouds):
         values = abld_scalar(cloud - shift[k], 0.3, 0.9)
         known = [values.f, values.f_alpha, values.f_beta, values.f_t]
@@ -139,7 +119,7 @@ def test_sums_are_those_of_the_scalar_function(engine):
 def test_the_maximum_is_found(tied):
     """No other point nearby is more likely."""
     clouds = [draws(0.2, 0.7, kappa, 60, 3, seed=i) + 0.1 for i, kappa in enumerate((4.0, 9.0))]
-    found = fit_parameters(spectra_of(*clouds), PLANE, (0.5, 0.5), tied=tied)
+    found = fit_parameters(equal_spectra(*clouds), PLANE, (0.5, 0.5), tied=tied)
 
     def loss(x):
         alpha, beta = np.abs(x[:2])
@@ -168,7 +148,7 @@ def test_the_maximum_is_found(tied):
 def test_held_concentrations_stay():
     clouds = [draws(0, 1, 5, 40, 3, seed=i) for i in range(2)]
     found = fit_parameters(
-        spectra_of(*clouds), PLANE, (0.0, 1.0), tied=False, kappa=np.array([3.0, 5.0]),
+        equal_spectra(*clouds), PLANE, (0.0, 1.0), tied=False, kappa=np.array([3.0, 5.0]),
         held=np.array([True, False]),
     )  # fmt: skip
     assert found.parameters.kappa[0] == 3
@@ -178,7 +158,7 @@ def test_held_concentrations_stay():
 @pytest.mark.parametrize("start", [(0.0, 0.0), (1.0, 1.0)])
 def test_no_start_is_a_trap(start):
     """At the origin derivatives in alpha and beta vanish along (1, 1)."""
-    spectra = spectra_of(draws(1.0, 1.0, 6.0, 2000, 3))
+    spectra = equal_spectra(draws(1.0, 1.0, 6.0, 2000, 3))
     found = fit_parameters(spectra, PLANE, start).parameters
     best = fit_parameters(spectra, PLANE, (0.9, 1.1)).parameters
     assert (found.alpha[0], found.beta[0]) == pytest.approx((best.alpha[0], best.beta[0]), abs=1e-3)
@@ -190,7 +170,7 @@ def test_taking_turns_ends_at_the_joint_maximum():
     fit = fit_likelihood(X)
     engine = get_engine()
     t = engine.spectra(X, fit.center[None])[:, 0]
-    found = fit_parameters(spectra_of(t), PLANE, (0.0, 1.0))
+    found = fit_parameters(equal_spectra(t), PLANE, (0.0, 1.0))
     assert found.shift == pytest.approx(0, abs=1e-4)
     family = found.parameters
     assert (family.alpha[0], family.beta[0]) == pytest.approx((fit.alpha, fit.beta), abs=2e-3)
