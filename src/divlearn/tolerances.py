@@ -46,7 +46,7 @@ def integral_image(dtype: DTypeLike = np.float64) -> float:
 # Where routes without eigenvalues are accurate enough, the same on every device. Differences of
 # traces and log-determinants have absolute errors, about eps times the condition number; they serve
 # where that is small against the result.
-LARGEST_SPREAD = 1e6
+LARGEST_SPREAD = 1e6  # of a matrix times that of an atom
 SMALLEST_TRACE = 0.005  # divergence by traces, for each dimension
 TRACE_EXPONENT = 16  # powers of two by which sizes may differ where traces are used
 LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
@@ -61,3 +61,8 @@ TENSOR_MARGIN = 8.0  # the same for atoms that torch's optimizers move, which ro
 # whatever is above was never meant to be symmetric.
 TENSOR_ASYMMETRY = 1e-2
 LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it
+
+
+def largest_spread(condition_limit: float) -> float:
+    """Return up to where such routes serve: their errors are a few eps times the root of it."""
+    return max(LARGEST_SPREAD, (1e-3 * condition_limit) ** 2)

@@ -34,6 +34,25 @@ every_other = pytest.mark.parametrize(
 
 
 @every_other
+@pytest.mark.parametrize("condition", [10.0, 1e5])
+def test_pairs_that_need_no_spectrum(engine, condition):
+    """Engines may take these pairs one by one, by traces and determinants."""
+    rng = np.random.default_rng(3)
+    scales = np.geomspace(1, condition**0.5, 6)
+    X, B = (scales[:, None] * wishart(rng, n, 6) * scales for n in (9, 4))
+    alpha = np.tile([0.5, 0.0, 1.0], (4, 1))
+    cotangent = rng.standard_normal((9, 4, 3))
+    known = ReferenceEngine()
+    values, expected = (one.encode(X, B, alpha, 1 - alpha) for one in (engine, known))
+    np.testing.assert_allclose(values, expected, rtol=1e-10)
+    found, right = (
+        one.pullback(X, B, alpha, 1 - alpha, cotangent, parameters=False).whitened
+        for one in (engine, known)
+    )
+    np.testing.assert_allclose(found, right, atol=1e-10 * np.abs(right).max())
+
+
+@every_other
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_spectra(engine, d):
     X, B, _ = problem(d)

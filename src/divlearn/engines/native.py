@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.base import Engine, Prepared, Pullback, add_part
 from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
-from divlearn.engines.parameters import Parameters, gradient_routes, traces_usable, value_routes
+from divlearn.engines.parameters import (
+    Parameters,
+    gradient_routes,
+    one_by_one,
+    traces_usable,
+    value_routes,
+)
 from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.engines.traces import trace_gradient, trace_values
@@ -93,6 +99,14 @@ class NativeEngine(Engine):
         if parameters.opposite:
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
+        if out.shape[2] > 1:
+            pairs = one_by_one(parameters, data.extremes, NativeAtoms(atoms), self.condition_limit)
+            if len(pairs) > 1:
+                for index, pair in enumerate(pairs):
+                    values = np.empty((*out.shape[:2], 1))
+                    self._encode(data, atoms, pair, values)
+                    out[:, :, index] = values[:, :, 0]
+                return
         routes = value_routes(parameters)
         routes[routes == "logdet"] = "spectrum"  # alpha + beta = 1 is the kernels' own affair
         direct = out.dtype == np.float64 and out.flags.c_contiguous
@@ -122,7 +136,7 @@ class NativeEngine(Engine):
         self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
         out: RealArray,
     ) -> None:  # fmt: skip
-        if route == "spectrum" or not traces_usable(data.extremes, atoms):
+        if route == "spectrum" or not traces_usable(data.extremes, atoms, self.condition_limit):
             self._spectral_encode(data, atoms, parameters, out)
             return
         inverse, threads = route == "inverse trace", self._threads(np.inf)
@@ -154,12 +168,20 @@ class NativeEngine(Engine):
                 with_parameters, with_values,
             )  # fmt: skip
         prepared = NativeAtoms(atoms)
+        pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
+        if len(pairs) > 1 and not with_parameters and not with_values:
+            parts = [
+                self._pullback(data, atoms, pair, cotangent[:, :, i : i + 1], False, False)
+                for i, pair in enumerate(pairs)
+            ]
+            gradients, whitened = zip(*((part.atoms, part.whitened) for part in parts), strict=True)
+            return Pullback(np.sum(gradients, axis=0), np.sum(whitened, axis=0))
         if with_parameters or with_values or cotangent.shape[2] > 1:
             return self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
         gradient, whitened = np.empty((2, *atoms.shape))
-        routes = gradient_routes(parameters, data.extremes, prepared)
+        routes = gradient_routes(parameters, data.extremes, prepared, self.condition_limit)
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
             some, picked = prepared.chosen(chosen), parameters.chosen(chosen)

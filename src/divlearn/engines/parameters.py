@@ -56,6 +56,16 @@ class Parameters:
         some._turned, some.shape = self._turned[index], (len(index), *self.shape[1:])
         return some
 
+    def pairs(self) -> list[Parameters]:
+        """Return the parameters of one pair of every atom, and of the next."""
+        found = []
+        for j in range(self.alpha.shape[1]):
+            one = copy(self)
+            one.alpha, one.beta = self.alpha[:, j : j + 1], self.beta[:, j : j + 1]
+            one._turned, one.shape = self._turned[:, j : j + 1], (len(self.alpha), 1)
+            found.append(one)
+        return found
+
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
         return (
             np.where(self._turned, -beta, alpha).reshape(self.shape),
@@ -73,10 +83,12 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
     return np.asarray(np.select(rules, ["trace", "inverse trace", "logdet"], "spectrum"))
 
 
-def gradient_routes(parameters: Parameters, extremes: Extremes, atoms: Any) -> NDArray[np.str_]:
+def gradient_routes(
+    parameters: Parameters, extremes: Extremes, atoms: Any, condition_limit: float
+) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where that is accurate."""
     spread, low, high = extremes
-    sound = spread <= tolerances.LARGEST_SPREAD / atoms.spread
+    sound = spread <= tolerances.largest_spread(condition_limit) / atoms.spread
     for exponent in (low, high):
         sound &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
     routes = np.where(sound, value_routes(parameters), "spectrum")
@@ -84,9 +96,23 @@ def gradient_routes(parameters: Parameters, extremes: Extremes, atoms: Any) -> N
     return np.where(small, "spectrum", routes)
 
 
-def traces_usable(extremes: Extremes, atoms: Any) -> bool:
+def traces_usable(extremes: Extremes, atoms: Any, condition_limit: float) -> bool:
     """Whether sizes and conditioning allow values by traces for all pairs."""
     spread, low, high = extremes
     low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
     alike = high - low <= tolerances.TRACE_EXPONENT
-    return bool(alike and spread <= tolerances.LARGEST_SPREAD / atoms.spread.max())
+    limit = tolerances.largest_spread(condition_limit) / atoms.spread.max()
+    return bool(alike and spread <= limit)
+
+
+def one_by_one(
+    parameters: Parameters, extremes: Extremes, atoms: Any, condition_limit: float
+) -> list[Parameters]:
+    """Split several pairs per atom where none needs a spectrum; else one pass serves them all."""
+    pairs = parameters.pairs()
+    if len(pairs) == 1 or not traces_usable(extremes, atoms, condition_limit):
+        return [parameters]
+    routes = np.concatenate(
+        [gradient_routes(one, extremes, atoms, condition_limit) for one in pairs]
+    )
+    return [parameters] if "spectrum" in routes else pairs

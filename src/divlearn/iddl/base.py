@@ -48,9 +48,9 @@ _SOLVERS = {name: (name, _MOVED) for name in SOLVERS} | {
 # By name: whether the head sees logarithms, and standardised; and the numbers of tangent components
 # to choose from.
 _FEATURES: dict[str, tuple[bool, bool, tuple[int, ...]]] = {
-    "auto": (True, True, (0, 100)),
     "log": (True, True, (0,)),
     "log+tangent": (True, True, (100,)),
+    "auto": (True, True, (0, 100)),
     "plain": (False, False, (0,)),
 }
 
@@ -62,8 +62,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     models_: list[Model]  # files of models are checked by these
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
-        gamma: float | str = "auto", features: str = "auto", solver: str = "joint",
+        self, n_atoms: int | str = "auto", *, divergence: Any = "line",
+        gamma: float | str = "auto", features: str = "log", solver: str = "joint",
         init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
@@ -98,7 +98,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         """Train models; returns for every loss what was learned, and what it started from."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
-        recipe = self._recipe(losses[0], seed)
+        # Heads that are solved for again in the end need few digits while atoms move.
+        recipe = self._recipe(losses[0] if self.cv is None else losses[0].roughly(), seed)
         make_atoms = self._starter(task, n_atoms, seed)
         tell = partial(say, self)
         single = self.cv is None or not task.folds

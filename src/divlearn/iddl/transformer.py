@@ -40,7 +40,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     Parameters
     ----------
     n_atoms : int or str, default="auto"
-        As in `IDDLClassifier`; 5 without y.
+        As in `IDDLClassifier`; 3 without y.
     divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.
@@ -59,9 +59,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     """
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, divergence: Any = "learn",
+        self, n_atoms: int | str = "auto", *, divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
-        features: str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
+        features: str = "log", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
         cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,

@@ -12,6 +12,7 @@ from divlearn.divergence import DIVERGENCES, get_divergence
 Point = tuple[float, float]
 
 _PAIRS: tuple[Point, ...] = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))  # where "learn" starts
+_LINE: tuple[Point, ...] = ((0.5, 0.5), (0.0, 1.0), (1.0, 0.0))  # alpha + beta = 1
 _LEARNED = ("S", "V", "N")  # in the paper
 _FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Burg's divergence
 
@@ -45,6 +46,9 @@ def starts_from_grid(divergence: Any) -> bool:
 
 def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
+    if isinstance(divergence, str) and divergence == "line":
+        shared = np.broadcast_to(np.arange(6).reshape(3, 2), (n_atoms, 3, 2))
+        return Variant(shared[..., 0], shared[..., 1], np.ravel(_LINE), False)
     pairs = _starts(divergence, start or _PAIRS[0])
     if pairs is None:
         return _fixed(divergence, n_atoms)
@@ -83,7 +87,7 @@ def _fixed(divergence: Any, n_atoms: int) -> Variant:
         known = get_divergence(name)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f'divergence={divergence!r} must be "learn", S, V, N, A, B, one pair or several '
+            f'divergence={divergence!r} must be "line", "learn", S, V, N, A, B, pairs '
             f"(alpha, beta), or a named divergence: {', '.join(DIVERGENCES)}"
         ) from error
     start = np.array([known.alpha, known.beta], dtype=float)

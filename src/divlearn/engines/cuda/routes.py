@@ -96,7 +96,9 @@ class CudaRoutes(Engine):
         alpha, beta = _on_device(parameters)
         if route == "logdet":
             device.logdet_values(alpha, beta, out)
-        elif route == "spectrum" or not traces_usable(device.block.extremes, device.atoms):
+        elif route == "spectrum" or not traces_usable(
+            device.block.extremes, device.atoms, self.condition_limit
+        ):
             device.divergences(alpha, beta, out)
         else:
             inverse = route == "inverse trace"
@@ -133,7 +135,9 @@ class CudaRoutes(Engine):
         gradient, whitened = cp.empty(atoms.shape), cp.empty(atoms.shape)
         routes = np.full(len(prepared), "spectrum")
         if data.resident is not None:
-            routes = gradient_routes(parameters, data.resident.extremes, prepared)
+            routes = gradient_routes(
+                parameters, data.resident.extremes, prepared, self.condition_limit
+            )
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
             some, picked = prepared.chosen(index), parameters.chosen(index)
