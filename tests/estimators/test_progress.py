@@ -167,7 +167,7 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 
 
 def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
-    monkeypatch.setattr("divlearn.judge.maps._MOST_ROWS", 10)
+    monkeypatch.setattr("divlearn.baselines.plane._ROWS", 10)
     X, y = data
     whole = which_divergence(X, y, cv=3, random_state=0)
     assert whole.message == "all 30 matrices were judged"

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from divlearn.baselines import plane
 from divlearn.datasets import (
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
@@ -19,7 +20,6 @@ from divlearn.judge import (
     NamedScore,
     PlaneMap,
     WhichDivergence,
-    maps,
     plane_map,
     which,
     which_divergence,
@@ -101,12 +101,13 @@ def test_groups_of_a_plain_loop():
     assert answer.named["burg"].score == np.mean(burg)
 
 
-@pytest.mark.parametrize("entries", [1, 100])
-def test_blocks_do_not_show(monkeypatch, entries):
+@pytest.mark.parametrize(("rows", "pairs"), [(1, 1), (7, 100)])
+def test_blocks_do_not_show(monkeypatch, rows, pairs):
     X, y = overlapping(18)
     options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
-    monkeypatch.setattr(maps, "_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(plane, "_ROWS", rows)
+    monkeypatch.setattr(plane, "_PAIRS", pairs)
     blocked = which_divergence(X, y, **options)
     np.testing.assert_array_equal(blocked.map, expected.map)
     assert blocked.table() == expected.table()

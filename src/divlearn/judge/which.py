@@ -9,13 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.baselines.plane import (
+    ACCURACY,
+    NAMED,
+    NAMED_POINTS,
+    Codes,
+    Flags,
+    judge_neighbors,
+    rank_best,
+)  # fmt: skip
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import track
 from divlearn.judge import maps
-from divlearn.judge.maps import NAMED, NAMED_POINTS, Codes, Flags, Point, format_point
+from divlearn.judge.maps import Point, format_point
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.spd import check_spd
@@ -158,7 +167,7 @@ def which_divergence(
     >>> print(answer.summary())
     Use ...
     """
-    chosen = get_engine(engine)
+    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=ACCURACY)
     matrices = check_spd(X, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
@@ -202,14 +211,14 @@ def _by_accuracy(
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
     grid = maps.make_grid(alphas, betas)
-    correct, judged = maps.judge_neighbors(
+    correct, judged = judge_neighbors(
         matrices, codes, folds, groups, np.vstack([grid, NAMED_POINTS]), engine
     )
     codes, folds = codes[judged], folds[judged]
     groups = None if groups is None else groups[judged]
 
     def choose(flags: Flags) -> int:
-        return int(maps.rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
+        return int(rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
 
     held_out = correct[folds, :, np.arange(len(folds))].T  # neighbours are of the other folds
     learned = np.empty(len(folds), dtype=np.bool_)
