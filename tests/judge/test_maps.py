@@ -240,9 +240,9 @@ def test_picture_into_given_axes_and_of_one_point():
     matplotlib_figure = pytest.importorskip("matplotlib.figure", reason="no matplotlib")
     figure = matplotlib_figure.Figure()
     left, right = figure.subfigures(1, 2)
-    for part, plane in ((left, synthetic(50)), (right, synthetic(50, [0.0], [1.0]))):
+    for part, found in ((left, synthetic(50)), (right, synthetic(50, [0.0], [1.0]))):
         axes = part.add_subplot()
-        assert plot_plane(plane, axes) is axes
+        assert plot_plane(found, axes) is axes
     figure.draw_without_rendering()
 
 
