@@ -14,7 +14,8 @@ from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
-from divlearn.fitting.labelled import check_labelled
+from divlearn.fitting.folds import Fold
+from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
@@ -162,6 +163,22 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 def is_log_euclidean(divergence: Any) -> bool:
     """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives."""
     return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
+
+
+def is_chosen(divergence: Any) -> bool:
+    """Whether a divergence is to be chosen on the training data."""
+    return isinstance(divergence, str) and divergence == "choose"
+
+
+def folds_to_choose(data: Labelled, cv: Any, random_state: Any) -> list[Fold]:
+    """Folds by which to choose a divergence, one at least."""
+    folds = data.folds(cv, random_state)
+    if not folds:
+        raise ValueError(
+            "every class has 1 matrix or group, but some must have >= 2 for divergence='choose', "
+            "one to train on and one to judge by; pass more, or name a divergence"
+        )
+    return folds
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:

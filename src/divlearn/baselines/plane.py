@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
@@ -21,6 +23,10 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: to compare divergences needs no more
 
+# Points from which estimators choose: fewer than on maps, since each is judged by few matrices.
+_AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)
+CHOICES = np.array([point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1])
+
 Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
@@ -29,6 +35,7 @@ _PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
 _NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
 _LARGEST_LOGARITHM = 600.0  # of a product
 _LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
+_SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 _ROUNDING = 1e-10  # relative difference of divergences that counts as a tie
 
 
@@ -38,6 +45,26 @@ def rank_best(points: RealArray, score: RealArray) -> Codes:
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
     return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
+
+
+def fit_scales(tables: RealArray, codes: Codes, weights: RealArray) -> tuple[RealArray, RealArray]:
+    """Scales for which softmax(-scale D) has the least log-loss, and these losses.
+
+    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes).
+    """
+    unit = np.maximum(np.median(tables.min(axis=2), axis=1), np.finfo(np.float64).tiny)
+    # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
+    # always right does not lead to probabilities of one.
+    doubt = 1 / (len(codes) + 2)
+    targets = np.full(tables.shape[1:], doubt / (tables.shape[2] - 1))
+    targets[np.arange(len(codes)), codes] = 1 - doubt
+    losses = []
+    for scale in _SCALES:
+        exponents = -np.minimum((scale / unit)[:, None, None] * tables, 1e100)
+        loss = logsumexp(exponents, axis=2) - (targets * exponents).sum(axis=2)
+        losses.append(np.average(loss, axis=1, weights=weights))
+    best = np.argmin(losses, axis=0)
+    return _SCALES[best] / unit, np.min(losses, axis=0)
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
