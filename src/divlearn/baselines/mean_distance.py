@@ -21,7 +21,7 @@ from divlearn.baselines.neighbors import (
     is_chosen,
     is_log_euclidean,
 )  # fmt: skip
-from divlearn.baselines.plane import CHOICES, NAMED, NAMED_POINTS, evaluate_plane, fit_scales
+from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
@@ -37,12 +37,9 @@ from divlearn.sharded.blocks import engine_for
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
 # Candidates are judged with rough means, and need no digits of the smallest eigenvalues.
-_ROUGH_TOLERANCE, _ROUGH_STEPS, _ROUGH_ACCURACY = 0.02, 5, 1e-3
-_POINTS = np.vstack([NAMED_POINTS, [one for one in CHOICES if (one != NAMED_POINTS).any(1).all()]])
-_SLOPES = np.unique(_POINTS[:, 1] - _POINTS[:, 0])  # means depend on beta - alpha above all
-_CANDIDATES: list[Divergence | None] = [
-    *NAMED.values(), *map(get_divergence, _POINTS[len(NAMED) :]), get_divergence("jeffreys"), None,
-]  # fmt: skip
+_ROUGH_TOLERANCE, _ROUGH_STEPS, _ROUGH_ACCURACY = 0.02, 2, 1e-3
+_SLOPES = np.unique(CHOICES[:, 1] - CHOICES[:, 0])  # means depend on beta - alpha above all
+_CANDIDATES: list[Divergence | None] = [*CANDIDATES, get_divergence("jeffreys"), None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
@@ -84,11 +81,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Notes
     -----
-    Candidates are "airm", "stein", "burg", "reverse-burg", "log-cosh", "jeffreys", "log-euclidean"
-    and pairs (alpha, beta) of 0, 1/4, 1/2, 1 and 2 which differ by 1 at most. The one of the
-    highest held-out accuracy is chosen, of those that tie the one of the lowest log-loss. The
+    Candidates are "airm", "stein", "burg", "reverse-burg", "log-cosh", other pairs (alpha, beta) of
+    0, 1/4, 1/2, 1 and 2 which differ by 1 at most, "jeffreys" and "log-euclidean". "choose" takes
+    the one of the lowest held-out log-loss, that of `predict_proba` with the best scale, and the
+    first of those within 0.001 of it. With few matrices this is steadier than the accuracy. The
     candidates are judged with approximate means, on the geodesics from the AIRM mean to the
-    arithmetic (beta > alpha) or the harmonic mean; the mean of the one chosen is exact.
+    arithmetic (beta > alpha) or the harmonic mean; the means of the one chosen are exact.
 
     Examples
     --------
@@ -152,23 +150,23 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         tables = _judge(data, folds, get_engine(self.engine, accuracy=_ROUGH_ACCURACY))
         tested = np.flatnonzero(np.isfinite(tables).all(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
-        fold_of = np.empty(len(data.codes), dtype=np.intp)
-        for number, (_, held) in enumerate(folds):
-            fold_of[held] = number
+        scales, losses = log_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
-        for number in range(len(folds)):
-            held = fold_of[tested] == number
-            others = ~held if len(folds) > 1 else held
-            best, scale = _best(tables[:, others], codes[others], weights[others])[:2]
-            probabilities[held] = softmax(-scale * tables[best, held], axis=1)
+        for _, held in folds:
+            own = np.isin(tested, held)
+            best, place = least_loss(losses, weights * ~own if not own.all() else weights)
+            probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
-        best, scale, accuracy, losses = _best(tables, codes, weights)
+        best, place = least_loss(losses, weights)
         self._divergence = _CANDIDATES[best]
-        self.scale_ = scale / (1.0 if self._divergence is None else self._divergence.scale)
+        factor = 1.0 if self._divergence is None else self._divergence.scale
+        self.scale_ = float(scales[best, place]) / factor
         names = ["log-euclidean" if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
-            "divergence": np.array(names), "accuracy": accuracy, "log_loss": losses
-        }  # fmt: skip
+            "divergence": np.array(names),
+            "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
+            "log_loss": np.average(losses, axis=2, weights=weights).min(axis=1),
+        }
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Distances of matrices to the means, shape (n_matrices, n_classes).
@@ -252,22 +250,12 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     t = t.reshape(n, len(_SLOPES), n_classes, d).transpose(1, 3, 0, 2).reshape(len(_SLOPES), d, -1)
     tables = np.empty((len(_CANDIDATES) - 1, n * n_classes))
     for slope, spectra in zip(_SLOPES, t, strict=True):
-        some = np.flatnonzero(_POINTS[:, 1] - _POINTS[:, 0] == slope)
-        tables[some] = evaluate_plane(np.ascontiguousarray(spectra), _POINTS[some])
+        some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
+        tables[some] = evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
         if slope == 0:
             burgs = np.array([(0.0, 1.0), (1.0, 0.0)])
-            tables[len(_POINTS)] = evaluate_plane(np.ascontiguousarray(spectra), burgs).mean(axis=0)
+            tables[len(CHOICES)] = evaluate_plane(np.ascontiguousarray(spectra), burgs).mean(axis=0)
     return tables.reshape(-1, n, n_classes)
-
-
-def _best(
-    tables: RealArray, codes: NDArray[np.intp], weights: RealArray
-) -> tuple[int, float, RealArray, RealArray]:
-    """Best candidate and its scale; accuracies and log-losses of all."""
-    accuracy = np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights)
-    scales, losses = fit_scales(tables, codes, weights)
-    best = int(np.lexsort((losses, -accuracy))[0])
-    return best, float(scales[best]), accuracy, losses
 
 
 def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:

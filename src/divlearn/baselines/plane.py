@@ -8,7 +8,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, get_divergence
@@ -25,7 +24,10 @@ ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: to compare divergence
 
 # Points from which estimators choose: fewer than on maps, since each is judged by few matrices.
 _AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)
-CHOICES = np.array([point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1])
+_OTHERS = [point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1]
+CHOICES = np.array(list(dict.fromkeys([*map(tuple, NAMED_POINTS.tolist()), *_OTHERS])))
+CANDIDATES = [*NAMED.values(), *map(get_divergence, CHOICES[len(NAMED) :])]  # the same by name
+SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 
 Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
@@ -35,8 +37,8 @@ _PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
 _NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
 _LARGEST_LOGARITHM = 600.0  # of a product
 _LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
-_SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
-_ROUNDING = 1e-10  # relative difference of divergences that counts as a tie
+_SAME_LOSS = 1e-3  # difference of log-losses that means nothing
+_ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
 
 
 def rank_best(points: RealArray, score: RealArray) -> Codes:
@@ -47,24 +49,34 @@ def rank_best(points: RealArray, score: RealArray) -> Codes:
     return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
 
 
-def fit_scales(tables: RealArray, codes: Codes, weights: RealArray) -> tuple[RealArray, RealArray]:
-    """Scales for which softmax(-scale D) has the least log-loss, and these losses.
+def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
+    """Scales (n_tables, n_scales), and the log-loss of softmax(-scale D) of every matrix.
 
-    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes).
+    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), the losses
+    (n_tables, n_scales, n_matrices).
     """
-    unit = np.maximum(np.median(tables.min(axis=2), axis=1), np.finfo(np.float64).tiny)
+    nearest = tables.min(axis=2)
+    unit = np.maximum(np.median(nearest, axis=1), np.finfo(np.float64).tiny)
+    scales = SCALES / unit[:, None]
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
     doubt = 1 / (len(codes) + 2)
     targets = np.full(tables.shape[1:], doubt / (tables.shape[2] - 1))
     targets[np.arange(len(codes)), codes] = 1 - doubt
-    losses = []
-    for scale in _SCALES:
-        exponents = -np.minimum((scale / unit)[:, None, None] * tables, 1e100)
-        loss = logsumexp(exponents, axis=2) - (targets * exponents).sum(axis=2)
-        losses.append(np.average(loss, axis=1, weights=weights))
-    best = np.argmin(losses, axis=0)
-    return _SCALES[best] / unit, np.min(losses, axis=0)
+    losses = np.empty((len(tables), len(SCALES), len(codes)))
+    for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
+        gaps = np.minimum(table - least[:, None], np.finfo(np.float64).max / 1e10 / some.max())
+        expected = (targets * gaps).sum(axis=1)
+        for place, scale in enumerate(some):
+            loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
+    return scales, losses
+
+
+def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
+    """Return table and scale of the lowest mean of `log_losses`; the first table wins ties."""
+    means = losses @ (weights / weights.sum())
+    best = int(np.argmax(means.min(axis=1) <= means.min() + _SAME_LOSS))
+    return best, int(means[best].argmin())
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
@@ -198,7 +210,7 @@ def judge_neighbors(
     for left_out in range(n_folds + 1):
         kept = nearest[:, np.arange(n_folds) != left_out][:, :, judged]
         same, other = kept.min(axis=1, initial=np.inf)
-        correct[left_out] = np.less(same * (1 + _ROUNDING), other).T
+        correct[left_out] = np.less(same * (1 + _ROUNDING) + _LEAST_ROUNDING, other).T
     return correct, judged
 
 
