@@ -56,8 +56,7 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     (n_tables, n_scales, n_matrices).
     """
     nearest = tables.min(axis=2)
-    unit = np.maximum(np.median(nearest, axis=1), np.finfo(np.float64).tiny)
-    scales = SCALES / unit[:, None]
+    scales = np.array([SCALES / unit_of(table) for table in tables])
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
     doubt = 1 / (len(codes) + 2)
@@ -70,6 +69,11 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
         for place, scale in enumerate(some):
             loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
     return scales, losses
+
+
+def unit_of(table: RealArray) -> float:
+    """Typical divergence to the nearest class; if that is zero, to any."""
+    return max(float(np.median(table.min(axis=1))) or float(np.median(table)), 1e-100)
 
 
 def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
