@@ -55,6 +55,7 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), the losses
     (n_tables, n_scales, n_matrices).
     """
+    tables = np.minimum(tables, 1e100)
     nearest = tables.min(axis=2)
     scales = np.array([SCALES / unit_of(table) for table in tables])
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
@@ -64,7 +65,7 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     targets[np.arange(len(codes)), codes] = 1 - doubt
     losses = np.empty((len(tables), len(SCALES), len(codes)))
     for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
-        gaps = np.minimum(table - least[:, None], np.finfo(np.float64).max / 1e10 / some.max())
+        gaps = table - least[:, None]
         expected = (targets * gaps).sum(axis=1)
         for place, scale in enumerate(some):
             loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
