@@ -31,8 +31,8 @@ ESTIMATORS = [
     (cluster.KarcherKMeans(2, **ONE_START), lift_far),
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", tol=1.0, **SEED), lift_spd),
-    (baselines.DivergenceMDM(), lift_spd),
-    (baselines.DivergenceKNN(), lift_spd),
+    (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
+    (baselines.DivergenceKNN(1, "choose", cv=2, **SEED), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),
@@ -47,8 +47,8 @@ ESTIMATORS = [
 # What draws starts, folds or batches draws others where samples are repeated than where they have
 # weights.
 DRAWING = (
-    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "ABKMeans", "KarcherKMeans",
-    "LogEuclideanKMeans", "ABMixture",
+    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "DivergenceMDM", "ABKMeans",
+    "KarcherKMeans", "LogEuclideanKMeans", "ABMixture",
 )  # fmt: skip
 
 
