@@ -175,7 +175,7 @@ struct BlockPullback {
         exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, off + d, work);
         block.put(d, g, diagonal, off);
       }
-      block.pad(d, groups);
+      block.pad(d, (1u << groups) - 1u);
       converged = block.solve(d);
     }
     unsigned failures = 0;
@@ -261,7 +261,9 @@ static long pullback_logdet(const Data& data, const Atoms& atoms, const Paramete
       }
       mixed_cholesky(data, group, atoms, atom, alpha, beta, exponent, N, inverse_diagonal);
       triangular_inverse(d, N, inverse_diagonal);
-      add_transposed_gram(d, N, totals.cotangent_of(group, 0), totals.matrix);
+      transposed_gram(d, N);
+      const Lane weight = totals.cotangent_of(group, 0);
+      for (size_t i = 0; i < size; ++i) totals.matrix[i] += weight * N[i];
     }
     totals.write(chunk);
   });
