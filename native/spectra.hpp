@@ -82,21 +82,25 @@ static Lane reduce_group(const Data& data, long group, const Atoms& atoms, int a
   return normalize(d, diagonal, off_diagonal);
 }
 
-// Joins the sorted eigenvalues of A and of its inverse, given with the exponents taken out of them;
-// `cut` as in join_sides. False if rounding could have moved them by more than it has moved the
-// factors of X and B already. (It moves those of graded matrices little: Jacobi has to follow.)
-static bool join_group(const Data& data, long group, const Atoms& atoms, int atom, Lane exponent,
-                       Lane inverse_exponent, Lane* inverse, Lane* values, Lane* cut, Lane* work) {
-  const int d = data.d;
+// Joins the sorted eigenvalues of A and of its inverse, given with the exponents taken out of them.
+// `cut` and the result as in join_sides.
+static Lane join_scaled(int d, Lane exponent, Lane inverse_exponent, Lane* inverse, Lane* values,
+                        Lane* cut) {
   const Lane shift = exponent + inverse_exponent;
-  if (any(~(absolute(shift) < 900.0))) return false;
+  if (any(~(absolute(shift) < 900.0))) return fill(__builtin_inf());
   const Lane factor = power_of_two(shift);
   for (int i = 0; i < d; ++i) inverse[i] *= factor;
-  const Lane error = join_sides(d, inverse, values, cut);
-  const double* atom_packed = atoms.matrix + atom * packed_size(d);
-  const Lane inherited = (double)d * scaled_condition(d, group_of(data.factor, group, d), work) +
-                         scaled_condition(d, atom_packed, whitener_of(atoms, atom, d));
-  return !any(~(error <= minimum(inherited, fill(1.0 / EPS))));
+  return join_sides(d, inverse, values, cut);
+}
+
+// The factor of eps by which factorizing X and B has moved the eigenvalues already, or less; work:
+// 2 d lanes. Routes that add no more than that are good enough. It is small for graded matrices.
+static Lane inherited_error(const Data& data, long group, const Atoms& atoms, int atom, Lane* work) {
+  const int d = data.d;
+  const double* packed = atoms.matrix + atom * packed_size(d);
+  const Lane error = (double)d * scaled_condition(d, group_of(data.factor, group, d), work) +
+                     scaled_condition(d, packed, whitener_of(atoms, atom, d));
+  return minimum(error, fill(1.0 / EPS));
 }
 
 // Tridiagonal matrices of K groups, interleaved as the QL iteration takes them.
@@ -188,8 +192,9 @@ struct BlockSpectra {
       if (converged) {
         block.take_sorted(d, g, sorted);
         inverse.take_sorted(d, g, sorted_inverse);
-        if (join_group(data, first + g, atoms, atom, exponent[g], inverse_exponent[g],
-                       sorted_inverse, sorted, &cut, work)) {
+        const Lane error =
+            join_scaled(d, exponent[g], inverse_exponent[g], sorted_inverse, sorted, &cut);
+        if (!any(~(error <= inherited_error(data, first + g, atoms, atom, work)))) {
           const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
           log_spectrum(d, sorted, 1, shift, spectrum);
           continue;
