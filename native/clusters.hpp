@@ -39,13 +39,13 @@ struct Reduced {
 // Eigenvectors of one reduced matrix, those that are needed.
 class ClusteredVectors {
  public:
-  static constexpr size_t lanes(size_t d) { return 6 * d + d * TILE + d * d; }
+  static constexpr size_t lanes(size_t d) { return 7 * d + d * TILE + d * d; }
 
   // `found` holds the eigenvalues, entry i at i * stride.
   ClusteredVectors(int d, const Reduced& reduced, const Lane* found, int stride, Lane* scratch)
       : d_(d), reduced_(reduced), values(scratch), needed((Mask*)(values + d)),
         weight(values + 2 * d), shift_(weight + d), distance_(shift_ + d), taken_(distance_ + d),
-        work_(taken_ + d), basis_(work_ + (size_t)d * TILE) {
+        starts_((Mask*)(taken_ + d)), work_(taken_ + 2 * d), basis_(work_ + (size_t)d * TILE) {
     for (int i = 0; i < d; ++i) values[i] = found[i * stride];
     sort_lanes(d, values);
     place_shifts();
@@ -54,8 +54,7 @@ class ClusteredVectors {
   // False if vectors that are needed are not independent.
   bool find() {
     for (int k = 0; k < d_; ++k) {
-      const Mask first = starts(k);
-      for (int i = 0; i < d_; ++i) taken_[i] = first ? Lane{} : taken_[i];
+      for (int i = 0; i < d_; ++i) taken_[i] = starts_[k] ? Lane{} : taken_[i];
       if (!any(needed[k])) continue;
       Lane* vector = basis_ + (size_t)k * d_;
       twisted_vectors<1, true>(d_, reduced_.diagonal, reduced_.off_diagonal, shift_ + k, vector,
@@ -86,33 +85,28 @@ class ClusteredVectors {
   }
 
  private:
-  // Whether eigenvalue k is the first of its cluster.
-  Mask starts(int k) const {
-    constexpr double CLOSE = 64.0 * EPS;
-    return k > 0 ? ~(values[k] - values[k - 1] <= CLOSE) : ~Mask{};
-  }
-
-  // An eigenvalue by itself is its own shift; members of a cluster share one below it.
+  // An eigenvalue by itself is its own shift; members of a cluster share one below it, which is
+  // nearer to them than any other eigenvalue.
   void place_shifts() {
-    constexpr double LEAST = 8.0 * EPS;
-    Lane *start = shift_, *gap = distance_;  // of the cluster, and below it
-    start[0] = values[0];
-    gap[0] = fill(1.0);
-    for (int k = 1; k < d_; ++k) {
-      const Mask first = starts(k);
-      start[k] = first ? values[k] : start[k - 1];
-      gap[k] = first ? values[k] - values[k - 1] : gap[k - 1];
+    constexpr double CLOSE = 64.0 * EPS, CLOSEST = 32.0 * EPS;
+    Lane* start = shift_;  // of the cluster
+    for (int k = 0; k < d_; ++k) {
+      starts_[k] = ~Mask{};
+      if (k > 0) {
+        const Lane gap = values[k] - values[k - 1], width = values[k - 1] - start[k - 1];
+        starts_[k] = ~(gap <= minimum(maximum(4.0 * width, fill(CLOSE)), fill(16.0 * CLOSE)));
+      }
+      start[k] = starts_[k] ? values[k] : start[k > 0 ? k - 1 : 0];
     }
     Lane end = {};
     Mask last = ~Mask{};
     for (int k = d_ - 1; k >= 0; --k) {
-      const Mask first = starts(k), alone = first & last;
+      const Mask alone = starts_[k] & last;
       end = last ? values[k] : end;
-      const Lane width = end - start[k];
-      const Lane below = minimum(maximum(2.0 * width, fill(LEAST)), 0.5 * gap[k]);
+      const Lane width = end - start[k], below = maximum(2.0 * width, fill(CLOSEST));
       shift_[k] = alone ? values[k] : start[k] - below;
       distance_[k] = alone ? fill(1.0) : below + 0.5 * width;
-      last = first;
+      last = starts_[k];
     }
   }
 
@@ -153,7 +147,9 @@ class ClusteredVectors {
   Lane* const weight;  // set before `add`
 
  private:
-  Lane *const shift_, *const distance_, *const taken_, *const work_, *const basis_;
+  Lane *const shift_, *const distance_, *const taken_;
+  Mask* const starts_;  // whether it is the first of its cluster
+  Lane *const work_, *const basis_;
 };
 
 }  // namespace DIVLEARN_ISA

@@ -155,7 +155,7 @@ static bool add_carefully(const Data& data, long group, const Atoms& atoms, int 
   const Lane inherited = inherited_error(data, group, atoms, atom, work);
   if (inverse && any(~(error <= inherited))) return false;
   log_spectrum(d, t, 1, direct.exponent + pair_exponent(data, group, atoms, atom), t);
-  longest_run(d, t, EPS * (error + inherited * (1.0 / d)), common);
+  longest_run(d, t, EPS * (error + 0.25 * inherited), common);
   for (int i = 0; i < d; ++i) {
     const Mask below = cut > (double)i;
     upper.needed[i] = ~common[i] & ~below;
