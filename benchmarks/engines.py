@@ -14,6 +14,8 @@ from typing import Any
 
 from rich.console import Console
 from sections import FLOPS, GEMM_SIZE, SECTIONS, Record, growth, make_setting, measure, speed_up
+from spectra import DIMENSIONS as SPECTRA_DIMENSIONS
+from spectra import JOBS, SpectrumRecord, measure_spectra
 from tables import (
     cores,
     machine,
@@ -24,6 +26,7 @@ from tables import (
     readme,
     section_table,
     short,
+    spectrum_row,
     write_between_markers,
 )
 from timing import Effort, Memory, encode_memory, limit_threads, torch
@@ -101,6 +104,22 @@ def run_growth(given: argparse.Namespace, console: Console) -> list[dict[str, An
     return found
 
 
+def run_spectra(given: argparse.Namespace, console: Console) -> list[SpectrumRecord]:
+    found = [
+        record
+        for job in JOBS
+        for d in (SPECTRA_DIMENSIONS[:1] if given.quick else SPECTRA_DIMENSIONS)
+        for record in measure_spectra(d, job, given.instruction_sets, effort(given, 1))
+    ]
+    headings = [
+        "job", "d", "data", "pairs per second", "x slower than well-conditioned", "x best peer",
+        "best peer", "its error",
+    ]  # fmt: skip
+    rows = [spectrum_row(record) for record in found]
+    console.print(plain_table("difficult spectra; 1 thread", headings, rows))
+    return found
+
+
 def run_memory(given: argparse.Namespace, console: Console) -> list[Memory]:
     part = 10 if given.quick else 1
     found = [encode_memory(rows // part, columns, d) for rows, columns, d in SIZES]
@@ -119,13 +138,14 @@ def main() -> None:
     console.print(f"share of dgemm: {FLOPS}; dgemm is numpy's, {GEMM_SIZE} x {GEMM_SIZE}")
     records = run_sections(given, console)
     speed_ups, grown = run_speed_up(given, console), run_growth(given, console)
-    memory = run_memory(given, console)
+    spectra, memory = run_spectra(given, console), run_memory(given, console)
     results = {
         "machine": about,
         "settings": {"seconds": given.seconds, "clock": given.clock, "flops": FLOPS},
         "records": [asdict(record) for record in records],
         "speed_up": speed_ups,
         "growth": grown,
+        "spectra": [asdict(record) for record in spectra],
         "memory": [asdict(found) for found in memory],
     }
     if given.json:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 from sections import SECTIONS, Record, Section
+from spectra import SpectrumRecord
 from threadpoolctl import threadpool_info
 from timing import Memory, torch
 
@@ -102,6 +103,13 @@ def memory_row(memory: Memory) -> list[str]:
     return [
         f"{memory.n_matrices} x {memory.n_atoms}, d = {memory.d}", f"{memory.seconds:.2f} s",
         *(f"{size / 1e6:.1f} MB" for size in sizes),
+    ]  # fmt: skip
+
+
+def spectrum_row(record: SpectrumRecord) -> list[str]:
+    return [
+        record.job, str(record.d), record.kind, short(record.median), f"{record.slowdown:.2f}",
+        f"{record.ratio:.1f}", record.best_peer, f"{record.peer_error:.1g}",
     ]  # fmt: skip
 
 

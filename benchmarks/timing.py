@@ -112,9 +112,11 @@ class Clock:
             return now() - start
 
 
-def compare(methods: Sequence[Method], effort: Effort) -> list[Measurement]:
-    """Check that all methods agree, then run rounds of every method once."""
-    check_agreement(methods)
+def compare(
+    methods: Sequence[Method], effort: Effort, checked: Sequence[Method] | None = None
+) -> list[Measurement]:
+    """Check that methods agree, all of them or those given; run rounds of every method once."""
+    check_agreement(methods if checked is None else checked)
     seconds, rounds = effort.seconds, effort.rounds
     share = seconds / (rounds * len(methods))
     clock = Clock(effort.cpu)
@@ -136,14 +138,20 @@ def check_agreement(methods: Sequence[Method]) -> None:
     for method in methods:
         if method.kind == "yardstick":
             continue
-        count = min(_CHECKED, method.limit)
-        results = method.make(count)()
-        expected = (method.expected or methods[0].make)(count)()
-        for one, other in zip(results, expected, strict=True):
-            error = np.abs(np.asarray(one) - np.asarray(other)).max()
-            error /= np.abs(np.asarray(other)).max()
-            if not error <= AGREEMENT:
-                raise AssertionError(f"{method.name} differs by {error:.2g} from {methods[0].name}")
+        error = difference(method, methods[0])
+        if not error <= AGREEMENT:
+            raise AssertionError(f"{method.name} differs by {error:.2g} from {methods[0].name}")
+
+
+def difference(method: Method, right: Method) -> float:
+    """Largest difference of a method's results from those expected, relative to the largest."""
+    count = min(_CHECKED, method.limit)
+    results = method.make(count)()
+    expected = (method.expected or right.make)(count)()
+    return max(
+        float(np.abs(np.asarray(one) - np.asarray(other)).max() / np.abs(np.asarray(other)).max())
+        for one, other in zip(results, expected, strict=True)
+    )
 
 
 def ratios(measurement: Measurement, others: Sequence[Measurement]) -> list[float]:

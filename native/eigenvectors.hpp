@@ -7,10 +7,13 @@ namespace DIVLEARN_ISA {
 
 // P vectors at once (independent recurrences hide each other's latency). T - lambda I is factored
 // from both ends; the two halves meet at the row where the residual is smallest. Z[row * P + c] is
-// not normalized; work: 2 d P lanes.
-template <int P>
+// not normalized; work: 2 d P lanes. For a member of a cluster, row i of whose space has squared norm
+// distance/gamma_i (see clusters.hpp), they meet where most of that is not yet taken.
+template <int P, bool CLUSTERED = false>
 DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* off_diagonal,
-                                     const Lane* eigenvalues, Lane* Z, Lane* work) {
+                                     const Lane* eigenvalues, Lane* Z, Lane* work,
+                                     const Lane* distance = nullptr,
+                                     const Lane* taken = nullptr) {
   constexpr double FLOOR = 1e-50;
   Lane *down = work, *up = work + (size_t)d * P;  // multipliers of the two factorizations
   Lane pivot[P], best[P];
@@ -38,7 +41,8 @@ DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* of
   for (int i = 0; i < d; ++i) {
 #pragma GCC unroll 4
     for (int c = 0; c < P; ++c) {
-      const Lane gamma = absolute(Z[i * P + c] + (pivot[c] - (diagonal[i] - eigenvalues[c])));
+      Lane gamma = absolute(Z[i * P + c] + (pivot[c] - (diagonal[i] - eigenvalues[c])));
+      if (CLUSTERED) gamma = taken[i] - distance[c] * reciprocal(maximum(gamma, fill(1e-280)));
       const Mask better = gamma < best[c];
       best[c] = better ? gamma : best[c];
       twist[c] = better ? Mask{} + i : twist[c];

@@ -213,54 +213,124 @@ DIVLEARN_INLINE Lane logdet_from_inverse_diagonal(int d, const Lane* inverse_dia
   return -2.0 * sum;
 }
 
-// L <- L^-1, in place, row by row.
-static void triangular_inverse(int d, Lane* L, const Lane* inverse_diagonal) {
-  for (int i = 0; i < d; ++i) {
-    Lane* row = L + packed_row(i);
-    const Lane factor = -inverse_diagonal[i];
-    int j = 0;
-    for (; j + 3 < i; j += 4) {
-      Lane sum[4] = {};
-      for (int k = j; k < j + 4; ++k)
-        for (int c = j; c <= k; ++c) sum[c - j] += row[k] * L[packed_row(k) + c];
-      for (int k = j + 4; k < i; ++k) {
-        const Lane u = row[k];
-        const Lane* done = L + packed_row(k) + j;
+// Rows [i0, i0 + R) of L <- L^-1, in place: columns go up, so that nothing still needed is lost.
+template <int R>
+DIVLEARN_INLINE void inverse_rows(int i0, Lane* L, const Lane* inverse_diagonal) {
+  constexpr int C = TILE_COLUMNS;
+  Lane *row[R], corner[R][R];
 #pragma GCC unroll 4
-        for (int c = 0; c < 4; ++c) sum[c] += u * done[c];
+  for (int r = 0; r < R; ++r) {
+    row[r] = L + packed_row(i0 + r);
+#pragma GCC unroll 4
+    for (int s = 0; s < r; ++s) corner[r][s] = row[r][i0 + s];
+  }
+  for (int j0 = 0; j0 < i0; j0 += C) {  // i0 is a multiple of C
+    Lane sum[R][C];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) {  // the corner where the columns begin one by one
+        sum[r][c] = Lane{};
+#pragma GCC unroll 4
+        for (int k = c; k < C; ++k) sum[r][c] -= row[r][j0 + k] * L[packed_row(j0 + k) + j0 + c];
       }
-      for (int c = 0; c < 4; ++c) row[j + c] = sum[c] * factor;
+    for (int k = j0 + C; k < i0; ++k) {
+      const Lane* done = L + packed_row(k) + j0;
+      Lane x[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) x[c] = done[c];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const Lane y = row[r][k];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) sum[r][c] -= y * x[c];
+      }
     }
-    for (; j < i; ++j) {
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c)
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+        for (int s = 0; s < r; ++s) sum[r][c] -= corner[r][s] * sum[s][c];
+        row[r][j0 + c] = sum[r][c] *= inverse_diagonal[i0 + r];
+      }
+  }
+  for (int s = 0; s < R; ++s) {
+    row[s][i0 + s] = inverse_diagonal[i0 + s];
+    for (int r = s + 1; r < R; ++r) {
       Lane sum = {};
-      for (int k = j; k < i; ++k) sum += row[k] * L[packed_row(k) + j];
-      row[j] = sum * factor;
+      for (int k = s; k < r; ++k) sum -= corner[r][k] * row[k][i0 + s];
+      row[r][i0 + s] = sum * inverse_diagonal[i0 + r];
     }
-    row[i] = inverse_diagonal[i];
   }
 }
 
-// total += weight * L^T L (lower triangle).
-static void add_transposed_gram(int d, const Lane* L, Lane weight, Lane* total) {
-  for (int i = 0; i < d; ++i) {
-    Lane* out = total + packed_row(i);
-    int j = 0;
-    for (; j + 3 <= i; j += 4) {
-      Lane sum[4] = {};
-      for (int k = i; k < d; ++k) {
-        const Lane* row = L + packed_row(k);
-        const Lane u = row[i];
+// L <- L^-1.
+static void triangular_inverse(int d, Lane* L, const Lane* inverse_diagonal) {
+  int i = 0;
+  for (; i + 4 <= d; i += 4) inverse_rows<4>(i, L, inverse_diagonal);
+  if (d - i == 3) inverse_rows<3>(i, L, inverse_diagonal);
+  if (d - i == 2) inverse_rows<2>(i, L, inverse_diagonal);
+  if (d - i == 1) inverse_rows<1>(i, L, inverse_diagonal);
+}
+
+// Rows [i0, i0 + R) of M = L^T L over L itself: later rows are still those of L.
+template <int R>
+DIVLEARN_INLINE void transposed_gram_rows(int d, int i0, Lane* L) {
+  constexpr int C = TILE_COLUMNS;
+  Lane *row[R], corner[R][R];
 #pragma GCC unroll 4
-        for (int c = 0; c < 4; ++c) sum[c] += u * row[j + c];
-      }
-      for (int c = 0; c < 4; ++c) out[j + c] += weight * sum[c];
-    }
-    for (; j <= i; ++j) {
-      Lane sum = {};
-      for (int k = i; k < d; ++k) sum += L[packed_row(k) + i] * L[packed_row(k) + j];
-      out[j] += weight * sum;
-    }
+  for (int r = 0; r < R; ++r) {
+    row[r] = L + packed_row(i0 + r);
+#pragma GCC unroll 4
+    for (int s = 0; s <= r; ++s) corner[r][s] = row[r][i0 + s];
   }
+  for (int j0 = 0; j0 < i0; j0 += C) {  // i0 is a multiple of C
+    Lane sum[R][C];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) {
+        sum[r][c] = Lane{};
+#pragma GCC unroll 4
+        for (int k = r; k < R; ++k) sum[r][c] += corner[k][r] * row[k][j0 + c];
+      }
+    for (int k = i0 + R; k < d; ++k) {
+      const Lane* other = L + packed_row(k);
+      Lane x[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) x[c] = other[j0 + c];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const Lane y = other[i0 + r];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) sum[r][c] += y * x[c];
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) row[r][j0 + c] = sum[r][c];
+  }
+  for (int r = 0; r < R; ++r)
+    for (int s = 0; s <= r; ++s) {
+      Lane sum = {};
+      for (int k = r; k < R; ++k) sum += corner[k][r] * corner[k][s];
+      for (int k = i0 + R; k < d; ++k) {
+        const Lane* other = L + packed_row(k) + i0;
+        sum += other[r] * other[s];
+      }
+      row[r][i0 + s] = sum;
+    }
+}
+
+// L <- L^T L (lower triangle).
+static void transposed_gram(int d, Lane* L) {
+  int i = 0;
+  for (; i + 4 <= d; i += 4) transposed_gram_rows<4>(d, i, L);
+  if (d - i == 3) transposed_gram_rows<3>(d, i, L);
+  if (d - i == 2) transposed_gram_rows<2>(d, i, L);
+  if (d - i == 1) transposed_gram_rows<1>(d, i, L);
 }
 
 }  // namespace DIVLEARN_ISA

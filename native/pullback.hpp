@@ -1,11 +1,10 @@
 // Gradients, summed over the data: eigenvectors exist a few at a time, sums one per atom and chunk.
 #pragma once
-#include "eigenvectors.hpp"
+#include "clusters.hpp"
 #include "encode.hpp"
 
 namespace DIVLEARN_ISA {
 
-constexpr int TILE = W == 8 ? 4 : 2;  // eigenvectors at a time
 constexpr int LARGE = 64;  // dimension from which a block of GROUPS with its reflectors leaves the cache
 
 DIVLEARN_INLINE double sum_lanes(Lane x) {
@@ -101,9 +100,8 @@ class Totals {
 
 // total += Z diag(weight) Z^T with the eigenvectors of A = Q T Q^T, tile by tile: no more than TILE
 // vectors of the full problem exist at a time.
-static void add_eigenvectors(int d, const Lane* A, const Lane* scale, const Lane* diagonal,
-                             const Lane* off_diagonal, const Lane* eigenvalues, const Lane* weight,
-                             Lane* scratch, Lane* total) {
+static void add_eigenvectors(int d, const Reduced& reduced, const Lane* eigenvalues,
+                             const Lane* weight, Lane* scratch, Lane* total) {
   Lane *tile = scratch, *work = tile + (size_t)d * TILE;
   Lane* basis = work + 2 * (size_t)d * TILE;
   for (int k = 0; k < d; k += TILE) {
@@ -112,19 +110,70 @@ static void add_eigenvectors(int d, const Lane* A, const Lane* scale, const Lane
       values[c] = eigenvalues[k + c < d ? k + c : d - 1];
       weights[c] = k + c < d ? weight[k + c] : Lane{};
     }
-    twisted_vectors<TILE>(d, diagonal, off_diagonal, values, tile, work);
+    twisted_vectors<TILE>(d, reduced.diagonal, reduced.off_diagonal, values, tile, work);
     for (int c = 0; c < TILE; ++c) {
       if (k + c < d)
         settle_vector<TILE>(d, k + c, Clusters::first_neighbour(eigenvalues, k + c), tile, c, basis);
       else  // a repeated column: keep it finite, its weight is zero
         for (int i = 0; i < d; ++i) tile[i * TILE + c] = Lane{};
     }
-    apply_reflectors<TILE>(d, A, scale, tile);
+    apply_reflectors<TILE>(d, reduced.A, reduced.scale, tile);
     add_outer_products<TILE>(d, tile, weights, total);
   }
 }
 
 constexpr size_t eigenvector_lanes(size_t d) { return 3 * d * TILE + d * d; }
+
+// One side of a group: its tridiagonal form, what the QL iteration found, and the exponent.
+struct Side {
+  Reduced reduced;
+  const Lane* found;  // entry i at i * stride
+  int stride;
+  Lane exponent;
+};
+
+constexpr size_t careful_lanes(size_t d) { return 2 * ClusteredVectors::lanes(d) + 5 * d; }
+
+// The sum where eigenvalues are close together, or too far apart for A alone: then with its inverse.
+static bool add_carefully(const Data& data, long group, const Atoms& atoms, int atom,
+                          const Side& direct, const Side* inverse, Lane* scratch, Totals& totals) {
+  const int d = data.d;
+  Lane *t = scratch, *weight = t + d, *work = weight + d;
+  Mask* common = (Mask*)(work + 2 * d);
+  Lane* vectors = work + 3 * d;
+  const Side& other = inverse ? *inverse : direct;
+  ClusteredVectors upper(d, direct.reduced, direct.found, direct.stride, vectors);
+  ClusteredVectors lower(d, other.reduced, other.found, other.stride,
+                         vectors + ClusteredVectors::lanes(d));
+  for (int i = 0; i < d; ++i) {
+    t[i] = upper.values[i];
+    weight[i] = lower.values[i];
+  }
+  Lane cut = {};
+  const Lane error = inverse ? join_scaled(d, direct.exponent, inverse->exponent, weight, t, &cut)
+                             : t[d - 1] * reciprocal(t[0]);
+  const Lane inherited = inherited_error(data, group, atoms, atom, work);
+  if (inverse && any(~(error <= inherited))) return false;
+  log_spectrum(d, t, 1, direct.exponent + pair_exponent(data, group, atoms, atom), t);
+  longest_run(d, t, EPS * (error + 0.25 * inherited), common);
+  for (int i = 0; i < d; ++i) {
+    const Mask below = cut > (double)i;
+    upper.needed[i] = ~common[i] & ~below;
+    lower.needed[d - 1 - i] = ~common[i] & below;
+  }
+  if (!upper.find() || !lower.find()) return false;
+
+  totals.weigh(group, t, weight);
+  Lane reference = {};
+  for (int i = 0; i < d; ++i) reference = common[i] ? weight[i] : reference;
+  for (int i = 0; i < d; ++i) {
+    upper.weight[i] = lower.weight[d - 1 - i] = weight[i] - reference;
+    totals.matrix[packed_row(i) + i] += reference;
+  }
+  upper.add(totals.matrix);
+  lower.add(totals.matrix);
+  return true;
+}
 
 static bool add_accurate(const Data& data, long group, const Atoms& atoms, int atom, Lane* scratch,
                          Totals& totals) {
@@ -150,10 +199,11 @@ static bool add_accurate(const Data& data, long group, const Atoms& atoms, int a
 template <int K>
 struct BlockPullback {
   static size_t lanes(int d) {
-    const size_t direct = eigenvector_lanes(d) + 2 * (size_t)d;
-    const size_t careful = accurate_lanes(d) + 4 * (size_t)d;
-    return K * (packed_size(d) + 3 * (size_t)d) + 4 * (size_t)d + Interleaved<K>::lanes(d) +
-           (direct > careful ? direct : careful);
+    const size_t direct = eigenvector_lanes(d) + 2 * (size_t)d, careful = careful_lanes(d);
+    const size_t accurate = accurate_lanes(d) + 4 * (size_t)d;
+    const size_t most = direct > careful ? direct : careful;
+    return 2 * K * Reduced::lanes(d) + 4 * (size_t)d + 2 * Interleaved<K>::lanes(d) +
+           (most > accurate ? most : accurate);
   }
 
   // Adds groups [first, first + groups) to the totals; bit g of the result says group g failed.
@@ -162,37 +212,61 @@ struct BlockPullback {
     if (K > NARROW && groups <= NARROW)
       return BlockPullback<NARROW>::add(data, first, groups, atoms, atom, limit, scratch, totals);
     const int d = data.d;
-    const size_t size = packed_size(d), stride = size + 3 * (size_t)d;
-    Lane* reduced = scratch;  // per group: A, diagonal, off-diagonal, scale
-    Lane *work = reduced + K * stride, *sorted = work + 3 * d;
+    const size_t size = Reduced::lanes(d);
+    Lane *work = scratch + 2 * K * size, *sorted = work + 3 * d;
     Interleaved<K> block(d, sorted + d);
-    Lane* rest = sorted + d + Interleaved<K>::lanes(d);
-    Lane exponent[K];
+    Interleaved<K> inverse(d, block.end(d));
+    Lane* rest = inverse.end(d);
+    Lane exponent[K], inverse_exponent[K];
+    const auto reduced = [&](int g) { return Reduced(d, scratch + g * size); };
+    const auto reduced_inverse = [&](int g) { return Reduced(d, scratch + (K + g) * size); };
+
+    unsigned waiting = (1u << groups) - 1u, wide = 0;
     bool converged = limit > 0.0;
     if (converged) {
       for (int g = 0; g < groups; ++g) {
-        Lane *A = reduced + g * stride, *diagonal = A + size, *off = diagonal + d;
-        exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, off + d, work);
-        block.put(d, g, diagonal, off);
+        const Reduced r = reduced(g);
+        exponent[g] = reduce_group(data, first + g, atoms, atom, r.A, r.diagonal, r.off_diagonal,
+                                   r.scale, work);
+        block.put(d, g, r.diagonal, r.off_diagonal);
       }
-      block.pad(d, groups);
+      block.pad(d, waiting);
       converged = block.solve(d);
+    }
+    for (int g = 0; converged && g < groups; ++g) {
+      block.take_sorted(d, g, sorted);
+      if (ill_conditioned(d, sorted, 1, limit)) wide |= 1u << g;
+      if ((wide >> g & 1u) || Clusters::degenerate(d, sorted)) continue;
+      Lane *t = rest, *weight = t + d;
+      log_spectrum(d, sorted, 1, exponent[g] + pair_exponent(data, first + g, atoms, atom), t);
+      totals.weigh(first + g, t, weight);
+      add_eigenvectors(d, reduced(g), sorted, weight, weight + d, totals.matrix);
+      waiting &= ~(1u << g);
+    }
+    bool inverted = wide != 0;
+    if (wide) {
+      for (int g = 0; g < groups; ++g) {
+        if (!(wide >> g & 1u)) continue;
+        const Reduced r = reduced_inverse(g);
+        inverse_exponent[g] = reduce_group<true>(data, first + g, atoms, atom, r.A, r.diagonal,
+                                                 r.off_diagonal, r.scale, work);
+        inverse.put(d, g, r.diagonal, r.off_diagonal);
+      }
+      inverse.pad(d, wide);
+      inverted = inverse.solve(d);
     }
     unsigned failures = 0;
     for (int g = 0; g < groups; ++g) {
-      if (converged) {
-        for (int i = 0; i < d; ++i) sorted[i] = block.values[i * K + g];
-        sort_lanes(d, sorted);
+      if (!(waiting >> g & 1u)) continue;
+      const bool is_wide = wide >> g & 1u;
+      if (converged && (inverted || !is_wide)) {
+        const Side direct = {reduced(g), block.values + g, K, exponent[g]};
+        const Side other = {reduced_inverse(g), inverse.values + g, K, inverse_exponent[g]};
+        if (add_carefully(data, first + g, atoms, atom, direct, is_wide ? &other : nullptr, rest,
+                          totals))
+          continue;
       }
-      if (!converged || ill_conditioned(d, sorted, 1, limit) || Clusters::degenerate(d, sorted)) {
-        if (!add_accurate(data, first + g, atoms, atom, rest, totals)) failures |= 1u << g;
-        continue;
-      }
-      Lane *t = rest, *weight = t + d;
-      const Lane *A = reduced + g * stride, *diagonal = A + size, *off = diagonal + d;
-      log_spectrum(d, sorted, 1, exponent[g] + pair_exponent(data, first + g, atoms, atom), t);
-      totals.weigh(first + g, t, weight);
-      add_eigenvectors(d, A, off + d, diagonal, off, sorted, weight, weight + d, totals.matrix);
+      if (!add_accurate(data, first + g, atoms, atom, rest, totals)) failures |= 1u << g;
     }
     return failures;
   }
@@ -261,7 +335,9 @@ static long pullback_logdet(const Data& data, const Atoms& atoms, const Paramete
       }
       mixed_cholesky(data, group, atoms, atom, alpha, beta, exponent, N, inverse_diagonal);
       triangular_inverse(d, N, inverse_diagonal);
-      add_transposed_gram(d, N, totals.cotangent_of(group, 0), totals.matrix);
+      transposed_gram(d, N);
+      const Lane weight = totals.cotangent_of(group, 0);
+      for (size_t i = 0; i < size; ++i) totals.matrix[i] += weight * N[i];
     }
     totals.write(chunk);
   });

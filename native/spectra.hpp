@@ -1,10 +1,9 @@
-// Spectra of blocks of lanes against one atom: the fast route, and the accurate one where it must be.
+// Spectra of blocks of lanes against one atom: the fast route, its complement by the inverse where
+// eigenvalues span too much for it, and one-sided Jacobi where that does not do either.
 #pragma once
 #include "eigenvalues.hpp"
+#include "inverse.hpp"
 #include "jacobi.hpp"
-#include "packed.hpp"
-#include "tasks.hpp"
-#include "tridiagonal.hpp"
 
 namespace DIVLEARN_ISA {
 
@@ -30,8 +29,8 @@ DIVLEARN_INLINE const double* whitener_of(const Atoms& atoms, int atom, int d) {
   return atoms.whitener + (size_t)atom * d * d;
 }
 
-// True where the tridiagonal route cannot be trusted: not positive, NaN, or a ratio of eigenvalues
-// whose inverse comes near the rounding error of the largest.
+// True where the eigenvalues of A alone cannot be trusted: not positive, NaN, or a ratio of them whose
+// inverse comes near the rounding error of the largest.
 DIVLEARN_INLINE bool ill_conditioned(int d, const Lane* values, int stride, double limit) {
   Lane largest = values[0], least = values[0];
   for (int i = 1; i < d; ++i) {
@@ -68,15 +67,40 @@ static AccurateResult accurate(const Data& data, long group, const Atoms& atoms,
 constexpr int GROUPS = W == 8 ? 6 : 4;  // groups of lanes whose QL sweeps are interleaved
 constexpr int NARROW = 2;  // the same where few are left: padding would cost as much as data
 
-// L_B^-1 X L_B^-T = Q T Q^T for one group: reflectors in A and scale, T scaled to about norm 1.
-// Returns the exponent taken out of T; work: 3 d lanes.
+// A = L_B^-1 X L_B^-T, or its inverse, as Q T Q^T for one group: reflectors in A and scale, T scaled
+// to about norm 1. Returns the exponent taken out of T; work: 3 d lanes.
+template <bool INVERSE = false>
 static Lane reduce_group(const Data& data, long group, const Atoms& atoms, int atom, Lane* A,
                          Lane* diagonal, Lane* off_diagonal, Lane* scale, Lane* work) {
   const int d = data.d;
   whiten(d, whitener_of(atoms, atom, d), group_of(data.factor, group, d), A);
-  gram(d, A);
+  if (INVERSE)
+    inverse_gram(d, A, work);
+  else
+    gram(d, A);
   tridiagonalize(d, A, diagonal, off_diagonal, scale, work);
   return normalize(d, diagonal, off_diagonal);
+}
+
+// Joins the sorted eigenvalues of A and of its inverse, given with the exponents taken out of them.
+// `cut` and the result as in join_sides.
+static Lane join_scaled(int d, Lane exponent, Lane inverse_exponent, Lane* inverse, Lane* values,
+                        Lane* cut) {
+  const Lane shift = exponent + inverse_exponent;
+  if (any(~(absolute(shift) < 900.0))) return fill(__builtin_inf());
+  const Lane factor = power_of_two(shift);
+  for (int i = 0; i < d; ++i) inverse[i] *= factor;
+  return join_sides(d, inverse, values, cut);
+}
+
+// The factor of eps by which factorizing X and B has moved the eigenvalues already, or less; work:
+// 2 d lanes. Routes that add no more than that are good enough. It is small for graded matrices.
+static Lane inherited_error(const Data& data, long group, const Atoms& atoms, int atom, Lane* work) {
+  const int d = data.d;
+  const double* packed = atoms.matrix + atom * packed_size(d);
+  const Lane error = (double)d * scaled_condition(d, group_of(data.factor, group, d), work) +
+                     scaled_condition(d, packed, whitener_of(atoms, atom, d));
+  return minimum(error, fill(1.0 / EPS));
 }
 
 // Tridiagonal matrices of K groups, interleaved as the QL iteration takes them.
@@ -89,6 +113,8 @@ struct Interleaved {
   Interleaved(int d, Lane* scratch)
       : diagonal(scratch), squared(diagonal + K * (d + 1)), values(squared + K * (d + 1)) {}
 
+  Lane* end(int d) const { return values + K * (d + 1); }
+
   void put(int d, int g, const Lane* from, const Lane* off_diagonal) {
     for (int i = 0; i < d; ++i) {
       diagonal[i * K + g] = from[i];
@@ -96,13 +122,19 @@ struct Interleaved {
     }
   }
 
-  // Fills the places from `groups` on with the last group: it converges in step with the others.
-  void pad(int d, int groups) {
-    for (int g = groups; g < K; ++g)
-      for (int i = 0; i < d; ++i) {
-        diagonal[i * K + g] = diagonal[i * K + groups - 1];
-        squared[i * K + g] = squared[i * K + groups - 1];
+  // Fills the places that are not `present` (bit g) with a group that is: they converge in step.
+  void pad(int d, unsigned present) {
+    const int source = __builtin_ctz(present);
+    for (int g = 0; g < K; ++g)
+      for (int i = 0; i < d && !(present >> g & 1u); ++i) {
+        diagonal[i * K + g] = diagonal[i * K + source];
+        squared[i * K + g] = squared[i * K + source];
       }
+  }
+
+  void take_sorted(int d, int g, Lane* out) const {
+    for (int i = 0; i < d; ++i) out[i] = values[i * K + g];
+    sort_lanes(d, out);
   }
 
   bool solve(int d) { return rational_ql<K>(d, diagonal, squared, values); }
@@ -112,7 +144,7 @@ struct Interleaved {
 template <int K>
 struct BlockSpectra {
   static size_t lanes(int d) {
-    return packed_size(d) + 6 * (size_t)d + Interleaved<K>::lanes(d) + accurate_lanes(d);
+    return packed_size(d) + 8 * (size_t)d + 2 * Interleaved<K>::lanes(d) + accurate_lanes(d);
   }
 
   static unsigned compute(const Data& data, long first, int groups, const Atoms& atoms, int atom,
@@ -121,26 +153,52 @@ struct BlockSpectra {
       return BlockSpectra<NARROW>::compute(data, first, groups, atoms, atom, limit, scratch, t);
     const int d = data.d;
     Lane *A = scratch, *diagonal = A + packed_size(d), *off = diagonal + d, *scale = off + d;
-    Lane* work = scale + d;
-    Interleaved<K> block(d, work + 3 * d);
-    Lane* rest = work + 3 * d + Interleaved<K>::lanes(d);
-    Lane exponent[K];
+    Lane *work = scale + d, *sorted = work + 3 * d, *sorted_inverse = sorted + d;
+    Interleaved<K> block(d, sorted_inverse + d);
+    Interleaved<K> inverse(d, block.end(d));
+    Lane* rest = inverse.end(d);
+    Lane exponent[K], inverse_exponent[K];
+    unsigned waiting = (1u << groups) - 1u;
     bool converged = limit > 0.0;
     if (converged) {
       for (int g = 0; g < groups; ++g) {
         exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, scale, work);
         block.put(d, g, diagonal, off);
       }
-      block.pad(d, groups);
+      block.pad(d, waiting);
       converged = block.solve(d);
+    }
+    for (int g = 0; converged && g < groups; ++g) {
+      if (ill_conditioned(d, block.values + g, K, limit)) continue;
+      const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
+      log_spectrum(d, block.values + g, K, shift, t + (size_t)g * d);
+      waiting &= ~(1u << g);
+    }
+    if (!waiting) return 0;
+    if (converged) {
+      for (int g = 0; g < groups; ++g) {
+        if (!(waiting >> g & 1u)) continue;
+        inverse_exponent[g] =
+            reduce_group<true>(data, first + g, atoms, atom, A, diagonal, off, scale, work);
+        inverse.put(d, g, diagonal, off);
+      }
+      inverse.pad(d, waiting);
+      converged = inverse.solve(d);
     }
     unsigned failures = 0;
     for (int g = 0; g < groups; ++g) {
-      Lane* spectrum = t + (size_t)g * d;
-      if (converged && !ill_conditioned(d, block.values + g, K, limit)) {
-        const Lane shift = pair_exponent(data, first + g, atoms, atom);
-        log_spectrum(d, block.values + g, K, exponent[g] + shift, spectrum);
-        continue;
+      if (!(waiting >> g & 1u)) continue;
+      Lane *spectrum = t + (size_t)g * d, cut;
+      if (converged) {
+        block.take_sorted(d, g, sorted);
+        inverse.take_sorted(d, g, sorted_inverse);
+        const Lane error =
+            join_scaled(d, exponent[g], inverse_exponent[g], sorted_inverse, sorted, &cut);
+        if (!any(~(error <= inherited_error(data, first + g, atoms, atom, work)))) {
+          const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
+          log_spectrum(d, sorted, 1, shift, spectrum);
+          continue;
+        }
       }
       const AccurateResult result = accurate(data, first + g, atoms, atom, rest);
       if (!result.ok) failures |= 1u << g;
