@@ -16,8 +16,12 @@ static bool on_logdet_line(const Data& data, const Parameters& parameters, int a
 // serves where that is small against the result.
 constexpr double SPREAD_LIMIT = 1e6, SMALLEST_RESULT = 0.005, EXPONENT_LIMIT = 400.0;
 
-DIVLEARN_INLINE bool trusted(int d, Lane scaled_result, Lane spread, Lane exponent) {
-  return !any(~(scaled_result > SMALLEST_RESULT * d) | ~(spread < SPREAD_LIMIT) |
+// As `largest_spread` of divlearn.tolerances: the root of the spread is what multiplies eps.
+DIVLEARN_INLINE bool trusted(int d, Lane scaled_result, Lane spread, Lane exponent,
+                             double condition_limit) {
+  const double wide = 1e-3 * condition_limit;
+  const double limit = wide * wide > SPREAD_LIMIT ? wide * wide : SPREAD_LIMIT;
+  return !any(~(scaled_result > SMALLEST_RESULT * d) | ~(spread < limit) |
               ~(absolute(exponent) < EXPONENT_LIMIT));
 }
 
@@ -38,7 +42,7 @@ DIVLEARN_INLINE void mixed_cholesky(const Data& data, long group, const Atoms& a
 
 // D on theta = 1: [logdet N - alpha logdet X - beta logdet B]/(alpha beta).
 static bool logdet_value(const Data& data, long group, const Atoms& atoms, int atom, double alpha,
-                         double beta, Lane* scratch, Lane* value) {
+                         double beta, double condition_limit, Lane* scratch, Lane* value) {
   const int d = data.d;
   const Lane exponent = pair_exponent(data, group, atoms, atom);
   if (any(~(absolute(exponent) < EXPONENT_LIMIT))) return false;
@@ -49,7 +53,8 @@ static bool logdet_value(const Data& data, long group, const Atoms& atoms, int a
                       alpha * load(data.logdet + group * W) - beta * atoms.logdet[atom];
   const Lane scaled = logdet - exponent * (alpha * d * LN2);
   *value = scaled * (1.0 / (alpha * beta));
-  return trusted(d, scaled, load(data.spread + group * W) * atoms.spread[atom], exponent);
+  return trusted(d, scaled, load(data.spread + group * W) * atoms.spread[atom], exponent,
+                 condition_limit);
 }
 
 static long encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
@@ -79,7 +84,7 @@ static long encode(const Data& data, const Atoms& atoms, const Parameters& param
         Lane value;
         if (!on_logdet_line(data, parameters, atom) ||
             !logdet_value(data, first + g, atoms, atom, parameters.alpha[atom],
-                          parameters.beta[atom], scratch, &value))
+                          parameters.beta[atom], options.condition_limit, scratch, &value))
           continue;
         write(first + g, atom, 0, value);
         missing[atom - begin] &= ~(1u << g);
