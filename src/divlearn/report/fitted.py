@@ -144,7 +144,7 @@ def _learning(model: IDDLClassifier) -> Section:
     note += " The held-out loss is that of heads solved for at the start and in the end."
     return curves_section(
         "Learning", curves, "iteration", "objective", note,
-        second={"held-out loss": [[0, model.n_iter_], history["held_out_loss"]]},
+        second={"held-out loss": np.array([[0, model.n_iter_], history["held_out_loss"]])},
         second_label="held-out loss",
     )  # fmt: skip
 
