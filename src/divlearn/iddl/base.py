@@ -18,7 +18,14 @@ from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import MatricesMixin, check_size
 from divlearn.fitting.progress import say
 from divlearn.iddl.features import fit_tangent
-from divlearn.iddl.learning import Choice, Learned, choose_heads, learn_ensemble, learn_single
+from divlearn.iddl.learning import (
+    Choice,
+    Learned,
+    choose_gamma,
+    choose_heads,
+    learn_ensemble,
+    learn_single,
+)
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.starts import initial_atoms, search_plane
 from divlearn.iddl.tasks import Task
@@ -33,6 +40,7 @@ from divlearn.threads import limit_blas
 
 ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
 _GAMMAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+_LEARNED_GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)  # for gamma="cv"
 _LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that is free to
 _TETHER = 1e-3
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
@@ -121,7 +129,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
 
         first = [start_model(part, recipe, variant) for part in parts]
-        starts = choose(first)
+        if self.gamma == "cv":
+            judged = parts, recipe, variant, _LEARNED_GAMMAS, task.judge, tell
+            starts = [choose_gamma(*judged)]
+        else:
+            starts = choose(first)
         if whole is not None:
             best = min(starts, key=lambda choice: choice.held_out_loss)
             tangent = None
@@ -189,7 +201,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         check_number(self.max_iter, "max_iter")
-        if not (isinstance(self.gamma, str) and self.gamma == "auto"):
+        if not (isinstance(self.gamma, str) and self.gamma in ("auto", "cv")):
             check_number(self.gamma, "gamma", word="auto")
         if not in_memory and self.cv is not None:
             raise ValueError(

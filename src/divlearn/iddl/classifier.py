@@ -132,7 +132,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         return cls(
             "5 per class", divergence=divergence,
             loss=RidgeLoss(bias=False) if loss == "ridge" else loss, features="plain",
-            solver="bcd", init="kmeans", max_iter=10, cv=None,
+            solver="bcd", init="kmeans", gamma="cv", max_iter=10, cv=None,
         )  # fmt: skip
 
     @all_or_nothing

@@ -113,6 +113,36 @@ def find_tangent(part: Part, n_components: int) -> Tangent | None:
     return fit_tangent(part.shards.whole.matrices, to_host(part.targets[0][1]), n_components)
 
 
+def choose_gamma(
+    parts: Sequence[Part], recipe: Recipe, variant: Variant, gammas: Sequence[float], judge: Judge,
+    tell: Teller,
+) -> Choice:  # fmt: skip
+    """Choose the penalty by held-out data of models that were learned with it, as the paper does.
+
+    From the largest on, each model starts where that of the larger penalty ended.
+    """
+    rows = np.concatenate([part.rows for part in parts])
+    best: Choice | None = None
+    for gamma in sorted(gammas, reverse=True):
+        trained = [
+            stage("model", partial(train, part, replace(recipe, gamma=gamma), variant, tell))
+            for part in track(parts, "models")
+        ]
+        parts = [
+            replace(part, atoms=model.atoms)
+            for part, (model, *_) in zip(parts, trained, strict=True)
+        ]
+        scores = np.concatenate([
+            model.scores(part.held) for part, (model, *_) in zip(parts, trained, strict=True)
+        ])  # fmt: skip
+        value = judge(scores, rows)
+        tell(f"gamma {gamma:g}: held-out loss {value:.4g}")
+        if best is None or value < best.held_out_loss:
+            best = Choice(recipe.loss, gamma, 0, value, rows, scores)
+    assert best is not None
+    return best
+
+
 def learn_single(
     whole: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, choice: Choice | None,
     tell: Teller,
