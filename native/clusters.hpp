@@ -9,7 +9,7 @@
 
 namespace DIVLEARN_ISA {
 
-constexpr int TILE = W == 8 ? 4 : 2;  // eigenvectors at a time
+constexpr int TILE = REGISTERS == 32 ? 4 : 2;  // eigenvectors at a time
 
 // Marks the longest run of ascending t that agrees up to `tolerance`, if it has three members.
 static void longest_run(int d, const Lane* t, Lane tolerance, Mask* member) {
