@@ -88,13 +88,14 @@ class ClusteredVectors {
   // An eigenvalue by itself is its own shift; members of a cluster share one below it, which is
   // nearer to them than any other eigenvalue.
   void place_shifts() {
-    constexpr double CLOSE = 64.0 * EPS, CLOSEST = 32.0 * EPS;
+    // Rounding moves eigenvalues by about eps, and large ones that X and B make equal by some more.
+    const auto close = [&](int k) { return EPS * (8.0 + 56.0 * values[k]); };
     Lane* start = shift_;  // of the cluster
     for (int k = 0; k < d_; ++k) {
       starts_[k] = ~Mask{};
       if (k > 0) {
         const Lane gap = values[k] - values[k - 1], width = values[k - 1] - start[k - 1];
-        starts_[k] = ~(gap <= minimum(maximum(4.0 * width, fill(CLOSE)), fill(16.0 * CLOSE)));
+        starts_[k] = ~(gap <= minimum(maximum(4.0 * width, close(k)), 8.0 * close(k)));
       }
       start[k] = starts_[k] ? values[k] : start[k > 0 ? k - 1 : 0];
     }
@@ -103,7 +104,7 @@ class ClusteredVectors {
     for (int k = d_ - 1; k >= 0; --k) {
       const Mask alone = starts_[k] & last;
       end = last ? values[k] : end;
-      const Lane width = end - start[k], below = maximum(2.0 * width, fill(CLOSEST));
+      const Lane width = end - start[k], below = maximum(2.0 * width, 0.5 * close(k));
       shift_[k] = alone ? values[k] : start[k] - below;
       distance_[k] = alone ? fill(1.0) : below + 0.5 * width;
       last = starts_[k];
