@@ -113,7 +113,7 @@ def run_spectra(given: argparse.Namespace, console: Console) -> list[SpectrumRec
     ]
     headings = [
         "job", "d", "data", "pairs per second", "x slower than well-conditioned", "x best peer",
-        "best peer", "its error",
+        "best peer",
     ]  # fmt: skip
     rows = [spectrum_row(record) for record in found]
     console.print(plain_table("difficult spectra; 1 thread", headings, rows))

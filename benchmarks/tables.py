@@ -109,7 +109,7 @@ def memory_row(memory: Memory) -> list[str]:
 def spectrum_row(record: SpectrumRecord) -> list[str]:
     return [
         record.job, str(record.d), record.kind, short(record.median), f"{record.slowdown:.2f}",
-        f"{record.ratio:.1f}", record.best_peer, f"{record.peer_error:.1g}",
+        f"{record.ratio:.1f}", record.best_peer,
     ]  # fmt: skip
 
 
