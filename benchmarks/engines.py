@@ -12,20 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from machine import cores, machine, machine_line, write_between_markers
 from rich.console import Console
 from sections import FLOPS, GEMM_SIZE, SECTIONS, Record, growth, make_setting, measure, speed_up
-from tables import (
-    cores,
-    machine,
-    machine_line,
-    markdown,
-    memory_row,
-    plain_table,
-    readme,
-    section_table,
-    short,
-    write_between_markers,
-)
+from tables import markdown, memory_row, plain_table, readme, section_table, short
 from timing import Effort, Memory, encode_memory, limit_threads, torch
 
 from divlearn.engines.native import instruction_sets
