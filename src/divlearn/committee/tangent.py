@@ -1,21 +1,24 @@
 """Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
+from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
+from divlearn.iddl.tasks import fit_temperature
 from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
+from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
@@ -24,22 +27,16 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 # Vectors of the training part and of the held-out part of every fold; the space of all matrices,
 # and their vectors.
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
+Model = dict[str, Any]
+Learn = Callable[..., Model]  # of parameters
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
-_GAMMAS = [0.1, 0.3, 1.0, 3.0]
-_MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
-    "logistic": (LogisticRegression(max_iter=1000), {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rbf": (SVC(decision_function_shape="ovo"), {"C": [1.0, 10.0, 100.0], "gamma": _GAMMAS}),
-    "lda": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), {}),
-}
 
 
 def fit_space(X: RealArray, at: str) -> Space:
     """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity"."""
-    base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean if at == "mean" else np.eye(X.shape[-1])
-    whitener = invsqrtm(base)
-    deviation = float(np.sqrt(log_vectors(X, whitener).var(axis=0).sum()))
-    return whitener, deviation if deviation > 0 else 1.0
+    whitener = _whitener(X, at)
+    return whitener, _deviation(log_vectors(X, whitener))
 
 
 def tangent_vectors(X: RealArray, space: Space) -> RealArray:
@@ -50,16 +47,31 @@ def tangent_vectors(X: RealArray, space: Space) -> RealArray:
 
 def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
     """Compute once what all classifiers of tangent vectors learn from: a mean for every fold."""
-    parts = []
-    for train, held in folds:
-        space = fit_space(X[train], at)
-        parts.append((tangent_vectors(X[train], space), tangent_vectors(X[held], space)))
-    space = fit_space(X, at)
-    return parts, space, tangent_vectors(X, space)
+    logarithms = log_vectors(X) if at == "identity" else None
+
+    def place(train: Rows) -> tuple[Space, RealArray]:
+        whitener = _whitener(X[train], at)
+        vectors = log_vectors(X, whitener) if logarithms is None else logarithms
+        deviation = _deviation(vectors[train])
+        return (whitener, deviation), vectors / deviation
+
+    placed = [place(train)[1] for train, _ in folds]
+    parts = [(v[train], v[held]) for v, (train, held) in zip(placed, folds, strict=True)]
+    return parts, *place(np.arange(len(X)))
+
+
+def _whitener(X: RealArray, at: str) -> RealArray:
+    d = X.shape[-1]
+    return invsqrtm(mean_abld(X, 0.0, 0.0, tol=1e-6).mean) if at == "mean" else np.eye(d)
+
+
+def _deviation(vectors: RealArray) -> float:
+    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
+    return deviation if deviation > 0 else 1.0
 
 
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of tangent vectors, its parameters chosen by held-out log-loss."""
+    """A classifier of tangent vectors, its parameters chosen by calibrated held-out log-loss."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -67,21 +79,24 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, features: Features, y: Rows, sample_weight: RealArray, folds: Folds) -> Self:
         """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
         parts, self.space_, vectors = features
+        prepare, decide, parameters = _MODELS[self.model]
         n_classes = int(y.max()) + 1
-        grid = list(ParameterGrid(_MODELS[self.model][1]))
+        grid = list(ParameterGrid(parameters))
+        learners = [
+            prepare(seen, y[train], sample_weight[train])
+            for (seen, _), (train, _) in zip(parts, folds, strict=True)
+        ]
         found: list[Any] = []
 
-        def score(parameters: dict[str, Any]) -> float:
-            turn = iter(parts)
+        def score(parameters: dict[str, float]) -> float:
+            turn = iter(zip(learners, parts, strict=True))
 
-            def decide(train: Rows, held: Rows) -> RealArray:
-                seen, unseen = next(turn)
-                return _decide(self._fit(seen, y[train], sample_weight[train], parameters), unseen)
+            def decide_held(train: Rows, held: Rows) -> RealArray:
+                learn, (_, unseen) = next(turn)
+                return decide(learn(**parameters), unseen)
 
-            rows, decisions = predict_held_out(decide, folds, len(y))
-            coupling = None
-            if self.model == "rbf":
-                coupling = fit_coupling(decisions, y[rows], n_classes, sample_weight[rows])
+            rows, decisions = predict_held_out(decide_held, folds, len(y))
+            coupling = _calibrate(self.model, decisions, y[rows], n_classes, sample_weight[rows])
             said = _log_probabilities(decisions, n_classes, coupling)
             found.append((coupling, rows, said))
             true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
@@ -93,35 +108,99 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.oof_proba_ = np.full((len(y), n_classes), np.nan)
         self.oof_proba_[rows] = np.exp(said)
         self.classes_ = np.arange(n_classes)
-        self.model_ = self._fit(vectors, y, sample_weight, self.best_params_)
+        self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
-        decisions = _decide(self.model_, tangent_vectors(X, self.space_))
+        decisions = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
         return np.exp(_log_probabilities(decisions, len(self.classes_), self.coupling_))
 
-    def _fit(
-        self, vectors: RealArray, y: Rows, weights: RealArray, parameters: dict[str, Any]
-    ) -> Any:
-        model = clone(_MODELS[self.model][0]).set_params(**parameters)
-        if self.model == "lda":  # which takes no weights of samples
-            shares = np.bincount(y, weights)
-            return model.set_params(priors=shares / shares.sum()).fit(vectors, y)
-        return model.fit(vectors, y, weights)
 
-
-def _decide(model: Any, vectors: RealArray) -> RealArray:
-    """Decisions between pairs of classes, or logarithms of probabilities where a model has them."""
-    if isinstance(model, SVC):
-        return np.asarray(model.decision_function(vectors))
-    with np.errstate(divide="ignore"):
-        return np.asarray(model.predict_log_proba(vectors))
+def _calibrate(
+    model: str, decisions: RealArray, y: Rows, n_classes: int, weights: RealArray
+) -> tuple[float, float]:
+    """Sharpness, which only pairs of classes need, and temperature."""
+    if model == "rbf":
+        return fit_coupling(decisions, y, n_classes, weights)
+    return 0.0, fit_temperature(decisions, y, weights / weights.sum())[0]
 
 
 def _log_probabilities(
-    decisions: RealArray, n_classes: int, coupling: tuple[float, float] | None
+    decisions: RealArray, n_classes: int, coupling: tuple[float, float]
 ) -> RealArray:
-    if coupling is None:
-        return log_softmax(np.maximum(decisions, np.log(1e-12)), axis=1)
     sharpness, temperature = coupling
+    if not sharpness:
+        return log_softmax(decisions / temperature, axis=1)
     return log_probabilities(couple(decisions, n_classes, sharpness), temperature)
+
+
+# ------------------------------------------------------------------ models
+
+
+def _shares(y: Rows, weights: RealArray) -> RealArray:
+    shares = np.bincount(y, weights)
+    return shares / shares.sum()
+
+
+def _lda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    found = fit_lda(vectors, y, _shares(y, weights))
+    return lambda: found
+
+
+def _rda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    return RDA(vectors, y, _shares(y, weights)).learn
+
+
+def _logistic(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    basis = span(vectors)  # where coefficients lie
+    inside = vectors if basis is None else vectors @ basis
+    machine = LogisticRegression(max_iter=1000, warm_start=True)
+
+    def learn(C: float) -> Model:
+        machine.set_params(C=C).fit(inside, y, weights)
+        coefficients, offsets = machine.coef_, machine.intercept_
+        if len(coefficients) == 1:  # of the second class of two
+            coefficients = np.concatenate([0 * coefficients, coefficients])
+            offsets = np.append(0.0, offsets)
+        return {
+            "coefficients": coefficients if basis is None else coefficients @ basis.T,
+            "offsets": offsets,
+        }
+
+    return learn
+
+
+def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
+    return vectors @ model["coefficients"].T + model["offsets"]
+
+
+def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    table = _squared_distances(vectors, vectors)
+
+    def learn(C: float, gamma: float) -> Model:
+        machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
+        return {
+            "machine": machine.fit(decay(table, gamma), y, weights), "gamma": gamma,
+            "vectors": vectors,
+        }  # fmt: skip
+
+    return learn
+
+
+def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
+    table = _squared_distances(vectors, model["vectors"])
+    return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
+
+
+def _squared_distances(first: RealArray, second: RealArray) -> RealArray:
+    squares = [(vectors**2).sum(axis=1) for vectors in (first, second)]
+    return np.maximum(squares[0][:, None] + squares[1] - 2 * first @ second.T, 0.0)
+
+
+# What is learned once for all parameters, then for each; decisions of a model; the parameters.
+_MODELS: dict[str, tuple[Callable[..., Learn], Callable[..., RealArray], dict[str, Any]]] = {
+    "lda": (_lda, _linear_scores, {}),
+    "rda": (_rda, rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
+    "logistic": (_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "rbf": (_rbf, _rbf_decisions, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
+}  # fmt: skip
