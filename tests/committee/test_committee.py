@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from copy import copy
+from itertools import count
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee import tangent as tangent_module
-from divlearn.committee.classifier import fit_weights, floored
 from divlearn.committee.tangent import (
     TangentClassifier,
     fit_space,
     tangent_features,
     tangent_vectors,
 )
+from divlearn.committee.weights import find_simple, fit_weights, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.folds import make_folds
 
@@ -255,3 +256,84 @@ def test_discriminants_know_the_weights_of_classes():
     plain = model.fit(X, y).predict_proba(X)[:, 1]
     heavy = model.fit(X, y, sample_weight=np.where(y == 1, 100.0, 1.0)).predict_proba(X)[:, 1]
     assert (heavy > plain).all()
+
+
+# time
+
+
+def tick(monkeypatch, seconds):
+    """Let every look at the clock take that long."""
+    ticks = count(0, seconds)
+    monkeypatch.setattr("divlearn.committee.classifier.clock", lambda: next(ticks))
+
+
+def test_members_that_take_too_long_are_skipped(data, monkeypatch):
+    X, y, X_test, y_test = data
+    members = ("start softmax", "tangent rda", "kernel", "tangent lda", "nearest neighbour")
+    model = SPDClassifier(members, time_limit=100, random_state=0)
+    # A probe of one second for 38 matrices: 75 take 3.9 seconds, learning takes an hour.
+    tick(monkeypatch, 1)
+    model.fit(X, y)
+    assert set(model.members_) == set(members) - {"start softmax"}
+    assert model.message_ == ("4 of 5 members were fitted; iddl would not end within 100 seconds")
+    assert model.score(X_test, y_test) > 0.8
+    tick(monkeypatch, 60)
+    assert list(model.fit(X, y).members_) == ["tangent lda"]  # the first is always fitted
+    assert model.message_.count("would not end within 100 seconds") == 4
+
+
+def test_time_does_not_change_members(data, monkeypatch):
+    X, y, X_test, _ = data
+    members = ("tangent rda", "tangent lda")
+    slow = SPDClassifier(members, time_limit=1e6, random_state=0)
+    fast = SPDClassifier(members, random_state=0).fit(X, y)
+    tick(monkeypatch, 1000)
+    np.testing.assert_array_equal(slow.fit(X, y).predict_proba(X_test), fast.predict_proba(X_test))
+
+
+# a single member
+
+
+def test_it_names_a_member_that_is_as_good():
+    rng = np.random.default_rng(0)
+    average = rng.random(400) < 0.9
+    same, worse = average.copy(), average & (rng.random(400) < 0.8)
+    units, counts = np.arange(400), np.ones(400)
+    assert find_simple({"worse": worse, "same": same}, average, counts, units) == "same"
+    assert find_simple({"worse": worse}, average, counts, units) is None
+    # The same errors, all in one of many groups: they may be chance.
+    groups = np.where(worse != average, 0, 1 + units % 40)
+    groups = np.unique(groups, return_inverse=True)[1]
+    assert find_simple({"worse": worse}, average, counts, groups) == "worse"
+    assert find_simple({}, average, counts, units) is None
+
+
+def test_the_summary_names_it(data, fitted):
+    assert f"from {fitted.simple_} alone" in fitted.summary()
+    assert fitted.simple_ in MEMBERS[:7]
+    committee = copy(fitted)
+    committee.simple_ = None
+    assert "alone" not in committee.summary()
+
+
+# little data
+
+
+@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 2), (3, 3), (20, 2), (12, 5)])
+def test_few_matrices_of_each_class(n_classes, n_each):
+    X, y = make_wishart_clusters(n_classes, n_each, 3, separation=6, random_state=0)
+    members = tuple(name for name in MEMBERS if "iddl" not in name)
+    model = SPDClassifier(members, random_state=0).fit(X, y)
+    assert {"tangent rbf", "nearest neighbour", "tangent logistic"} <= set(model.members_)
+    assert model.score(X, y) > 1.5 / n_classes
+    left_out = set(members) - set(model.members_)
+    assert all(f"{name} was left out: " in model.message_ for name in left_out)
+
+
+def test_a_class_that_is_alone_in_a_training_part():
+    X, y = make_wishart_clusters(3, 6, 3, separation=6, random_state=0)
+    rows = np.concatenate([np.flatnonzero(y < 2), np.flatnonzero(y == 2)[:2]])
+    X, y = X[rows], y[rows]
+    model = SPDClassifier(("tangent rda", "tangent lda", "kernel"), cv=2, random_state=0)
+    assert len(model.fit(X, y).members_) == 3
+    assert model.score(X, y) > 0.6

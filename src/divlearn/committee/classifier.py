@@ -1,7 +1,7 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Self
@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.committee.weights import find_simple, fit_weights, floored
 from divlearn.engines import Engine, get_engine
@@ -23,7 +24,8 @@ from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, tell
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
-from divlearn.kernels.tables import square_tables
+from divlearn.kernels.classifier import make_tables
+from divlearn.kernels.tables import Point
 from divlearn.threads import limit_blas
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
@@ -33,7 +35,8 @@ _IDDL = {
 }  # fmt: skip
 # In the order in which they are fitted: the later, the longer it takes.
 MEMBERS = (
-    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "kernel", *_IDDL,
+    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "kernel",
+    "nearest neighbour", *_IDDL,
 )  # fmt: skip
 # Divergences per matrix, atom and fold that learning computes, gradients counted as three.
 _PASSES = 150
@@ -57,8 +60,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     members : sequence of str, default=MEMBERS
         On tangent vectors at the mean "tangent lda" (shrinkage LDA), "tangent rda" (regularised
         QDA), "tangent logistic" and "tangent rbf" (SVM); "log rbf" is an SVM on logarithms,
-        "kernel" a divergence-kernel SVM. "iddl softmax" and "iddl ridge" learn atoms and
-        divergences, "start softmax" has atoms from k-means and learns only the head.
+        "kernel" a divergence-kernel SVM; "nearest neighbour" has its divergence chosen. "iddl
+        softmax" and "iddl ridge" learn atoms and divergences, "start softmax" has atoms from
+        k-means and learns only the head.
     time_limit : float, optional
         Seconds after which no further member is begun. Cheap members come first. The kernel and
         IDDL are skipped if they would probably take longer than what is left. At least one member
@@ -141,13 +145,14 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         fits = self._fits(data, folds, seed)
         found: dict[str, Any] = {}
         notes: list[str] = []
-        news, began = "", clock()
+        news, limit, began = "", self.time_limit, clock()
         with Interrupts() as interrupts:
             try:
                 for done, kind in enumerate(kinds):
                     tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{news}")
-                    if found and self._is_too_long(kind, clock() - began, data, folds):
-                        notes.append(f"{kind} would not end within {self.time_limit:g} seconds")
+                    left = np.inf if limit is None else limit - (clock() - began)
+                    if found and limit and self._estimate(kind, found, data, folds) > left:
+                        notes.append(f"{kind} would not end within {limit:g} seconds")
                         continue
                     try:
                         made = stage(kind, fits[kind])
@@ -186,27 +191,36 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                 member = TangentClassifier(model).fit(known, data.codes, data.weights, folds)
             return {name: member}
 
+        @lru_cache(1)
+        def tables() -> dict[Point, RealArray]:
+            return make_tables(get_engine(self.engine), data.matrices, POINTS)
+
         def kernel() -> dict[str, Any]:
             member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
-            return {"kernel": member.fit(data.matrices, data.codes, data.weights)}
+            return {"kernel": member.fit_tables(data, folds, tables())}
 
-        fits = {name: partial(tangent, name) for name in MEMBERS}
-        return fits | {"kernel": kernel, "iddl": partial(self._fit_iddl, data, folds, seed)}
+        def nearest() -> dict[str, Any]:
+            member = NearestClassifier(self.engine)
+            return {"nearest neighbour": member.fit(tables(), data, folds)}
 
-    def _is_too_long(self, kind: str, spent: float, data: Labelled, folds: Folds) -> bool:
-        """Whether a kind of member would probably take longer than what is left of the time."""
-        if self.time_limit is None:
-            return False
-        left = self.time_limit - spent
-        if left <= 0 or kind not in ("kernel", "iddl"):
-            return left <= 0
+        fits: dict[str, Callable[[], Any]] = {name: partial(tangent, name) for name in MEMBERS}
+        iddl = partial(self._fit_iddl, data, folds, seed)
+        return fits | {"kernel": kernel, "nearest neighbour": nearest, "iddl": iddl}
+
+    def _estimate(
+        self, kind: str, found: Mapping[str, Any], data: Labelled, folds: Folds
+    ) -> float:  # fmt: skip
+        """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         n = len(data.codes)
+        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * len(folds)}
+        if kind == "nearest neighbour" and "kernel" not in found:
+            kind = "kernel"  # which computes the same tables
+        if kind not in pairs:
+            return 0.0
         some = data.matrices[:: max(n // _PROBED, 1)]
         began = clock()
-        square_tables(get_engine(self.engine), some, POINTS)
-        seconds = (clock() - began) * 2 / len(some) ** 2  # of a pair
-        pairs = n * n / 2 if kind == "kernel" else _PASSES * n * 3 * len(data.classes) * len(folds)
-        return pairs * seconds > left
+        make_tables(get_engine(self.engine), some, POINTS)
+        return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""

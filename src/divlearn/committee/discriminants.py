@@ -14,6 +14,8 @@ from divlearn.arrays import RealArray
 
 Codes = NDArray[np.intp]
 
+_RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
+
 
 def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, RealArray]:
     """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class.
@@ -34,7 +36,7 @@ def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, Re
     n, n_entries = Z.shape
     variances = diagonal + (Z**2).sum(axis=0)
     _check_spread(variances)
-    diagonal += np.finfo(float).eps * variances.max()
+    diagonal += _RIDGE * variances.max()
     if n < n_entries:
         W = Z / diagonal
         inner = solve(np.eye(n) + W @ Z.T, W @ centres.T, assume_a="pos")

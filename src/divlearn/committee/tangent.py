@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.committee.nearest import squared_distances
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
@@ -175,7 +176,7 @@ def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
 
 
 def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
-    table = _squared_distances(vectors, vectors)
+    table = squared_distances(vectors, vectors)
 
     def learn(C: float, gamma: float) -> Model:
         machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
@@ -188,13 +189,8 @@ def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
 
 
 def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
-    table = _squared_distances(vectors, model["vectors"])
+    table = squared_distances(vectors, model["vectors"])
     return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
-
-
-def _squared_distances(first: RealArray, second: RealArray) -> RealArray:
-    squares = [(vectors**2).sum(axis=1) for vectors in (first, second)]
-    return np.maximum(squares[0][:, None] + squares[1] - 2 * first @ second.T, 0.0)
 
 
 # What is learned once for all parameters, then for each; decisions of a model; the parameters.
