@@ -21,7 +21,7 @@ from divlearn.committee.tangent import (
     tangent_features,
     tangent_vectors,
 )
-from divlearn.committee.weights import find_simple, fit_weights, floored
+from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.folds import make_folds
 
@@ -175,11 +175,30 @@ def test_weights_minimise_the_objective():
     true = floored(said)[:, np.arange(60), codes]
 
     def objective(w):
-        return -np.log(w @ true).sum() - 50 * np.log(w).mean()
+        return -np.log(w @ true).sum() - 20 * np.log(w).mean()
 
     for _ in range(50):
         other = np.abs(weights + 1e-3 * rng.standard_normal(4))
         assert objective(other / other.sum()) >= objective(weights) - 1e-9
+
+
+def test_saturated_folds_leave_weights_nearly_equal():
+    """Of members that are all right, the surest is not trusted alone."""
+    sure = [0.999, 0.99, 0.95, 0.9]
+    said = np.array([np.tile([p, 1 - p], (60, 1)) for p in sure])
+    weights = fit_weights(said, np.zeros(60, int), np.ones(60))
+    assert (np.diff(weights) < 0).all()
+    assert 0.2 < weights.min() < weights.max() < 0.3
+    one_wrong = said.copy()
+    one_wrong[0, :6] = one_wrong[0, :6, ::-1]
+    assert fit_weights(one_wrong, np.zeros(60, int), np.ones(60)).argmin() == 0
+
+
+def test_groups_count_less_than_their_matrices():
+    weights = np.array([1.0, 1.0, 2.0, 4.0])
+    alone = count_samples(weights, np.arange(4))
+    np.testing.assert_allclose(alone, weights / 2)
+    np.testing.assert_allclose(count_samples(weights, np.array([0, 0, 0, 0])), alone / 2)
 
 
 def test_equal_members_have_equal_weights():

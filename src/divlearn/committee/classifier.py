@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
-from divlearn.committee.weights import find_simple, fit_weights, floored
+from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
@@ -25,7 +25,7 @@ from divlearn.fitting.progress import say, tell
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
-from divlearn.kernels.tables import Point
+from divlearn.kernels.tables import ACCURACY, Point
 from divlearn.threads import limit_blas
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
@@ -50,8 +50,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
-    The weights maximise the likelihood of held-out labels, with a prior worth 50 independent
-    samples for equal weights. No kind wins on all data; the average is about as good as the best of
+    The weights maximise the likelihood of held-out labels, with a prior for equal weights that is
+    worth 20 samples. No kind wins on all data; the average is about as good as the best of
     them, and often better. Members that cannot be fitted are left out, and ``message_`` says why.
     Where the user interrupts, the members fitted by then make the committee.
 
@@ -69,7 +69,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         is fitted.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
-        together, and only then are weights honest: a group then counts as one sample.
+        together, and only then are weights honest.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -179,6 +179,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def _fits(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Callable[[], Any]]:
         """Make functions that fit a kind of member, and return its members by name."""
+        engine = get_engine(self.engine, accuracy=ACCURACY)
 
         @lru_cache(1)  # members that share a tangent space follow each other
         def features(at: str) -> Features:
@@ -193,10 +194,13 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
         @lru_cache(1)
         def tables() -> dict[Point, RealArray]:
-            return make_tables(get_engine(self.engine), data.matrices, POINTS)
+            return make_tables(engine, data.matrices, POINTS)
 
         def kernel() -> dict[str, Any]:
-            member = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
+            # A coarse grid: the average makes up for it.
+            member = DivergenceKernelClassifier(
+                scales=(0.3, 1, 3), Cs=(3, 30), cv=list(folds), engine=self.engine
+            )
             return {"kernel": member.fit_tables(data, folds, tables())}
 
         def nearest() -> dict[str, Any]:
@@ -219,7 +223,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             return 0.0
         some = data.matrices[:: max(n // _PROBED, 1)]
         began = clock()
-        make_tables(get_engine(self.engine), some, POINTS)
+        make_tables(get_engine(self.engine, accuracy=ACCURACY), some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
@@ -242,9 +246,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
         said, codes = floored(said[:, tested]), data.codes[tested]
         groups = data.kept_groups
-        # Groups are independent of each other, matrices of a group are not.
         units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
-        counts = data.weights[tested] * (units.max() + 1) / data.weights[tested].sum()
+        counts = count_samples(data.weights[tested], units)
         found = fit_weights(said, codes, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
         average = np.tensordot(found, said, axes=1)

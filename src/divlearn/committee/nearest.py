@@ -1,6 +1,5 @@
 """Classes by their nearest matrices, the divergence chosen by held-out log-loss."""
 
-from collections.abc import Mapping
 from itertools import product
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import Rows, choose, predict_held_out
 from divlearn.iddl.tasks import fit_temperature
-from divlearn.kernels.tables import Point, cross_table
+from divlearn.kernels.tables import ACCURACY, Point, cross_table
 from divlearn.log_vectors import log_vectors
 
 _COUNTS = (1, 3)  # of neighbours in every class
@@ -31,7 +30,7 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, engine: str | Engine = "auto") -> None:
         self.engine = engine
 
-    def fit(self, tables: Mapping[Point, RealArray], data: Labelled, folds: Folds) -> Self:
+    def fit(self, tables: dict[Point, RealArray], data: Labelled, folds: Folds) -> Self:
         """Choose among tables of symmetrised divergences and the log-Euclidean metric."""
         self.matrices_, self.codes_ = data.matrices, data.codes
         self.classes_ = np.arange(len(data.classes))
@@ -64,7 +63,8 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.point_ is None:
             table = squared_distances(log_vectors(X), log_vectors(self.matrices_))
         else:
-            table = cross_table(get_engine(self.engine), X, self.matrices_, self.point_)
+            engine = get_engine(self.engine, accuracy=ACCURACY)
+            table = cross_table(engine, X, self.matrices_, self.point_)
         scores = _scores(table, self.codes_, self.n_neighbors_)
         return softmax(scores / self.temperature_, axis=1)
 

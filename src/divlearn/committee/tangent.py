@@ -14,12 +14,13 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray
 from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.nearest import squared_distances
+from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
 from divlearn.iddl.tasks import fit_temperature
 from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
-from divlearn.kernels.tables import decay
+from divlearn.kernels.tables import ACCURACY, decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
@@ -36,7 +37,7 @@ _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 def fit_space(X: RealArray, at: str) -> Space:
     """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity"."""
-    whitener = _whitener(X, at)
+    whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
     return whitener, _deviation(log_vectors(X, whitener))
 
 
@@ -48,22 +49,23 @@ def tangent_vectors(X: RealArray, space: Space) -> RealArray:
 
 def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
     """Compute once what all classifiers of tangent vectors learn from: a mean for every fold."""
-    logarithms = log_vectors(X) if at == "identity" else None
+    space = whitener, _ = fit_space(X, at)
+    everywhere = log_vectors(X, whitener)
+    parts = []
+    for train, held in folds:
+        vectors = everywhere
+        if at == "mean":
+            vectors = log_vectors(X, _whitener(X[train], near=whitener))
+        vectors = vectors / _deviation(vectors[train])
+        parts.append((vectors[train], vectors[held]))
+    return parts, space, everywhere / space[1]
 
-    def place(train: Rows) -> tuple[Space, RealArray]:
-        whitener = _whitener(X[train], at)
-        vectors = log_vectors(X, whitener) if logarithms is None else logarithms
-        deviation = _deviation(vectors[train])
-        return (whitener, deviation), vectors / deviation
 
-    placed = [place(train)[1] for train, _ in folds]
-    parts = [(v[train], v[held]) for v, (train, held) in zip(placed, folds, strict=True)]
-    return parts, *place(np.arange(len(X)))
-
-
-def _whitener(X: RealArray, at: str) -> RealArray:
-    d = X.shape[-1]
-    return invsqrtm(mean_abld(X, 0.0, 0.0, tol=1e-6).mean) if at == "mean" else np.eye(d)
+def _whitener(X: RealArray, near: RealArray | None = None) -> RealArray:
+    """Whiten with the mean; roughly where the search starts near it, as for the part of a fold."""
+    start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-4)
+    engine = get_engine(accuracy=ACCURACY)
+    return invsqrtm(mean_abld(X, 0.0, 0.0, init=start, tol=tolerance, engine=engine).mean)
 
 
 def _deviation(vectors: RealArray) -> float:

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from divlearn.arrays import RealArray
 
-_PULL = 50.0  # of weights towards equal ones, in units of independent held-out samples
+_PULL = 20.0  # of weights towards equal ones, in units of independent held-out samples
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
 
 
@@ -18,16 +18,25 @@ def floored(probabilities: RealArray) -> RealArray:
     return (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
 
 
+def count_samples(weights: RealArray, units: NDArray[np.intp]) -> RealArray:
+    """Count held-out matrices in the likelihood, of groups that are numbered by `units`.
+
+    The matrices of a group are neither copies of each other nor independent. They count as much as
+    the geometric mean of their number and that of groups.
+    """
+    return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
+
+
 def fit_weights(
     probabilities: RealArray, codes: NDArray[np.intp], counts: RealArray, pull: float = _PULL
 ) -> RealArray:
     r"""Weights of members that maximise the likelihood of held-out labels.
 
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
-              - 50 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
+              - 20 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
-    The second term holds the weights together where the data does not tell members apart. Counts
-    c sum to the number of independent samples: groups where these are known.
+    The second term holds the weights together where the data does not tell members apart: folds
+    that all members classify without an error leave equal weights.
     """
     true = floored(probabilities)[:, np.arange(len(codes)), codes]
     n_members = len(true)
