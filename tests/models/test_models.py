@@ -64,7 +64,7 @@ FITTED = {
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
     "k-NN": DivergenceKNN(3, "jeffreys"),
-    "nearest mean": DivergenceMDM("burg"),
+    "nearest mean": DivergenceMDM("choose", cv=2, random_state=0),
     "log-euclidean machine": LogEuclideanSVM("rbf", random_state=0),
     "metric learning": LEML(20, max_iter=2, random_state=0),
     "sparse codes": KernelSparseCoding(4, kernel="stein", max_iter=1, random_state=0),

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +15,32 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.neighbors import checked_blocks, is_log_euclidean
+from divlearn.baselines.neighbors import (
+    checked_blocks,
+    folds_to_choose,
+    is_chosen,
+    is_log_euclidean,
+)  # fmt: skip
+from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
+from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.progress import track
 from divlearn.geometry import geodesic
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
+
+# Candidates are judged with rough means, and need no digits of the smallest eigenvalues.
+_ROUGH_TOLERANCE, _ROUGH_STEPS, _ROUGH_ACCURACY = 0.02, 2, 1e-3
+_SLOPES = np.unique(CHOICES[:, 1] - CHOICES[:, 0])  # means depend on beta - alpha above all
+_CANDIDATES: list[Divergence | None] = [*CANDIDATES, get_divergence("jeffreys"), None]
+_TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
 class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,13 +57,36 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
         As in `DivergenceKNN`, of one sign. The mean in "burg" and "kullback" is the arithmetic one,
         in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean of these two.
+        "choose" chooses the divergence by cross-validation on the training data; see Notes.
+    cv : int, splitter or iterable of pairs of indices, default=4
+        Folds by which "choose" judges, as in `DivergenceKernelClassifier`.
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds.
     engine : str or Engine, default="auto"
 
     Attributes
     ----------
     means_ : ndarray, shape (n_classes, d, d)
+    divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
+    scale_ : float
+        Factor of divergences in `predict_proba`: 1, or the one of the least held-out log-loss
+        where the divergence is chosen.
+    cv_results_ : dict of arrays, only where the divergence is chosen
+        "divergence", the candidates by name, and their held-out "accuracy" and "log_loss".
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
+        Held-out probabilities. Divergence and scale are chosen without the fold they are for. NaN
+        for matrices that no fold holds out or that have no weight.
     classes_ : ndarray, shape (n_classes,)
     n_features_in_ : int, size of the matrices.
+
+    Notes
+    -----
+    Candidates are "airm", "stein", "burg", "reverse-burg", "log-cosh", other pairs (alpha, beta) of
+    0, 1/4, 1/2, 1 and 2 which differ by 1 at most, "jeffreys" and "log-euclidean". "choose" takes
+    the one of the lowest held-out log-loss, that of `predict_proba` with the best scale, and the
+    first of those within 0.001 of it. With few matrices this is steadier than the accuracy. The
+    candidates are judged with approximate means, on the geodesics from the AIRM mean to the
+    arithmetic (beta > alpha) or the harmonic mean; the means of the one chosen are exact.
 
     Examples
     --------
@@ -62,26 +100,73 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     """
 
     means_: RealArray
+    scale_: float
+    cv_results_: dict[str, Any]
+    oof_proba_: RealArray
     _divergence: Divergence | None
 
     def __init__(
-        self,
-        divergence: str | Sequence[float] | Divergence = "airm",
-        engine: str | Engine = "auto",
-    ) -> None:
+        self, divergence: str | Sequence[float] | Divergence = "airm",
+        engine: str | Engine = "auto", *, cv: Any = 4,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:  # fmt: skip
         self.divergence = divergence
         self.engine = engine
+        self.cv = cv
+        self.random_state = random_state
 
     @labelled.all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the means of matrices X, (n_matrices, d, d), labels y and weights (n_matrices,)."""
-        logarithms = is_log_euclidean(self.divergence)
-        self._divergence = None if logarithms else get_divergence(self.divergence)
-        data = check_labelled(X, y, sample_weight, None)
-        self.means_ = _find_means(data, self._divergence, get_engine(self.engine))
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
+        """Find the means of the classes.
+
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Weights are those of the
+        means, and of the accuracy by which a divergence is chosen. Folds do not split groups.
+        """
+        chosen = is_chosen(self.divergence)
+        if not chosen:
+            logarithms = is_log_euclidean(self.divergence)
+            self._divergence = None if logarithms else get_divergence(self.divergence)
+        engine = get_engine(self.engine)
+        data = check_labelled(X, y, sample_weight, None, groups)
+        self.scale_ = 1.0
+        if chosen:
+            self._choose(data)
+        self.means_ = _find_means(data, self._divergence, engine)
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
         return self
+
+    @property
+    def divergence_(self) -> Divergence | str:
+        """The divergence in use."""
+        return "log-euclidean" if self._divergence is None else self._divergence
+
+    def _choose(self, data: Labelled) -> None:
+        """Choose the divergence on held-out data, and the scale of probabilities."""
+        folds = folds_to_choose(data, self.cv, self.random_state)
+        tables = _judge(data, folds, get_engine(self.engine, accuracy=_ROUGH_ACCURACY))
+        tested = np.flatnonzero(np.isfinite(tables).all(axis=(0, 2)))
+        tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
+        scales, losses = log_losses(tables, codes)
+        probabilities = np.empty(tables.shape[1:])
+        for _, held in folds:
+            own = np.isin(tested, held)
+            best, place = least_loss(losses, weights * ~own if not own.all() else weights)
+            probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
+        self.oof_proba_ = data.spread(tested, probabilities)
+        best, place = least_loss(losses, weights)
+        self._divergence = _CANDIDATES[best]
+        factor = 1.0 if self._divergence is None else self._divergence.scale
+        self.scale_ = float(scales[best, place]) / factor
+        names = ["log-euclidean" if one is None else one.name for one in _CANDIDATES]
+        self.cv_results_ = {
+            "divergence": np.array(names),
+            "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
+            "log_loss": np.average(losses, axis=2, weights=weights).min(axis=1),
+        }
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Distances of matrices to the means, shape (n_matrices, n_classes).
@@ -95,12 +180,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return self._distances(X, squared=None).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        r"""Probabilities :math:`e^{-D(X \| C_k)} / \sum_j e^{-D(X \| C_j)}`.
+        r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
 
         D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
         distance. The shape is (n_matrices, n_classes).
         """
-        return softmax(-self._distances(X, squared=None), axis=1)
+        return softmax(-self.scale_ * self._distances(X, squared=None), axis=1)
 
     def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
         check_is_fitted(self)
@@ -119,6 +204,58 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     @property
     def _n_features_out(self) -> int:
         return len(self.means_)
+
+
+def _judge(data: Labelled, folds: Folds, engine: Engine) -> RealArray:
+    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
+    tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
+    inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
+    for train, held in track(folds, "folds"):
+        part = replace(
+            data, matrices=data.matrices[train], codes=data.codes[train],
+            weights=data.weights[train],
+        )  # fmt: skip
+        arithmetic, harmonic = _average(part, part.matrices), _average(part, inverses[train])
+        harmonic = np.linalg.inv(harmonic)
+        middle = geodesic(arithmetic, harmonic, 0.5)
+        center = _iterate(part, (0.0, 0.0), middle, engine, rough=True)
+        rising = _SLOPES >= 0
+        means = np.concatenate([
+            _along(center, harmonic, -_SLOPES[~rising]), _along(center, arithmetic, _SLOPES[rising])
+        ])  # fmt: skip
+        step = max(1, _TABLE_ENTRIES // means[..., 0].size)
+        for start in range(0, len(held), step):
+            rows = held[start : start + step]
+            tables[:-1, rows] = _candidate_tables(data.matrices[rows], means, engine)
+        gaps = vectors[held][:, None] - _average(part, vectors[train])
+        tables[-1, held] = (gaps**2).sum(axis=2)
+    return tables
+
+
+def _along(start: RealArray, end: RealArray, fractions: RealArray) -> RealArray:
+    """Points of geodesics, shape (n_fractions, n_classes, d, d)."""
+    lower = np.linalg.cholesky(start)
+    inner = np.linalg.solve(lower, np.linalg.solve(lower, end).mT)
+    values, vectors = np.linalg.eigh(0.5 * (inner + inner.mT))
+    frame = lower @ vectors
+    powers = np.maximum(values, np.finfo(np.float64).tiny) ** fractions[:, None, None]
+    return (frame * powers[:, :, None]) @ frame.mT
+
+
+def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
+    """Divergences of all candidates but the last, each to the means of its slope."""
+    n, n_classes, d = len(matrices), *means.shape[1:3]
+    atoms = Prepared.checked(means.reshape(-1, d, d))
+    t = engine.spectra(Prepared.checked(matrices), atoms)
+    t = t.reshape(n, len(_SLOPES), n_classes, d).transpose(1, 3, 0, 2).reshape(len(_SLOPES), d, -1)
+    tables = np.empty((len(_CANDIDATES) - 1, n * n_classes))
+    for slope, spectra in zip(_SLOPES, t, strict=True):
+        some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
+        tables[some] = evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
+        if slope == 0:
+            burgs = np.array([(0.0, 1.0), (1.0, 0.0)])
+            tables[len(CHOICES)] = evaluate_plane(np.ascontiguousarray(spectra), burgs).mean(axis=0)
+    return tables.reshape(-1, n, n_classes)
 
 
 def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
@@ -156,17 +293,19 @@ def _average(data: Labelled, values: RealArray) -> RealArray:
 
 
 def _iterate(
-    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine
-) -> RealArray:
+    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine, *,
+    rough: bool = False,
+) -> RealArray:  # fmt: skip
     means = []
     for code, start in enumerate(starts):
         rows = np.flatnonzero(data.codes == code)
         matrices = engine.keep(Prepared.checked(data.matrices[rows]))
         found = mean_abld(
-            matrices, *point, data.weights[rows], start, tol=_TOLERANCE,
+            matrices, *point, data.weights[rows], start,
+            tol=_ROUGH_TOLERANCE if rough else _TOLERANCE, max_iter=_ROUGH_STEPS if rough else 200,
             engine=engine_for(engine, len(rows), matrices.d),
         )  # fmt: skip
-        if not found.converged:
+        if not (found.converged or rough):
             warnings.warn(
                 f"the mean of class {data.classes[code]!s} is not exact: {found.message}",
                 ConvergenceWarning, stacklevel=3,

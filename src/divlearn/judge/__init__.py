@@ -1,5 +1,6 @@
 """Questions about data: which divergence, which classifier, how sure, and what is wrong."""
 
+from divlearn.baselines.plane import NAMED
 from divlearn.judge.doctor import Diagnosis, Finding, examine
 from divlearn.judge.evaluation import (
     Evaluation,
@@ -9,7 +10,7 @@ from divlearn.judge.evaluation import (
     evaluate,
     held_out_predictions,
 )
-from divlearn.judge.maps import NAMED, PlaneMap, plane_map
+from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import (
     PairedComparison,
     compare_paired,

@@ -5,32 +5,20 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray, as_axis, to_host
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.arrays import RealArray, as_axis
+from divlearn.baselines.plane import ACCURACY, NAMED, Codes, Flags, judge_neighbors, rank_best
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
-from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.progress import tell, track
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
 
-NAMED: dict[str, Divergence] = {
-    name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
-}
-NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
-
 Point = tuple[float, float]
-Flags = NDArray[np.bool_]
-Codes = NDArray[np.intp]
-
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
-_BLOCK_ENTRIES = 1 << 23  # divergences held at a time: 64 MB
-_MOST_ROWS = 512  # per block: large enough for an engine, small enough to report progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +182,7 @@ def plane_map(
     >>> plane.accuracy.shape, plane.at(0, 0)
     ((17, 17), 1.0)
     """
-    chosen = get_engine(engine, n_threads)
+    chosen = get_engine(engine, n_threads, ACCURACY)
     matrices = check_spd(X, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
@@ -224,14 +212,6 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
     return np.column_stack([np.repeat(alphas, len(betas)), np.tile(betas, len(alphas))])
 
 
-def rank_best(points: RealArray, accuracy: RealArray) -> NDArray[np.intp]:
-    """Return the most accurate points; ties by distance to a named one, alpha + beta, alpha."""
-    best = np.flatnonzero(accuracy == accuracy.max())
-    tied = points[best]
-    distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
-    return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
-
-
 def format_point(point: Sequence[float]) -> str:
     return "({:g}, {:g})".format(*point)
 
@@ -258,61 +238,3 @@ def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
 def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Codes | None:
     known = check_groups(groups, n_matrices)
     return None if known is None else np.unique(known, return_inverse=True)[1]
-
-
-def judge_neighbors(
-    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
-    engine: Engine,
-) -> tuple[Flags, Codes]:  # fmt: skip
-    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
-    # Neighbours are of other groups and outside the left-out fold. Returned are flags,
-    # (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
-    n, n_points, n_folds = len(matrices), len(points), int(folds.max()) + 1
-    apart = np.arange(n) if groups is None else groups
-    n_rows = min(_MOST_ROWS, max(1, _BLOCK_ENTRIES // (2 * n_folds * n_points)))
-    # In random order, so that the matrices judged before an interrupt represent all.
-    order = np.random.RandomState(0).permutation(n)
-    blocks = [order[start : start + n_rows] for start in range(0, n, n_rows)]
-    found: list[Flags] = []
-    try:
-        for queries in track(blocks, "blocks"):
-            found.append(_judge_block(matrices, codes, folds, apart, points, engine, queries))
-    except KeyboardInterrupt:
-        note_interrupt()
-        if not found:
-            raise
-    judged = np.concatenate(blocks[: len(found)])
-    back = np.argsort(judged)
-    return np.concatenate(found, axis=2)[:, :, back], judged[back]
-
-
-def _judge_block(
-    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes, points: RealArray,
-    engine: Engine, queries: Codes,
-) -> Flags:  # fmt: skip
-    n_points, n_folds = len(points), int(folds.max()) + 1
-    n_columns = max(1, _BLOCK_ENTRIES // (len(queries) * n_points))
-    data = engine.keep(matrices[queries])
-    # Of every fold only the nearest of the same and of any other class matters.
-    same, other = np.full((2, n_folds, len(queries), n_points), np.inf)
-    n_done = 0
-    for code, fold in np.ndindex(int(codes.max()) + 1, n_folds):
-        members = np.flatnonzero((codes == code) & (folds == fold))
-        own = codes[queries] == code
-        for first in range(0, len(members), n_columns):
-            references = members[first : first + n_columns]
-            alpha, beta = np.broadcast_to(points.T[:, None], (2, len(references), n_points))
-            table = engine.encode(data, matrices[references], alpha, beta)
-            table[np.nonzero(groups[queries, None] == groups[references])] = np.inf
-            nearest = to_host(table.min(axis=1))
-            same[fold, own] = np.minimum(same[fold, own], nearest[own])
-            other[fold, ~own] = np.minimum(other[fold, ~own], nearest[~own])
-            n_done += len(references)
-            tell("neighbours", n_done, len(matrices))
-    correct = np.empty((n_folds + 1, n_points, len(queries)), dtype=np.bool_)
-    for left_out in range(n_folds + 1):
-        kept = np.arange(n_folds) != left_out
-        correct[left_out] = np.less(
-            same[kept].min(axis=0, initial=np.inf), other[kept].min(axis=0, initial=np.inf)
-        ).T
-    return correct

@@ -9,18 +9,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.baselines.plane import (
+    ACCURACY,
+    NAMED,
+    NAMED_POINTS,
+    Codes,
+    Flags,
+    judge_neighbors,
+    rank_best,
+)  # fmt: skip
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import track
 from divlearn.judge import maps
-from divlearn.judge.maps import NAMED, NAMED_POINTS, Codes, Flags, Point, format_point
+from divlearn.judge.maps import Point, format_point
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
 from divlearn.likelihood import fit_likelihood, fit_member
+from divlearn.likelihood.normalizer import solve_kappa
+from divlearn.means import mean_abld
 from divlearn.spd import check_spd
 
 _LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
+_MAP_TOLERANCE = 1e-5  # of centres and divergences; the likelihood errs by its square
 
 
 @dataclass(frozen=True)
@@ -158,7 +170,7 @@ def which_divergence(
     >>> print(answer.summary())
     Use ...
     """
-    chosen = get_engine(engine)
+    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=ACCURACY)
     matrices = check_spd(X, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
@@ -202,14 +214,14 @@ def _by_accuracy(
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
     grid = maps.make_grid(alphas, betas)
-    correct, judged = maps.judge_neighbors(
+    correct, judged = judge_neighbors(
         matrices, codes, folds, groups, np.vstack([grid, NAMED_POINTS]), engine
     )
     codes, folds = codes[judged], folds[judged]
     groups = None if groups is None else groups[judged]
 
     def choose(flags: Flags) -> int:
-        return int(maps.rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
+        return int(rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
 
     held_out = correct[folds, :, np.arange(len(folds))].T  # neighbours are of the other folds
     learned = np.empty(len(folds), dtype=np.bool_)
@@ -288,12 +300,17 @@ def _by_likelihood(
             2 * n * gain - 2 * math.log(n),
         )  # fmt: skip
     surface = np.full((len(alphas), len(betas)), np.nan)
-    center = fit.center
+    # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
+    # second row runs backwards, so that each point starts from the centre of a neighbour.
+    center, volume = fit.center, 0.5 * (data.d + 1) * np.linalg.slogdet(data.matrices)[1].mean()
     try:
-        for row, column in track(list(np.ndindex(*surface.shape)), "points of the map"):
-            alpha, beta = float(alphas[row]), float(betas[column])
-            member = fit_member(data, alpha, beta, init=center, engine=engine)
-            surface[row, column], center = member.log_likelihood, member.center
+        for row, step in track(list(np.ndindex(surface.shape)), "points of the map"):
+            column = -1 - step if row % 2 else step
+            point = float(alphas[row]), float(betas[column])
+            found = mean_abld(data, *point, init=center, tol=_MAP_TOLERANCE, engine=engine)
+            kappa, constant = solve_kappa(*point, found.objective, data.d, rtol=_MAP_TOLERANCE)
+            surface[row, column] = -kappa * found.objective - constant.log_z - volume
+            center = found.mean
     except KeyboardInterrupt:
         note_interrupt()  # the answer is known; the map has holes
     n_known = int(np.isfinite(surface).sum())

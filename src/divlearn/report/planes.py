@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import NAMED, PlaneMap, Point, check_axis
+from divlearn.baselines.plane import NAMED
+from divlearn.judge.maps import PlaneMap, Point, check_axis
 from divlearn.report.sections import Section, check_shape
 
 TITLES = {

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.baselines.plane import NAMED
 from divlearn.checks import import_extra
 from divlearn.judge.evaluation import Evaluation
-from divlearn.judge.maps import NAMED, PlaneMap, format_point
+from divlearn.judge.maps import PlaneMap, format_point
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.atoms import correlations
 from divlearn.report.planes import TITLES, edges

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from divlearn.baselines.plane import NAMED
 from divlearn.judge.evaluation import Evaluation
-from divlearn.judge.maps import NAMED, PlaneMap
+from divlearn.judge.maps import PlaneMap
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section

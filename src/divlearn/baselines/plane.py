@@ -1,0 +1,245 @@
+"""Divergences at many points (alpha, beta) of one sign from the same spectra, and neighbours."""
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divlearn.arrays import RealArray
+from divlearn.divergence import Divergence, get_divergence
+from divlearn.engines import Engine, Prepared
+from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.progress import tell, track
+from divlearn.spectral import abld_scalar
+
+NAMED: dict[str, Divergence] = {
+    name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
+}
+NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
+ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: to compare divergences needs no more
+
+# Points from which estimators choose: fewer than on maps, since each is judged by few matrices.
+_AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)
+_OTHERS = [point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1]
+CHOICES = np.array(list(dict.fromkeys([*map(tuple, NAMED_POINTS.tolist()), *_OTHERS])))
+CANDIDATES = [*NAMED.values(), *map(get_divergence, CHOICES[len(NAMED) :])]  # the same by name
+SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
+
+Codes = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+_ROWS = 64  # matrices judged at a time; few, to report progress
+_PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
+_NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
+_LARGEST_LOGARITHM = 600.0  # of a product
+_LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
+_SAME_LOSS = 1e-3  # difference of log-losses that means nothing
+_ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
+
+
+def rank_best(points: RealArray, score: RealArray) -> Codes:
+    """Return the points of the highest score; ties by distance to a named one, then by size."""
+    best = np.flatnonzero(score == score.max())
+    tied = points[best]
+    distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
+    return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
+
+
+def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
+    """Scales (n_tables, n_scales), and the log-loss of softmax(-scale D) of every matrix.
+
+    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), the losses
+    (n_tables, n_scales, n_matrices).
+    """
+    nearest = tables.min(axis=2)
+    unit = np.maximum(np.median(nearest, axis=1), np.finfo(np.float64).tiny)
+    scales = SCALES / unit[:, None]
+    # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
+    # always right does not lead to probabilities of one.
+    doubt = 1 / (len(codes) + 2)
+    targets = np.full(tables.shape[1:], doubt / (tables.shape[2] - 1))
+    targets[np.arange(len(codes)), codes] = 1 - doubt
+    losses = np.empty((len(tables), len(SCALES), len(codes)))
+    for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
+        gaps = np.minimum(table - least[:, None], np.finfo(np.float64).max / 1e10 / some.max())
+        expected = (targets * gaps).sum(axis=1)
+        for place, scale in enumerate(some):
+            loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
+    return scales, losses
+
+
+def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
+    """Return table and scale of the lowest mean of `log_losses`; the first table wins ties."""
+    means = losses @ (weights / weights.sum())
+    best = int(np.argmax(means.min(axis=1) <= means.min() + _SAME_LOSS))
+    return best, int(means[best].argmin())
+
+
+def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
+    r"""Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0.
+
+    With u = e^{theta t}, which all points of the same theta = alpha + beta share,
+    alpha beta D = log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
+    """
+    values = np.empty((len(points), t.shape[1]))
+    total, extent = t.sum(axis=0), np.abs(t).max(axis=0)
+    alpha, beta = points.T
+    sums = np.round(alpha + beta, 14)  # steps such as 0.1 do not add up exactly
+    # Errors are about eps/(alpha beta): points next to the axes, but not on them, are left out.
+    least, most = points.min(axis=1), points.max(axis=1)
+    product = np.where(least > 0, least * most, most**2)
+    quick = (product >= _LEAST_PRODUCT) & ((least == 0) | (least >= _LEAST_RATIO * most))
+    quick &= sums * extent.max() < _LARGEST_LOGARITHM
+    for place in np.flatnonzero(~quick):
+        point = alpha[place], beta[place]
+        exact = abld_scalar(t, *point, derivatives=()).f if any(point) else 0.5 * t * t
+        values[place] = exact.sum(axis=0)
+    near, work = bool(extent.min() < _NEAR), np.empty_like(t)
+    for theta, power in _powers(t, np.unique(sums[quick]), near):
+        top = theta * float(t.max())
+        for place in np.flatnonzero(quick & (sums == theta)):
+            a, b = float(alpha[place]), float(beta[place])
+            if a > 0 and b > 0:
+                _log_product(power, a / theta, b / theta, top, near, work, values[place])
+                values[place] -= a * total
+                values[place] *= 1 / (a * b)
+            elif a == 0:
+                excess = power.sum(axis=0) - (0 if near else len(t))
+                values[place] = (excess - b * total) / b**2
+            else:
+                np.divide(-power if near else 1.0, 1 + power if near else power, out=work)
+                excess = work.sum(axis=0) - (0 if near else len(t))
+                values[place] = (excess + a * total) / a**2
+    return np.maximum(values, 0.0, out=values)
+
+
+def _powers(t: RealArray, thetas: RealArray, near: bool) -> Iterator[tuple[float, RealArray]]:
+    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero.
+
+    Equal steps cost one exponential in all, and a product each.
+    """
+    known, step, factor = 0.0, 0.0, t
+    power = np.full(t.shape, 0.0 if near else 1.0)
+    for theta in thetas.tolist():
+        if abs(theta - known - step) > 1e-12 * theta:
+            step = theta - known
+            factor = np.expm1(step * t) if near else np.exp(step * t)
+        power *= 1 + factor if near else factor
+        if near:
+            power += factor
+        known = theta
+        yield theta, power
+
+
+def _log_product(
+    power: RealArray, a: float, b: float, top: float, near: bool, work: RealArray, out: RealArray
+) -> None:
+    """Write the logarithm of prod_k (a u_k + b), a + b = 1, where log u <= top."""
+    d, ratio = len(power), b / a
+    largest = max(top, 0.0) - math.log(min(a, b))
+    most = int(min(d, max(1.0, _LARGEST_LOGARITHM // largest)))  # factors of a product
+    if near:
+        # Of factors 1 + w a tree of products keeps the w, however small they are.
+        w = np.multiply(power, a, out=work)
+        for _ in range(most.bit_length() - 1 + (most == d)):
+            half = len(w) // 2
+            first, second = w[:half], w[half : 2 * half]
+            second += first * (1 + second)
+            w = w[half:]
+        np.log1p(w).sum(axis=0, out=out)
+        return
+    np.add(power, ratio, out=work)
+    np.log(np.multiply.reduce(work[:most], axis=0, out=out), out=out)
+    for start in range(most, d, most):
+        out += np.log(np.multiply.reduce(work[start : start + most], axis=0))
+    out += d * math.log(a)
+
+
+def judge_neighbors(
+    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
+    engine: Engine,
+) -> tuple[Flags, Codes]:  # fmt: skip
+    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
+
+    Neighbours are of other groups and outside the left-out fold. Returned are flags,
+    (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
+    """
+    n, n_folds = len(matrices), int(folds.max()) + 1
+    cells = codes * n_folds + folds
+    apart = np.arange(n) if groups is None else groups
+    matrices = matrices.astype(np.float64, copy=False)
+    points = np.where((points <= 0).all(axis=1, keepdims=True), -points[:, ::-1], points)
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the points turned round too.
+    both, place = np.unique(np.vstack([points, points[:, ::-1]]), axis=0, return_inverse=True)
+    forward, backward = place.reshape(2, -1)
+    # Of every fold only the nearest of the same and of any other class matter.
+    nearest = np.full((2, n_folds, n, len(points)), np.inf)
+    # In random order, so that the matrices judged before an interrupt represent all.
+    order = np.random.RandomState(0).permutation(n)
+    n_judged = 0
+    try:
+        with ThreadPoolExecutor(engine.n_threads) as pool:
+            for start in track(range(0, n, _ROWS), "blocks"):
+                rows, rest = (
+                    some[np.argsort(cells[some], kind="stable")]
+                    for some in (order[start : start + _ROWS], order[start:])
+                )
+                pair = (Prepared.checked(matrices[some]) for some in (rows, rest))
+                t = engine.spectra(*pair)
+                step = max(1, _PAIRS // len(rows))
+                tiles = [np.arange(k, min(k + step, len(rest))) for k in range(0, len(rest), step)]
+                compare = partial(_compare, t, apart, cells, both, rows, rest)
+                for tile, (to_columns, to_rows) in zip(
+                    tiles, pool.map(compare, tiles), strict=True
+                ):
+                    columns = rest[tile]
+                    _note(nearest, cells, rows, columns, to_columns[forward].transpose(2, 1, 0))
+                    _note(nearest, cells, columns, rows, to_rows[backward].transpose(1, 2, 0))
+                    tell("neighbours", int(tile[-1]) + 1, len(rest))
+                n_judged = start + len(rows)
+    except KeyboardInterrupt:
+        note_interrupt()
+        if not n_judged:
+            raise
+    judged = np.sort(order[:n_judged])
+    correct = np.empty((n_folds + 1, len(points), n_judged), dtype=np.bool_)
+    for left_out in range(n_folds + 1):
+        kept = nearest[:, np.arange(n_folds) != left_out][:, :, judged]
+        same, other = kept.min(axis=1, initial=np.inf)
+        correct[left_out] = np.less(same * (1 + _ROUNDING) + _LEAST_ROUNDING, other).T
+    return correct, judged
+
+
+def _compare(
+    t: RealArray, apart: Codes, cells: Codes, points: RealArray, rows: Codes, rest: Codes,
+    tile: Codes,
+) -> tuple[RealArray, RealArray]:  # fmt: skip
+    """Least divergences between rows and some of the rest, over each run of a cell among them."""
+    columns = rest[tile]
+    alike = (apart[rows, None] == apart[columns]).ravel()
+    spectra = np.ascontiguousarray(t[:, tile].reshape(len(alike), -1).T)
+    spectra[:, alike] = 1.0  # any number which is not small
+    table = evaluate_plane(spectra, points)
+    table[:, alike] = np.inf
+    table = table.reshape(len(points), len(rows), len(columns))
+    return (
+        np.minimum.reduceat(table, _begins(cells[columns]), axis=2),
+        np.minimum.reduceat(table, _begins(cells[rows]), axis=1),
+    )
+
+
+def _begins(cells: Codes) -> Codes:
+    return np.flatnonzero(np.diff(cells, prepend=-1))
+
+
+def _note(nearest: RealArray, cells: Codes, rows: Codes, others: Codes, found: RealArray) -> None:
+    """Note the divergences (n_runs, n_rows, n_points) of rows to the runs of cells of others."""
+    n_folds = nearest.shape[1]
+    for cell, values in zip(cells[others[_begins(cells[others])]], found, strict=True):
+        code, fold = divmod(int(cell), n_folds)
+        at = (cells[rows] // n_folds != code).astype(np.intp), fold, rows
+        nearest[at] = np.minimum(nearest[at], values)

@@ -1,0 +1,166 @@
+"""Divergences over the plane against high precision; divergences that estimators choose."""
+
+from __future__ import annotations
+
+import pickle
+
+import mpmath
+import numpy as np
+import pytest
+from oracle.high_precision import scalar
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from divlearn import plane_map
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.baselines.plane import CHOICES, evaluate_plane
+from divlearn.datasets import make_wishart_clusters
+
+POINTS = np.array([
+    (0, 0), (0, 1), (2, 0), (0.5, 0.5), (0.125, 2), (0.1, 0.2), (0.3, 0.0), (1e-4, 1), (2, 1e-9),
+    (0.01, 0.01), (3, 5), (1, 1),
+])  # fmt: skip
+
+
+def wishart(n: int = 30, d: int = 6, seed: int = 0):
+    """Few degrees of freedom, where the Burg divergence to the mean is the likelihood."""
+    return make_wishart_clusters(4, n, d, dof=d + 2, separation=3, random_state=seed)
+
+
+@pytest.mark.parametrize(
+    ("size", "tolerance"), [(1e-6, 1e-8), (1e-3, 1e-10), (0.3, 1e-10), (3, 1e-11), (150, 1e-11)]
+)
+def test_values_against_high_precision(size, tolerance):
+    t = size * np.random.default_rng(0).uniform(-1, 1, (5, 4))
+    t[:, 0] = size * np.array([1, 0.9, 0.2, 0.5, 1])  # of one sign, the sum is not small
+    found = evaluate_plane(t, POINTS.astype(float))
+    with mpmath.workdps(50):
+        for (alpha, beta), values in zip(POINTS, found, strict=True):
+            for pair, value in zip(t.T, values, strict=True):
+                exact = sum(scalar(*map(mpmath.mpf, (x, alpha, beta))) for x in pair.tolist())
+                assert value == pytest.approx(float(exact), rel=tolerance)
+
+
+def test_copies_of_another_class_are_ties():
+    X, _ = wishart(5)
+    copies = np.repeat(X, 3, axis=0)
+    assert not plane_map(copies, np.arange(60) % 3 % 2).correct.any()
+
+
+def test_means_choose_the_divergence_of_the_likelihood():
+    for seed in range(3):
+        X, y = wishart(120, seed=seed)
+        model = DivergenceMDM("choose", random_state=0).fit(X[:240], y[:240])
+        assert model.divergence_.beta - model.divergence_.alpha >= 0.5
+        assert model.score(X[240:], y[240:]) > DivergenceMDM().fit(X[:240], y[:240]).score(
+            X[240:], y[240:]
+        )
+
+
+def test_candidates_with_closed_means_are_judged_as_by_cross_validation():
+    X, y = wishart()
+    folds = list(StratifiedKFold(4).split(X, y))
+    found = DivergenceMDM("choose", cv=folds).fit(X, y).cv_results_
+    for name in ("burg", "reverse-burg", "log-euclidean"):
+        place = found["divergence"].tolist().index(name)
+        right = accuracy_score(y, cross_val_predict(DivergenceMDM(name), X, y, cv=folds))
+        assert found["accuracy"][place] == right
+    assert len(found["divergence"]) == len(CHOICES) + 2
+    place = found["divergence"].tolist().index("airm")  # means are rough
+    right = accuracy_score(y, cross_val_predict(DivergenceMDM(), X, y, cv=folds))
+    assert found["accuracy"][place] == pytest.approx(right, abs=0.05)
+
+
+def test_neighbours_choose_the_best_point_of_a_map():
+    X, y = wishart()
+    model = DivergenceKNN(1, "choose", random_state=0).fit(X, y)
+    axis = np.unique(CHOICES)
+    plane = plane_map(X, y, axis, axis)
+    expected = [plane.at(*point) for point in CHOICES]
+    np.testing.assert_array_equal(model.cv_results_["accuracy"], expected)
+    chosen = model.divergence_
+    assert plane.at(chosen.alpha, chosen.beta) == max(expected)
+    plain = DivergenceKNN(1, (chosen.alpha, chosen.beta)).fit(X[:80], y[:80])
+    np.testing.assert_array_equal(
+        plain.predict(X[80:]), DivergenceKNN(1, chosen).fit(X[:80], y[:80]).predict(X[80:])
+    )
+
+
+@pytest.mark.parametrize("model", [DivergenceMDM("choose"), DivergenceKNN(1, "choose")])
+def test_held_out_probabilities(model):
+    X, y = wishart(60)
+    train, test = slice(None, 160), slice(160, None)
+    model = clone(model).set_params(random_state=0).fit(X[train], y[train])
+    held_out = log_loss(y[train], model.oof_proba_)
+    new = log_loss(y[test], model.predict_proba(X[test]))
+    assert held_out < 0.95 * np.log(4)
+    assert held_out == pytest.approx(new, rel=0.2)
+    codes = model.predict_proba(X[test]).argmax(axis=1)
+    np.testing.assert_array_equal(model.classes_[codes], model.predict(X[test]))
+
+
+@pytest.mark.parametrize("kind", [DivergenceMDM, DivergenceKNN])
+def test_choosing_among_other_estimators(kind):
+    X, y = wishart()
+    labels, groups = np.array(list("abcd"))[y], np.arange(len(X)) // 3
+    model = kind(divergence="choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
+    same = kind(divergence="choose", cv=list(GroupKFold(3).split(X, y, groups)))
+    if kind is DivergenceMDM:  # neighbours are judged outside their groups
+        np.testing.assert_array_equal(same.fit(X, labels).oof_proba_, model.oof_proba_)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert not hasattr(clone(model), "scale_")
+    pipeline = make_pipeline(FunctionTransformer(), kind(divergence="choose", random_state=0))
+    name = pipeline.steps[-1][0]
+    pipeline.fit(X, labels, **{f"{name}__groups": groups})
+    assert cross_val_score(pipeline, X, labels, cv=2).mean() > 0.4
+    grid = {"divergence": ["airm", "choose"]}
+    search = GridSearchCV(kind(random_state=0), grid, cv=2).fit(X, labels)
+    assert search.best_params_["divergence"] in grid["divergence"]
+
+
+def test_groups_are_kept_out_of_choices():
+    images, classes = wishart(8, 3)
+    X, y = np.repeat(images, 3, axis=0), np.repeat(classes, 3)
+    groups = np.arange(len(X)) // 3
+    alone = DivergenceKNN(1, "choose", random_state=0).fit(X, y).cv_results_["accuracy"]
+    apart = DivergenceKNN(1, "choose", random_state=0).fit(X, y, groups=groups)
+    assert alone.min() == 1  # copies
+    assert apart.cv_results_["accuracy"].max() < 1
+
+
+def test_weights_and_classes_of_one_matrix():
+    X, y = wishart(10)
+    y = np.where(np.arange(40) == np.flatnonzero(y == 3)[0], 4, y)
+    weights = np.ones(40)
+    weights[:3] = 0
+    model = DivergenceMDM("choose", random_state=0).fit(X, y, weights)
+    unseen = np.isnan(model.oof_proba_).all(axis=1)
+    np.testing.assert_array_equal(unseen, (weights == 0) | (y == 4))
+    plain = DivergenceMDM("choose", random_state=0).fit(X[3:], y[3:])
+    np.testing.assert_array_equal(model.oof_proba_[3:], plain.oof_proba_)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (DivergenceKNN(3, "choose"), "n_neighbors=3 must be 1 for divergence='choose'"),
+        (DivergenceMDM("choose", cv=1), "cv=1 must be an integer >= 2"),
+    ],
+)
+def test_wrong_choices(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*wishart(5, 2))
+    with pytest.raises(ValueError, match="every class has 1 matrix or group"):
+        clone(model).set_params(cv=2, **{"n_neighbors": 1} if "KNN" in str(model) else {}).fit(
+            np.stack([np.eye(2), 2 * np.eye(2)]), [0, 1]
+        )
