@@ -1,7 +1,7 @@
 """The classifiers that the benchmark of accuracy compares: usual ones, and those of divlearn.
 
-Nothing beyond the dependencies of divlearn is needed: nearest means and tangent vectors are its own,
-which a test compares with those of pyRiemann.
+Nothing beyond the dependencies of divlearn is needed: nearest means and tangent vectors are its
+own, which a test compares with those of pyRiemann.
 """
 
 from __future__ import annotations
@@ -124,7 +124,16 @@ METHODS = {
         ),
         ours=True,
     ),
-    "iddl": Method("IDDLClassifier", lambda seed, cv: IDDLClassifier(cv=cv, random_state=seed), ours=True),
+    "iddl": Method(
+        "IDDLClassifier", lambda seed, cv: IDDLClassifier(cv=cv, random_state=seed), ours=True
+    ),
+    "mdm-chosen": Method(
+        "MDM, divergence chosen", lambda _, cv: DivergenceMDM("choose", cv=cv), ours=True
+    ),
+    "nn-chosen": Method(
+        "1-NN, divergence chosen",
+        lambda _, cv: DivergenceKNN(1, "choose", cv=cv), ours=True,
+    ),
     "kernel": Method(
         "DivergenceKernelClassifier",
         lambda seed, cv: DivergenceKernelClassifier(cv=cv, random_state=seed), ours=True,

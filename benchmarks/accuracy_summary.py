@@ -283,8 +283,8 @@ def _cost(results: Results) -> list[str]:
     shown = ", ".join(f"{SOURCES[name].title} {ratio:.1f}" for name, ratio in ratios.items())
     cheap = all(ratio <= COST for ratio in ratios.values())
     return [
-        f"Seconds of SPDClassifier over those of an RBF SVM on tangent vectors with its grid: {shown}, "
-        f"should be <= {COST:g}: {_met(cheap, data)}."
+        f"Seconds of SPDClassifier over those of an RBF SVM on tangent vectors with its grid: "
+        f"{shown}, should be <= {COST:g}: {_met(cheap, data)}."
     ] if data else []  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.baselines import DivergenceMDM
 from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
@@ -35,8 +36,8 @@ _IDDL = {
 }  # fmt: skip
 # In the order in which they are fitted: the later, the longer it takes.
 MEMBERS = (
-    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "kernel",
-    "nearest neighbour", *_IDDL,
+    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "nearest mean",
+    "kernel", "nearest neighbour", *_IDDL,
 )  # fmt: skip
 # Divergences per matrix, atom and fold that learning computes, gradients counted as three.
 _PASSES = 150
@@ -60,9 +61,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     members : sequence of str, default=MEMBERS
         On tangent vectors at the mean "tangent lda" (shrinkage LDA), "tangent rda" (regularised
         QDA), "tangent logistic" and "tangent rbf" (SVM); "log rbf" is an SVM on logarithms,
-        "kernel" a divergence-kernel SVM; "nearest neighbour" has its divergence chosen. "iddl
-        softmax" and "iddl ridge" learn atoms and divergences, "start softmax" has atoms from
-        k-means and learns only the head.
+        "kernel" a divergence-kernel SVM; "nearest mean" and "nearest neighbour" have their
+        divergences chosen. "iddl softmax" and "iddl ridge" learn atoms and divergences, "start
+        softmax" has atoms from k-means and learns only the head.
     time_limit : float, optional
         Seconds after which no further member is begun. Cheap members come first. The kernel and
         IDDL are skipped if they would probably take longer than what is left. At least one member
@@ -203,13 +204,19 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             )
             return {"kernel": member.fit_tables(data, folds, tables())}
 
-        def nearest() -> dict[str, Any]:
+        def neighbour() -> dict[str, Any]:
             member = NearestClassifier(self.engine)
             return {"nearest neighbour": member.fit(tables(), data, folds)}
 
+        def mean() -> dict[str, Any]:
+            member = DivergenceMDM("choose", engine, cv=list(folds))
+            return {"nearest mean": member.fit(data.matrices, data.codes, data.weights)}
+
         fits: dict[str, Callable[[], Any]] = {name: partial(tangent, name) for name in MEMBERS}
-        iddl = partial(self._fit_iddl, data, folds, seed)
-        return fits | {"kernel": kernel, "nearest neighbour": nearest, "iddl": iddl}
+        return fits | {
+            "nearest mean": mean, "nearest neighbour": neighbour, "kernel": kernel,
+            "iddl": partial(self._fit_iddl, data, folds, seed),
+        }  # fmt: skip
 
     def _estimate(
         self, kind: str, found: Mapping[str, Any], data: Labelled, folds: Folds

@@ -35,8 +35,8 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.matrices_, self.codes_ = data.matrices, data.codes
         self.classes_ = np.arange(len(data.classes))
         logarithms = log_vectors(data.matrices)
-        known: dict[Point | None, RealArray] = {**tables}
-        known[None] = squared_distances(logarithms, logarithms)
+        known: dict[Point | None, RealArray] = {None: squared_distances(logarithms, logarithms)}
+        known |= dict(tables.items())
         tried = list(product(known, _COUNTS))
         found: list[Any] = []
 
