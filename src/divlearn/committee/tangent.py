@@ -63,7 +63,7 @@ def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
 
 def _whitener(X: RealArray, near: RealArray | None = None) -> RealArray:
     """Whiten with the mean; roughly where the search starts near it, as for the part of a fold."""
-    start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-4)
+    start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-3)
     engine = get_engine(accuracy=ACCURACY)
     return invsqrtm(mean_abld(X, 0.0, 0.0, init=start, tol=tolerance, engine=engine).mean)
 
