@@ -1,20 +1,21 @@
 """Classes by their nearest matrices, the divergence chosen by held-out log-loss."""
 
 from itertools import product
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from divlearn.arrays import RealArray
+from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.selection import Rows, choose, predict_held_out
-from divlearn.iddl.tasks import fit_temperature
+from divlearn.fitting.selection import Rows
 from divlearn.kernels.tables import ACCURACY, Point, cross_table
 from divlearn.log_vectors import log_vectors
+
+Candidate = tuple[Point | None, int]  # None is the log-Euclidean metric; number of neighbours
 
 _COUNTS = (1, 3)  # of neighbours in every class
 _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
@@ -37,36 +38,27 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logarithms = log_vectors(data.matrices)
         known: dict[Point | None, RealArray] = {None: squared_distances(logarithms, logarithms)}
         known |= dict(tables.items())
-        tried = list(product(known, _COUNTS))
-        found: list[Any] = []
 
-        def score(candidate: tuple[Point | None, int]) -> float:
-            point, count = candidate
+        def decide(candidate: Candidate, k: int) -> RealArray:
+            train, held = folds[k]
+            return _scores(
+                known[candidate[0]][np.ix_(held, train)], data.codes[train], candidate[1]
+            )
 
-            def predict(train: Rows, held: Rows) -> RealArray:
-                return _scores(known[point][np.ix_(held, train)], data.codes[train], count)
-
-            rows, scores = predict_held_out(predict, folds, len(data.codes))
-            shares = data.weights[rows] / data.weights[rows].sum()
-            temperature, loss = fit_temperature(scores, data.codes[rows], shares)
-            found.append((temperature, rows, softmax(scores / temperature, axis=1)))
-            return -loss
-
-        best, _ = choose(tried, score)
-        self.point_, self.n_neighbors_ = tried[best]
-        self.temperature_, rows, said = found[best]
-        self.oof_proba_ = np.full((len(data.codes), len(data.classes)), np.nan)
-        self.oof_proba_[rows] = said
+        self.best_, self.calibration_, self.oof_proba_ = choose_held_out(
+            list(product(known, _COUNTS)), decide, data.codes, data.weights, folds
+        )
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
-        if self.point_ is None:
+        point, count = self.best_
+        if point is None:
             table = squared_distances(log_vectors(X), log_vectors(self.matrices_))
         else:
             engine = get_engine(self.engine, accuracy=ACCURACY)
-            table = cross_table(engine, X, self.matrices_, self.point_)
-        scores = _scores(table, self.codes_, self.n_neighbors_)
-        return softmax(scores / self.temperature_, axis=1)
+            table = cross_table(engine, X, self.matrices_, point)
+        scores = _scores(table, self.codes_, count)
+        return np.exp(log_probabilities(scores, len(self.classes_), self.calibration_))
 
 
 def squared_distances(first: RealArray, second: RealArray) -> RealArray:

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
@@ -13,13 +12,11 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.committee.nearest import squared_distances
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
-from divlearn.iddl.tasks import fit_temperature
-from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 from divlearn.kernels.tables import ACCURACY, decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
@@ -31,8 +28,6 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
 Model = dict[str, Any]
 Learn = Callable[..., Model]  # of parameters
-
-_LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 
 def fit_space(X: RealArray, at: str) -> Space:
@@ -83,58 +78,25 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
         parts, self.space_, vectors = features
         prepare, decide, parameters = _MODELS[self.model]
-        n_classes = int(y.max()) + 1
-        grid = list(ParameterGrid(parameters))
         learners = [
             prepare(seen, y[train], sample_weight[train])
             for (seen, _), (train, _) in zip(parts, folds, strict=True)
         ]
-        found: list[Any] = []
 
-        def score(parameters: dict[str, float]) -> float:
-            turn = iter(zip(learners, parts, strict=True))
+        def decide_held(parameters: dict[str, float], k: int) -> RealArray:
+            return decide(learners[k](**parameters), parts[k][1])
 
-            def decide_held(train: Rows, held: Rows) -> RealArray:
-                learn, (_, unseen) = next(turn)
-                return decide(learn(**parameters), unseen)
-
-            rows, decisions = predict_held_out(decide_held, folds, len(y))
-            coupling = _calibrate(self.model, decisions, y[rows], n_classes, sample_weight[rows])
-            said = _log_probabilities(decisions, n_classes, coupling)
-            found.append((coupling, rows, said))
-            true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
-            return float(np.average(true, weights=sample_weight[rows]))
-
-        best, _ = choose(grid, score)
-        self.best_params_ = grid[best]
-        self.coupling_, rows, said = found[best]
-        self.oof_proba_ = np.full((len(y), n_classes), np.nan)
-        self.oof_proba_[rows] = np.exp(said)
-        self.classes_ = np.arange(n_classes)
+        self.best_params_, self.calibration_, self.oof_proba_ = choose_held_out(
+            list(ParameterGrid(parameters)), decide_held, y, sample_weight, folds,
+            pairs=self.model == "rbf",
+        )  # fmt: skip
+        self.classes_ = np.arange(int(y.max()) + 1)
         self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
         decisions = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
-        return np.exp(_log_probabilities(decisions, len(self.classes_), self.coupling_))
-
-
-def _calibrate(
-    model: str, decisions: RealArray, y: Rows, n_classes: int, weights: RealArray
-) -> tuple[float, float]:
-    """Sharpness, which only pairs of classes need, and temperature."""
-    if model == "rbf":
-        return fit_coupling(decisions, y, n_classes, weights)
-    return 0.0, fit_temperature(decisions, y, weights / weights.sum())[0]
-
-
-def _log_probabilities(
-    decisions: RealArray, n_classes: int, coupling: tuple[float, float]
-) -> RealArray:
-    sharpness, temperature = coupling
-    if not sharpness:
-        return log_softmax(decisions / temperature, axis=1)
-    return log_probabilities(couple(decisions, n_classes, sharpness), temperature)
+        return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
 
 
 # ------------------------------------------------------------------ models
