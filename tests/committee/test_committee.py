@@ -354,3 +354,13 @@ def test_a_class_that_is_alone_in_a_training_part():
     model = SPDClassifier(("tangent rda", "tangent lda", "kernel"), cv=2, random_state=0)
     assert len(model.fit(X, y).members_) == 3
     assert model.score(X, y) > 0.6
+
+
+@pytest.mark.parametrize("name", ["tangent lda", "tangent rda", "tangent rbf", "nearest neighbour"])
+def test_members_that_are_always_right_are_not_sure(name):
+    """By the rule of succession, one error is expected in n + 2."""
+    X, y = make_wishart_clusters(2, 20, 3, separation=12, random_state=0)
+    model = SPDClassifier((name,), random_state=0).fit(X, y)
+    assert model.oof_accuracy_[name] == 1
+    doubt = 1 - model.members_[name].oof_proba_[np.arange(40), y]
+    assert 0.2 / 42 < doubt.mean() < 5 / 42
