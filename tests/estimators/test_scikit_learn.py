@@ -47,8 +47,8 @@ ESTIMATORS = [
 # What draws starts, folds or batches draws others where samples are repeated than where they have
 # weights.
 DRAWING = (
-    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "ABKMeans", "KarcherKMeans",
-    "LogEuclideanKMeans", "ABMixture",
+    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "DivergenceMDM", "ABKMeans",
+    "KarcherKMeans", "LogEuclideanKMeans", "ABMixture",
 )  # fmt: skip
 
 

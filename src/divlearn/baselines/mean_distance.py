@@ -15,12 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.neighbors import (
-    checked_blocks,
-    folds_to_choose,
-    is_chosen,
-    is_log_euclidean,
-)  # fmt: skip
+from divlearn.baselines import neighbors
 from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
 from divlearn.cluster.kmeans import given_point
 from divlearn.divergence import Divergence, get_divergence
@@ -125,9 +120,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         X has the shape (n_matrices, d, d), the others (n_matrices,). Weights are those of the
         means, and of the accuracy by which a divergence is chosen. Folds do not split groups.
         """
-        chosen = is_chosen(self.divergence)
+        chosen = neighbors.is_chosen(self.divergence)
         if not chosen:
-            logarithms = is_log_euclidean(self.divergence)
+            logarithms = neighbors.is_log_euclidean(self.divergence)
             self._divergence = None if logarithms else get_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(X, y, sample_weight, None, groups)
@@ -146,9 +141,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     def _choose(self, data: Labelled) -> None:
         """Choose the divergence on held-out data, and the scale of probabilities."""
-        folds = folds_to_choose(data, self.cv, self.random_state)
+        folds = neighbors.folds_to_choose(data, self.cv, self.random_state)
         tables = _judge(data, folds, get_engine(self.engine, accuracy=_ROUGH_ACCURACY))
-        tested = np.flatnonzero(np.isfinite(tables).all(axis=(0, 2)))
+        tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
         scales, losses = log_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
@@ -189,7 +184,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
         check_is_fitted(self)
-        blocks = checked_blocks(self, X, len(self.means_))
+        blocks = neighbors.checked_blocks(self, X, len(self.means_))
         return np.concatenate([self._table(matrices, squared) for matrices in blocks])
 
     def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:

@@ -175,8 +175,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             table = table if own is chosen else find(fold, own)
             others = np.isin(rows, fold[1], invert=True)
             place = plane.least_loss(losses, (others if others.any() else ~others).astype(float))[1]
-            unit = max(float(np.median(table.min(axis=1))), np.finfo(np.float64).tiny)
-            self.oof_proba_[fold[1]] = softmax(-plane.SCALES[place] / unit * table, axis=1)
+            scale = plane.SCALES[place] / plane.unit_of(table)
+            self.oof_proba_[fold[1]] = softmax(-scale * table, axis=1)
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True

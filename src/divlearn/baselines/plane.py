@@ -55,9 +55,9 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), the losses
     (n_tables, n_scales, n_matrices).
     """
+    tables = np.minimum(tables, 1e100)
     nearest = tables.min(axis=2)
-    unit = np.maximum(np.median(nearest, axis=1), np.finfo(np.float64).tiny)
-    scales = SCALES / unit[:, None]
+    scales = np.array([SCALES / unit_of(table) for table in tables])
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
     doubt = 1 / (len(codes) + 2)
@@ -65,11 +65,16 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     targets[np.arange(len(codes)), codes] = 1 - doubt
     losses = np.empty((len(tables), len(SCALES), len(codes)))
     for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
-        gaps = np.minimum(table - least[:, None], np.finfo(np.float64).max / 1e10 / some.max())
+        gaps = table - least[:, None]
         expected = (targets * gaps).sum(axis=1)
         for place, scale in enumerate(some):
             loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
     return scales, losses
+
+
+def unit_of(table: RealArray) -> float:
+    """Typical divergence to the nearest class; if that is zero, to any."""
+    return max(float(np.median(table.min(axis=1))) or float(np.median(table)), 1e-100)
 
 
 def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:

@@ -171,8 +171,8 @@ def plane_map(
 
     Notes
     -----
-    A matrix as near to another class as to its own counts as wrong. Besides the result, one byte
-    per matrix and point, a few arrays of 64 MB are held at a time.
+    A matrix as near to another class as to its own, up to rounding, counts as wrong. Memory grows
+    with the number of matrices times that of points, by 16 bytes each; 5 MB for 1,024 matrices.
 
     Examples
     --------

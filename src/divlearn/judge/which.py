@@ -9,15 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.plane import (
-    ACCURACY,
-    NAMED,
-    NAMED_POINTS,
-    Codes,
-    Flags,
-    judge_neighbors,
-    rank_best,
-)  # fmt: skip
+from divlearn.baselines import plane
+from divlearn.baselines.plane import NAMED, NAMED_POINTS, Codes, Flags
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
@@ -170,7 +163,7 @@ def which_divergence(
     >>> print(answer.summary())
     Use ...
     """
-    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=ACCURACY)
+    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=plane.ACCURACY)
     matrices = check_spd(X, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
@@ -214,14 +207,14 @@ def _by_accuracy(
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
     grid = maps.make_grid(alphas, betas)
-    correct, judged = judge_neighbors(
+    correct, judged = plane.judge_neighbors(
         matrices, codes, folds, groups, np.vstack([grid, NAMED_POINTS]), engine
     )
     codes, folds = codes[judged], folds[judged]
     groups = None if groups is None else groups[judged]
 
     def choose(flags: Flags) -> int:
-        return int(rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
+        return int(plane.rank_best(grid, flags[: len(grid)].mean(axis=1))[0])
 
     held_out = correct[folds, :, np.arange(len(folds))].T  # neighbours are of the other folds
     learned = np.empty(len(folds), dtype=np.bool_)
