@@ -12,23 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from machine import cores, machine, machine_line, write_between_markers
 from rich.console import Console
 from sections import FLOPS, GEMM_SIZE, SECTIONS, Record, growth, make_setting, measure, speed_up
 from spectra import DIMENSIONS as SPECTRA_DIMENSIONS
 from spectra import JOBS, SpectrumRecord, measure_spectra
-from tables import (
-    cores,
-    machine,
-    machine_line,
-    markdown,
-    memory_row,
-    plain_table,
-    readme,
-    section_table,
-    short,
-    spectrum_row,
-    write_between_markers,
-)
+from tables import markdown, memory_row, plain_table, readme, section_table, short, spectrum_row
 from timing import Effort, Memory, encode_memory, limit_threads, torch
 
 from divlearn.engines.native import instruction_sets
