@@ -1,11 +1,12 @@
 """Accuracy of classifiers of SPD matrices, all on the same splits.
 
 Whatever a method chooses, it chooses on the training part; every fitted model predicts its test set
-once. Results are saved after every fit, and what is there is not done again. Needs DIVLEARN_DATA;
-data that is not there is left out.
+once, in one thread. Results are saved after every fit, and what is there is not done again. Needs
+DIVLEARN_DATA; data that is not there is left out. --pack writes all data to files, from which
+--packed reads it where image files or aeon cannot be read.
 
     python benchmarks/accuracy.py --methods baselines --data virus kth
-    python benchmarks/accuracy.py --redo spd
+    python benchmarks/accuracy.py --redo spd --jobs 16
     python benchmarks/accuracy.py --summary --docs docs/accuracy.md
 """
 
@@ -19,11 +20,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accuracy_data import SOURCES, Problem, load, make_problem
 from accuracy_methods import BASELINES, METHODS, OURS, evaluate
 from accuracy_summary import Cell, Results, report
-from rich.console import Console
-from tables import machine, machine_line, write_between_markers
+from joblib import Parallel, delayed
+from machine import machine, machine_line, write_between_markers
 from timing import limit_threads
 
 RESULTS = Path(__file__).with_name("results") / "accuracy.json"
@@ -70,9 +72,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--summary", action="store_true", help="compute nothing")
     parser.add_argument("--json", type=Path, default=RESULTS, help="default: %(default)s")
     parser.add_argument("--docs", type=Path, help="put the tables between their markers there")
-    parser.add_argument(
-        "--vowels", type=Path, help="embeddings of load_japanese_vowels() and labels in a .npz file"
-    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
+    parser.add_argument("--pack", type=Path, help="write all data into this folder, and end")
+    parser.add_argument("--packed", type=Path, help="folder of data that --pack has written")
     given = parser.parse_args()
     given.redo = {name for one in given.redo for name in GROUPS.get(one, [one])}
     wanted = {name for one in given.methods or [] for name in GROUPS.get(one, [one])}
@@ -81,43 +83,61 @@ def parse() -> argparse.Namespace:
     return given
 
 
-def run(given: argparse.Namespace, store: Store, console: Console) -> None:
+def load_all(given: argparse.Namespace) -> dict[str, Any]:
+    """Load the data sets that are there."""
+    found = {}
     for name in given.data:
         try:
-            data = load(name, given.vowels)
+            found[name] = load(name, given.packed)
         except (ImportError, FileNotFoundError) as error:
-            console.print(f"{name} is left out: {error}", markup=False, soft_wrap=True)
-            continue
+            print(f"{name} is left out: {error}")
+    return found
+
+
+def run(given: argparse.Namespace, store: Store) -> None:
+    cells = []
+    for name, data in load_all(given).items():
         seeds = given.seeds or ([0] if given.quick else range(SOURCES[name].seeds))
         for seed in seeds:
             if seed < SOURCES[name].seeds:
-                run_seed(
-                    given, store, console, name, seed, make_problem(name, data, seed, given.quick)
-                )
+                problem = make_problem(data, seed, given.quick)
+                cells += [
+                    (m, problem, name, seed) for m in missing(given, store, name, seed, problem)
+                ]
+    # The last methods take longest: they come first, so that processes end together.
+    cells.sort(key=lambda cell: -given.methods.index(cell[0]))
+    work = Parallel(given.jobs, return_as="generator_unordered", pre_dispatch=2 * given.jobs)
+    for cell in work(delayed(compute)(*cell) for cell in cells):
+        title = f"{cell['data']} {cell['seed']}  {METHODS[cell['method']].title:40}"
+        if "failed" in cell:
+            print(f"{title} failed: {cell['failed']}", flush=True)
+            continue
+        store.add(cell)
+        seconds = cell["fit_seconds"] + cell["predict_seconds"]
+        print(f"{title} {100 * cell['accuracy']:5.1f} %  {seconds:8.1f} s", flush=True)
 
 
-def run_seed(
-    given: argparse.Namespace, store: Store, console: Console, name: str, seed: int,
-    problem: Problem,
-) -> None:  # fmt: skip
-    mark = problem.mark
-    stale = [cell for cell in store.find(data=name, seed=seed) if cell["mark"] != mark]
+def missing(
+    given: argparse.Namespace, store: Store, name: str, seed: int, problem: Problem
+) -> list[str]:
+    """Methods to run on a split; drops results on other matrices or folds."""
+    stale = [cell for cell in store.find(data=name, seed=seed) if cell["mark"] != problem.mark]
     if stale:
-        console.print(f"{name} {seed}: the matrices have changed; {len(stale)} results dropped")
+        print(f"{name} {seed}: matrices or folds have changed; {len(stale)} results dropped")
         store.drop(stale)
-    for method in given.methods:
-        if store.find(data=name, seed=seed, method=method) and method not in given.redo:
-            continue
-        console.print(f"{name} {seed}  {METHODS[method].title:40}", end="")
-        try:
-            found = evaluate(method, problem, seed)
-        except Exception as error:
-            # One method that fails must not stop the night's work; its cell stays empty.
-            console.print(f"failed: {type(error).__name__}: {error}", markup=False)
-            continue
-        store.add({"data": name, "seed": seed, "method": method, "mark": mark} | found)
-        seconds = found["fit_seconds"] + found["predict_seconds"]
-        console.print(f"{100 * found['accuracy']:5.1f} %  {seconds:8.1f} s")
+    known = {cell["method"] for cell in store.find(data=name, seed=seed)} - given.redo
+    return [method for method in given.methods if method not in known]
+
+
+def compute(method: str, problem: Problem, name: str, seed: int) -> Cell:
+    limit_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    cell = {"data": name, "seed": seed, "method": method, "mark": problem.mark}
+    try:
+        return cell | evaluate(method, problem, seed)
+    except Exception as error:
+        # One method that fails must not stop the night's work; its cell stays empty.
+        return cell | {"failed": f"{type(error).__name__}: {error}"}
 
 
 def stop(*_: Any) -> None:
@@ -126,17 +146,21 @@ def stop(*_: Any) -> None:
 
 
 def main() -> None:
-    given, console = parse(), Console(highlight=False)
+    given = parse()
+    if given.pack:
+        given.pack.mkdir(parents=True, exist_ok=True)
+        for name, data in load_all(given).items():
+            np.savez_compressed(given.pack / f"{name}.npz", **data)
+        return
     signal.signal(signal.SIGINT, stop)
-    limit_threads(1)
     store = Store(None if given.quick else given.json)
     if not given.summary:
-        run(given, store, console)
+        run(given, store)
     if not store.cells:
-        console.print("no results yet")
+        print("no results yet")
         return
     text = report(Results(store.cells), machine_line(store.machine))
-    console.print(text, markup=False, soft_wrap=True)
+    print(text)
     if given.docs:
         write_between_markers(given.docs, text)
 

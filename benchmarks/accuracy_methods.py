@@ -1,4 +1,8 @@
-"""The classifiers that the benchmark of accuracy compares: usual ones, and those of divlearn."""
+"""The classifiers that the benchmark of accuracy compares: usual ones, and those of divlearn.
+
+Nothing beyond the dependencies of divlearn is needed: nearest means and tangent vectors are its
+own, which a test compares with those of pyRiemann.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,28 @@ from typing import Any, Self
 import numpy as np
 from accuracy_data import Problem
 from joblib import Memory
-from pyriemann.classification import MDM
-from pyriemann.tangentspace import TangentSpace
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from divlearn.baselines import LEML, RSPDL, DivergenceKNN, KernelLLC, KernelSparseCoding
+from divlearn.baselines import (
+    LEML,
+    RSPDL,
+    DivergenceKNN,
+    DivergenceMDM,
+    KernelLLC,
+    KernelSparseCoding,
+)
 from divlearn.committee import SPDClassifier
+from divlearn.committee.tangent import fit_space, tangent_vectors
+from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.log_vectors import log_vectors
 
-FOLDS = 5
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 GAUSSIAN = {"model__C": PENALTIES[1:5], "model__gamma": (0.03, 0.1, 0.3, 1.0, 3.0)}
@@ -39,32 +47,30 @@ _folder = TemporaryDirectory()
 CACHE = Memory(_folder.name, verbose=0)  # vectors of a fold, for all parameters tried on them
 
 
-class UnitVariance(TransformerMixin, BaseEstimator):
-    """Divide vectors by one number, so that distances keep their proportions."""
+class TangentVectors(TransformerMixin, BaseEstimator):
+    """Vectors in the tangent space at the "mean" or at the "identity", of total variance one."""
+
+    def __init__(self, at: str = "mean") -> None:
+        self.at = at
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        self.deviation_ = X.var(axis=0).sum() ** 0.5
+        self.space_ = fit_space(X, self.at)
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        return X / self.deviation_
+        return tangent_vectors(X, self.space_)
 
 
-def searched(vectors: Any, model: Any, grid: dict[str, Any], seed: int) -> GridSearchCV:
+def searched(at: str, model: Any, grid: dict[str, Any], folds: Folds) -> GridSearchCV:
     """A classifier of vectors whose parameters cross-validation on the training part chooses."""
-    steps = [("vectors", vectors), ("unit", UnitVariance()), ("model", model)]
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    steps = [("vectors", TangentVectors(at)), ("model", model)]
     return GridSearchCV(Pipeline(steps, memory=CACHE), grid, cv=folds)
-
-
-def log_euclidean() -> FunctionTransformer:
-    return FunctionTransformer(log_vectors)
 
 
 @dataclass(frozen=True)
 class Method:
     title: str
-    make: Callable[[int], Any]  # of the seed
+    make: Callable[[int, Folds], Any]  # of the seed and the inner folds
     ours: bool = False
 
 
@@ -77,53 +83,64 @@ def _lda() -> LinearDiscriminantAnalysis:
 
 
 METHODS = {
-    "nn-le": Method("1-NN, log-Euclidean", lambda _: DivergenceKNN(1, "log-euclidean")),
-    "nn-airm": Method("1-NN, AIRM", lambda _: DivergenceKNN(1, "airm")),
-    "nn-stein": Method("1-NN, Stein", lambda _: DivergenceKNN(1, "stein")),
-    "mdm": Method("MDM, AIRM (pyRiemann)", lambda _: MDM(metric="riemann")),
+    "nn-le": Method("1-NN, log-Euclidean", lambda *_: DivergenceKNN(1, "log-euclidean")),
+    "nn-airm": Method("1-NN, AIRM", lambda *_: DivergenceKNN(1, "airm")),
+    "nn-stein": Method("1-NN, Stein", lambda *_: DivergenceKNN(1, "stein")),
+    "mdm": Method("MDM, AIRM", lambda *_: DivergenceMDM("airm")),
     "svm-le": Method(
         "linear SVM, log-Euclidean vectors",
-        lambda seed: searched(log_euclidean(), SVC(kernel="linear"), LINEAR, seed),
+        lambda _, cv: searched("identity", SVC(kernel="linear"), LINEAR, cv),
     ),
     "rbf-le": Method(
         "RBF SVM, log-Euclidean vectors",
-        lambda seed: searched(log_euclidean(), SVC(), GAUSSIAN, seed),
+        lambda _, cv: searched("identity", SVC(), GAUSSIAN, cv),
     ),
     "ts-lr": Method(
         "logistic regression, tangent vectors",
-        lambda seed: searched(TangentSpace(), _logistic(), LINEAR, seed),
+        lambda _, cv: searched("mean", _logistic(), LINEAR, cv),
     ),
     "ts-rbf": Method(
-        "RBF SVM, tangent vectors", lambda seed: searched(TangentSpace(), SVC(), GAUSSIAN, seed)
+        "RBF SVM, tangent vectors", lambda _, cv: searched("mean", SVC(), GAUSSIAN, cv)
     ),
     "ts-lda": Method(
-        "shrinkage LDA, tangent vectors", lambda _: make_pipeline(TangentSpace(), _lda())
+        "shrinkage LDA, tangent vectors", lambda *_: make_pipeline(TangentVectors(), _lda())
     ),
-    "leml": Method("LEML", lambda seed: LEML(random_state=seed)),
+    "leml": Method("LEML", lambda seed, _: LEML(random_state=seed)),
     "ksp-le": Method(
         "kernel sparse coding, log-Euclidean",
-        lambda seed: KernelSparseCoding(kernel="log-euclidean", random_state=seed),
+        lambda seed, _: KernelSparseCoding(kernel="log-euclidean", random_state=seed),
     ),
     "ksp-stein": Method(
         "kernel sparse coding, Stein",
-        lambda seed: KernelSparseCoding(kernel="stein", random_state=seed),
+        lambda seed, _: KernelSparseCoding(kernel="stein", random_state=seed),
     ),
-    "kllc": Method("kernel LLC", lambda seed: KernelLLC(random_state=seed)),
-    "rspdl": Method("RSPDL", lambda seed: RSPDL(random_state=seed)),
+    "kllc": Method("kernel LLC", lambda seed, _: KernelLLC(random_state=seed)),
+    "rspdl": Method("RSPDL", lambda seed, _: RSPDL(random_state=seed)),
     "iddl-paper": Method(
         "IDDL, the paper's set-up",
         # The joint solver reaches the objective of block-coordinate descent many times faster.
-        lambda seed: IDDLClassifier.paper().set_params(
+        lambda seed, _: IDDLClassifier.paper().set_params(
             solver="joint", max_iter=30, random_state=seed
         ),
         ours=True,
     ),
-    "iddl": Method("IDDLClassifier", lambda seed: IDDLClassifier(random_state=seed), ours=True),
+    "iddl": Method(
+        "IDDLClassifier", lambda seed, cv: IDDLClassifier(cv=cv, random_state=seed), ours=True
+    ),
+    "mdm-chosen": Method(
+        "MDM, divergence chosen", lambda _, cv: DivergenceMDM("choose", cv=cv), ours=True
+    ),
+    "nn-chosen": Method(
+        "1-NN, divergence chosen",
+        lambda _, cv: DivergenceKNN(1, "choose", cv=cv), ours=True,
+    ),
     "kernel": Method(
         "DivergenceKernelClassifier",
-        lambda seed: DivergenceKernelClassifier(random_state=seed), ours=True,
+        lambda seed, cv: DivergenceKernelClassifier(cv=cv, random_state=seed), ours=True,
     ),
-    "spd": Method("SPDClassifier", lambda seed: SPDClassifier(random_state=seed), ours=True),
+    "spd": Method(
+        "SPDClassifier", lambda seed, cv: SPDClassifier(cv=cv, random_state=seed), ours=True
+    ),
 }  # fmt: skip
 BASELINES = [name for name, method in METHODS.items() if not method.ours]
 OURS = [name for name, method in METHODS.items() if method.ours]
@@ -131,12 +148,12 @@ OURS = [name for name, method in METHODS.items() if method.ours]
 
 def evaluate(name: str, problem: Problem, seed: int) -> dict[str, Any]:
     """Fit on the training part, predict the test part once."""
-    model = METHODS[name].make(seed)
+    model = METHODS[name].make(seed, problem.cv)
     CACHE.clear(warn=False)  # so that none profits from the work of another
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         started = time.perf_counter()
-        model.fit(problem.X_train, problem.y_train)
+        fit_grouped(model, problem.X_train, problem.y_train, problem.groups)
         fitted = time.perf_counter()
         # Labels are those of the highest probability, as `predict` of all these classifiers says.
         probabilities = (

@@ -17,9 +17,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from machine import machine, machine_line
 from pyriemann.classification import MDM, KNearestNeighbor
 from rich.console import Console
-from tables import machine, machine_line, plain_table
+from tables import plain_table
 from timing import Array, wishart
 
 from divlearn.baselines import DivergenceKNN, DivergenceMDM

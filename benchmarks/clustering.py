@@ -41,8 +41,8 @@ from clustering_speed import (
     measure_large,
     race,
 )
+from machine import machine, machine_line, write_between_markers
 from rich.console import Console
-from tables import machine, machine_line, write_between_markers
 
 RESULTS = Path(__file__).with_name("results") / "clustering.json"
 PARTS = ("speed", "memory", "quality")

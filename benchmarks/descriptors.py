@@ -17,12 +17,12 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from machine import machine, machine_line, write_between_markers
 from paper_data import load_brodatz, load_kth_tips2_authors, load_virus
 from rich.console import Console
 from rich.progress import track
 from skimage import data
 from sklearn.neighbors import KNeighborsClassifier
-from tables import machine, machine_line, write_between_markers
 
 from divlearn.descriptors import RegionCovariance
 from divlearn.descriptors.covariances import box_covariances

@@ -12,23 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from machine import cores, machine, machine_line, write_between_markers
 from rich.console import Console
 from sections import FLOPS, GEMM_SIZE, SECTIONS, Record, growth, make_setting, measure, speed_up
 from spectra import DIMENSIONS as SPECTRA_DIMENSIONS
 from spectra import JOBS, SpectrumRecord, measure_spectra
-from tables import (
-    cores,
-    machine,
-    machine_line,
-    markdown,
-    memory_row,
-    plain_table,
-    readme,
-    section_table,
-    short,
-    spectrum_row,
-    write_between_markers,
-)
+from tables import markdown, memory_row, plain_table, readme, section_table, short, spectrum_row
 from timing import Effort, Memory, encode_memory, limit_threads, torch
 
 from divlearn.engines.native import instruction_sets
@@ -113,7 +102,7 @@ def run_spectra(given: argparse.Namespace, console: Console) -> list[SpectrumRec
     ]
     headings = [
         "job", "d", "data", "pairs per second", "x slower than well-conditioned", "x best peer",
-        "best peer", "its error",
+        "best peer",
     ]  # fmt: skip
     rows = [spectrum_row(record) for record in found]
     console.print(plain_table("difficult spectra; 1 thread", headings, rows))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import machine, machine_line
 from paper_data import load_kth_tips2_authors, load_virus
 from rich.console import Console
-from tables import machine, machine_line, plain_table
+from tables import plain_table
 
 from divlearn.iddl import IDDLClassifier
 

@@ -1,8 +1,8 @@
 """What difficult spectra cost: matrices of low rank plus a ridge, and ill-conditioned ones.
 
-Rates are compared with those on well-conditioned data and with the best peer on the same data.
-Peers form the whitened matrix, which loses eigenvalues below eps times the largest; how wrong
-their results are is reported beside how fast they come.
+Rates are compared with those on well-conditioned data, and with the best peer on the same data
+whose results agree with ours: peers that form the whitened matrix lose its small eigenvalues,
+those that take singular values do not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import peers
 from sections import GENERIC, Setting, make_setting, pullback, spectral_values
-from timing import Array, Effort, Measurement, Method, compare, difference, ratios, wishart
+from timing import Array, Effort, Measurement, Method, agrees, compare, ratios, wishart
 
 DIMENSIONS = (24, 60, 90)
 EASY = "well-conditioned"
@@ -40,10 +40,23 @@ KINDS: dict[str, Callable[[int, int, int], Array]] = {
     "rank d/4, ridge 1e-6": partial(low_rank, part=4, ridge=1e-6),
     "condition 1e4, independent frames": partial(rotated, condition=1e4),
 }
-JOBS: dict[str, Callable[[Setting], list[Method]]] = {
-    "encode": lambda setting: spectral_values(setting, *GENERIC),
-    "pullback": pullback,
-}
+
+
+def values_methods(setting: Setting) -> list[Method]:
+    found = spectral_values(setting, *GENERIC)
+    for name, pipeline in setting.pipelines().items():
+        found.append(setting.peer(f"{name} svdvals", pipeline.values(*GENERIC, singular=True), 1))
+    return found
+
+
+def pullback_methods(setting: Setting) -> list[Method]:
+    found = pullback(setting)
+    for name, pipeline in setting.pipelines().items():
+        found.append(setting.peer(f"{name} svd", pipeline.pullback(*GENERIC, singular=True), 1))
+    return found
+
+
+JOBS = {"encode": values_methods, "pullback": pullback_methods}
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,6 @@ class SpectrumRecord:
     slowdown: float  # against well-conditioned data
     ratio: float
     best_peer: str
-    peer_error: float  # of that peer, relative to the largest result
 
 
 def measure_spectra(d: int, job: str, sets: Sequence[str], effort: Effort) -> list[SpectrumRecord]:
@@ -72,24 +84,17 @@ def measure_spectra(d: int, job: str, sets: Sequence[str], effort: Effort) -> li
         )
         for kind, make in KINDS.items()
     }
-    found: dict[str, list[Measurement]] = {kind: [] for kind in KINDS}
-    kinds = [kind for kind, some in methods.items() for _ in some]
-    flat = [method for some in methods.values() for method in some]
-    with np.errstate(invalid="ignore"):  # peers take logarithms of negative eigenvalues
-        measured = compare(flat, effort, checked=methods[EASY])
-        for kind, one in zip(kinds, measured, strict=True):
-            found[kind].append(one)
-        return [_record(job, d, kind, found[kind], found[EASY][0], methods[kind]) for kind in KINDS]
+    with np.errstate(invalid="ignore"):  # of negative eigenvalues, in results that do not agree
+        methods = {kind: [m for m in some if agrees(m, some[0])] for kind, some in methods.items()}
+    flat = iter(compare([m for some in methods.values() for m in some], effort, checked=()))
+    found = {kind: [next(flat) for _ in some] for kind, some in methods.items()}
+    return [_record(job, d, kind, some, found[EASY][0]) for kind, some in found.items()]
 
 
 def _record(
-    job: str, d: int, kind: str, found: Sequence[Measurement], easy: Measurement,
-    methods: Sequence[Method],
-) -> SpectrumRecord:  # fmt: skip
+    job: str, d: int, kind: str, found: Sequence[Measurement], easy: Measurement
+) -> SpectrumRecord:
     ours, rivals = found[0], found[1:]
-    best = max(rivals, key=lambda m: m.median)
-    peer = next(method for method in methods if method.name == best.name)
-    return SpectrumRecord(
-        job, d, kind, ours.median, 1 / median(ratios(ours, [easy])), median(ratios(ours, rivals)),
-        best.name, difference(peer, methods[0]),
-    )  # fmt: skip
+    best = max(rivals, key=lambda m: m.median).name
+    slowdown = 1 / median(ratios(ours, [easy]))
+    return SpectrumRecord(job, d, kind, ours.median, slowdown, median(ratios(ours, rivals)), best)

@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from machine import machine_line
 from rich.table import Table
 from sections import SECTIONS, Record, Section
 from spectra import SpectrumRecord
-from threadpoolctl import threadpool_info
-from timing import Memory, torch
-
-from divlearn.engines.native import instruction_sets
+from timing import Memory
 
 README_SECTIONS = ("values", "airm", "line", "pullback")
-MARKERS = ("<!-- benchmark -->", "<!-- /benchmark -->")
-
-
-def machine() -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    libraries = ["divlearn", "numpy", "scipy", "pyriemann"] + (["torch"] if torch else [])
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": cores(),
-        "instruction_sets": list(instruction_sets()),
-        "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in libraries},
-        "blas": sorted(
-            f"{info['internal_api']} {info['version']} {info.get('architecture', '')}".strip()
-            for info in threadpool_info()
-            if info["user_api"] == "blas"
-        ),
-    }
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine_line(about: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    return (
-        f"{about['cpu']}, {about['cores']} cores, {'/'.join(about['instruction_sets'])}; "
-        f"Python {about['python']}, {versions}; BLAS: {', '.join(about['blas'])}"
-    )
 
 
 def short(rate: float) -> str:
@@ -109,7 +71,7 @@ def memory_row(memory: Memory) -> list[str]:
 def spectrum_row(record: SpectrumRecord) -> list[str]:
     return [
         record.job, str(record.d), record.kind, short(record.median), f"{record.slowdown:.2f}",
-        f"{record.ratio:.1f}", record.best_peer, f"{record.peer_error:.1g}",
+        f"{record.ratio:.1f}", record.best_peer,
     ]  # fmt: skip
 
 
@@ -176,10 +138,3 @@ def readme(
         if gains:
             lines.append(f"All cores over one, {name}: {gains[0]:.1f}x to {gains[-1]:.1f}x.")
     return "\n".join([*lines, "", f"Measured on: {machine_line(about)}."])
-
-
-def write_between_markers(path: Path, text: str) -> None:
-    """Replace what stands between the markers of a file."""
-    before, rest = path.read_text().split(MARKERS[0])
-    after = rest.split(MARKERS[1])[1]
-    path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")

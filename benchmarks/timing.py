@@ -136,22 +136,16 @@ def compare(
 def check_agreement(methods: Sequence[Method]) -> None:
     """Raise if a method's results differ from the first one's, relative to the largest."""
     for method in methods:
-        if method.kind == "yardstick":
-            continue
-        error = difference(method, methods[0])
-        if not error <= AGREEMENT:
-            raise AssertionError(f"{method.name} differs by {error:.2g} from {methods[0].name}")
+        if method.kind != "yardstick" and not agrees(method, methods[0]):
+            raise AssertionError(f"{method.name} differs from {methods[0].name}")
 
 
-def difference(method: Method, right: Method) -> float:
-    """Largest difference of a method's results from those expected, relative to the largest."""
+def agrees(method: Method, right: Method) -> bool:
+    """Whether a method's results are those expected, up to a share of the largest."""
     count = min(_CHECKED, method.limit)
-    results = method.make(count)()
-    expected = (method.expected or right.make)(count)()
-    return max(
-        float(np.abs(np.asarray(one) - np.asarray(other)).max() / np.abs(np.asarray(other)).max())
-        for one, other in zip(results, expected, strict=True)
-    )
+    pairs = zip(method.make(count)(), (method.expected or right.make)(count)(), strict=True)
+    arrays = [(np.asarray(one), np.asarray(other)) for one, other in pairs]
+    return all(np.abs(x - y).max() <= AGREEMENT * np.abs(y).max() for x, y in arrays)
 
 
 def ratios(measurement: Measurement, others: Sequence[Measurement]) -> list[float]:

@@ -9,7 +9,7 @@
 
 namespace DIVLEARN_ISA {
 
-constexpr int TILE = W == 8 ? 4 : 2;  // eigenvectors at a time
+constexpr int TILE = REGISTERS == 32 ? 4 : 2;  // eigenvectors at a time
 
 // Marks the longest run of ascending t that agrees up to `tolerance`, if it has three members.
 static void longest_run(int d, const Lane* t, Lane tolerance, Mask* member) {
@@ -51,7 +51,7 @@ class ClusteredVectors {
     place_shifts();
   }
 
-  // False if vectors that are needed are not independent.
+  // False if vectors that are needed are not independent, or no eigenvectors.
   bool find() {
     for (int k = 0; k < d_; ++k) {
       for (int i = 0; i < d_; ++i) taken_[i] = starts_[k] ? Lane{} : taken_[i];
@@ -59,7 +59,7 @@ class ClusteredVectors {
       Lane* vector = basis_ + (size_t)k * d_;
       twisted_vectors<1, true>(d_, reduced_.diagonal, reduced_.off_diagonal, shift_ + k, vector,
                                work_, distance_ + k, taken_);
-      if (any(needed[k] & ~settle(k, vector))) return false;
+      if (any(needed[k] & ~(settle(k, vector) & solves(k, vector)))) return false;
       for (int i = 0; i < d_; ++i) taken_[i] += vector[i] * vector[i];
     }
     return true;
@@ -85,16 +85,32 @@ class ClusteredVectors {
   }
 
  private:
+  // Rounding moves eigenvalues by about eps, and large ones that X and B make equal by some more.
+  Lane close(int k) const { return EPS * (8.0 + 56.0 * values[k]); }
+
+  // Whether the residual of a vector is of that size.
+  Mask solves(int k, const Lane* vector) const {
+    const Lane *diagonal = reduced_.diagonal, *off = reduced_.off_diagonal;
+    Lane square = {};
+    for (int i = 0; i < d_; ++i) {
+      Lane residual = (diagonal[i] - values[k]) * vector[i];
+      if (i > 0) residual += off[i - 1] * vector[i - 1];
+      if (i + 1 < d_) residual += off[i] * vector[i + 1];
+      square += residual * residual;
+    }
+    const Lane bound = 8.0 * close(k);
+    return square <= bound * bound;
+  }
+
   // An eigenvalue by itself is its own shift; members of a cluster share one below it, which is
   // nearer to them than any other eigenvalue.
   void place_shifts() {
-    constexpr double CLOSE = 64.0 * EPS, CLOSEST = 32.0 * EPS;
     Lane* start = shift_;  // of the cluster
     for (int k = 0; k < d_; ++k) {
       starts_[k] = ~Mask{};
       if (k > 0) {
         const Lane gap = values[k] - values[k - 1], width = values[k - 1] - start[k - 1];
-        starts_[k] = ~(gap <= minimum(maximum(4.0 * width, fill(CLOSE)), fill(16.0 * CLOSE)));
+        starts_[k] = ~(gap <= minimum(maximum(4.0 * width, close(k)), 8.0 * close(k)));
       }
       start[k] = starts_[k] ? values[k] : start[k > 0 ? k - 1 : 0];
     }
@@ -103,7 +119,7 @@ class ClusteredVectors {
     for (int k = d_ - 1; k >= 0; --k) {
       const Mask alone = starts_[k] & last;
       end = last ? values[k] : end;
-      const Lane width = end - start[k], below = maximum(2.0 * width, fill(CLOSEST));
+      const Lane width = end - start[k], below = maximum(2.0 * width, 0.5 * close(k));
       shift_[k] = alone ? values[k] : start[k] - below;
       distance_[k] = alone ? fill(1.0) : below + 0.5 * width;
       last = starts_[k];

@@ -72,7 +72,8 @@ DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* of
 }
 
 // How eigenvalues (sorted, of a T scaled to norm about 1) cluster. Vectors of eigenvalues nearer
-// than WINDOW are orthogonalized against each other; below DEGENERATE they carry no information.
+// than WINDOW are orthogonalized against each other; below DEGENERATE they may
+// all be the same (see clusters.hpp).
 struct Clusters {
   static constexpr double WINDOW = 1e-3, DEGENERATE = 1e-10;
 

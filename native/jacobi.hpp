@@ -1,4 +1,4 @@
-// The accurate route: one-sided Jacobi on G = L_B^-1 L_X itself, never on G G^T. Small eigenvalues
+// The last route: one-sided Jacobi on G = L_B^-1 L_X itself, never on G G^T. Small eigenvalues
 // keep their relative accuracy, and eigenvectors stay orthogonal in clusters.
 #pragma once
 #include "lane_math.hpp"

@@ -22,6 +22,12 @@ constexpr int W = 4;
 constexpr int W = 2;
 #endif
 
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int REGISTERS = 32;  // of vectors: how large tiles may be
+#else
+constexpr int REGISTERS = 16;
+#endif
+
 typedef double Lane __attribute__((vector_size(W * 8)));
 typedef int64_t Mask __attribute__((vector_size(W * 8)));
 typedef uint64_t Bits __attribute__((vector_size(W * 8)));

@@ -5,7 +5,7 @@
 
 namespace DIVLEARN_ISA {
 
-constexpr int TILE_COLUMNS = W == 8 ? 4 : 2;  // with four rows: what the registers hold
+constexpr int TILE_COLUMNS = REGISTERS == 32 ? 4 : 2;  // with four rows: what the registers hold
 
 // Columns [j0, j0 + N) of rows [i0, i0 + R) of G = K C, j0 + N <= i0, with K (row-major scalars,
 // zero above the diagonal) and C (packed lanes) lower triangular.

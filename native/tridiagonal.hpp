@@ -4,7 +4,7 @@
 
 namespace DIVLEARN_ISA {
 
-constexpr int ROW_TILE = W == 8 ? 4 : 2;  // what the register file holds
+constexpr int ROW_TILE = REGISTERS == 32 ? 4 : 2;  // what the register file holds
 
 // Reflector v and its companion q: the matrix still lacks - v q^T - q v^T.
 struct Pending {

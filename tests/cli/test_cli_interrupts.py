@@ -41,7 +41,7 @@ def interrupt(capsys):
 def test_fit_keeps_the_members_so_far(interrupt):
     code, printed, _ = interrupt("kinds of classifiers", 2, "fit", "-o", "m")
     assert code == KEPT
-    assert "Interrupted; the best model so far is kept: 2 of 8 members were fitted" in printed
+    assert "Interrupted; the best model so far is kept: 2 of 11 members were fitted" in printed
     assert "Model: m" in printed
     assert len(load("m").members_) == 2
 
@@ -70,7 +70,7 @@ def test_cluster_keeps_the_best_start(interrupt):
 
 
 def test_which_answers_from_what_was_judged(interrupt, monkeypatch):
-    monkeypatch.setattr("divlearn.judge.maps._MOST_ROWS", 10)
+    monkeypatch.setattr("divlearn.baselines.plane._ROWS", 10)
     code, printed, _ = interrupt("blocks", 3, "which", "--cv", "2")
     assert code == KEPT
     assert "Interrupted by the user: 30 of 36 matrices were judged" in printed

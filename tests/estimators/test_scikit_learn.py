@@ -24,7 +24,7 @@ ESTIMATORS = [
     (divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST), lift_spd),
     (divlearn.IDDLRegressor(n_atoms=1, **FAST | {"features": "log+tangent"}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
-    (divlearn.SPDClassifier(("tangent lda", "tangent logistic"), cv=2, **SEED), lift_spd),
+    (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
     (divlearn.DivergenceKernelClassifier([0.5], [0.5], [2], [1], cv=2, **SEED), lift_far),
     (cluster.ABKMeans(2, **ONE_START), lift_far),
@@ -80,7 +80,7 @@ def short_fits(monkeypatch):
     monkeypatch.setattr(kernel_codes, "_STEPS", 1)
     monkeypatch.setattr(rspdl, "_STEPS", 1)
     monkeypatch.setattr(cone, "_INNER", 10)
-    monkeypatch.setitem(tangent._MODELS["logistic"][1], "C", [1.0])
+    monkeypatch.setitem(tangent._MODELS["logistic"][2], "C", [1.0])
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)

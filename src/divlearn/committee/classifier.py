@@ -1,39 +1,50 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.baselines import DivergenceMDM
+from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
-from divlearn.engines import Engine
+from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
+from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.progress import say, track
+from divlearn.fitting.progress import say, tell
 from divlearn.iddl import IDDLClassifier
-from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.kernels import POINTS, DivergenceKernelClassifier
+from divlearn.kernels.classifier import make_tables
+from divlearn.kernels.tables import ACCURACY, Point
 from divlearn.threads import limit_blas
-
-_PULL = 5.0  # of weights towards equal ones, in units of samples
-_FLOOR = 1e-3  # of probabilities: nobody is that sure
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
 _IDDL = {
     "iddl softmax": "learned softmax", "iddl ridge": "learned ridge",
     "start softmax": "start softmax",
 }  # fmt: skip
-MEMBERS = (*_IDDL, "kernel", "tangent logistic", "tangent rbf", "tangent lda", "log rbf")
+# In the order in which they are fitted: the later, the longer it takes.
+MEMBERS = (
+    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "nearest mean",
+    "kernel", "nearest neighbour", *_IDDL,
+)  # fmt: skip
+_PASSES = (
+    6  # over pairs of matrices and atoms of a fold; as much work as learning was measured to be
+)
+_PROBED = 32  # matrices, to see how long a divergence takes
+
+clock = time.monotonic  # tests have their own
 
 
 class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -41,17 +52,23 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
-    The weights maximise the likelihood of held-out labels, with a pull towards equal weights. No
-    kind wins on all data; the average is about as good as the best of them, and often better. Where
-    the user interrupts, the members fitted by then make the committee.
+    The weights maximise the likelihood of held-out labels, with a prior for equal weights that is
+    worth 20 samples. No kind wins on all data; the average is about as good as the best of
+    them, and often better. Members that cannot be fitted are left out, and ``message_`` says why.
+    Where the user interrupts, the members fitted by then make the committee.
 
     Parameters
     ----------
     members : sequence of str, default=MEMBERS
-        "iddl softmax" and "iddl ridge" (learned atoms and divergences), "start softmax" (atoms from
-        k-means, only the head learned), "kernel" (divergence-kernel SVM), and on tangent vectors at
-        the mean "tangent logistic", "tangent rbf" (SVM) and "tangent lda" (left out where folds
-        train on no more matrices than classes); "log rbf" is an SVM on logarithms.
+        On tangent vectors at the mean "tangent lda" (shrinkage LDA), "tangent rda" (regularised
+        QDA), "tangent logistic" and "tangent rbf" (SVM); "log rbf" is an SVM on logarithms,
+        "kernel" a divergence-kernel SVM; "nearest mean" and "nearest neighbour" have their
+        divergences chosen. "iddl softmax" and "iddl ridge" learn atoms and divergences, "start
+        softmax" has atoms from k-means and learns only the head.
+    time_limit : float, optional
+        Seconds after which no further member is begun. Cheap members come first. The kernel and
+        IDDL are skipped if they would probably take longer than what is left. At least one member
+        is fitted.
     cv : int or splitter, default=4
         Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
         together, and only then are weights honest.
@@ -67,7 +84,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     oof_accuracy_ : dict, of the members and of "average", held-out accuracy.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average.
     members_ : dict of fitted classifiers
-    message_ : str, how many members there are: fewer where the user interrupted.
+    message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
 
     Examples
@@ -81,11 +98,12 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     """
 
     def __init__(
-        self, members: Sequence[str] = MEMBERS, *, cv: Any = 4, class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        self, members: Sequence[str] = MEMBERS, *, time_limit: float | None = None, cv: Any = 4,
+        class_weight: Any = None, random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto", verbose: int = 0,
     ) -> None:  # fmt: skip
         self.members = members
+        self.time_limit = time_limit
         self.cv = cv
         self.class_weight = class_weight
         self.random_state = random_state
@@ -103,6 +121,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         for name in self.members:
             if name not in MEMBERS:
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit={self.time_limit!r} must be > 0 seconds, or None")
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
@@ -122,49 +142,97 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        kernel = DivergenceKernelClassifier(cv=list(folds), engine=self.engine)
+        kinds = ["iddl" if name in _IDDL else name for name in MEMBERS if name in self.members]
+        kinds = list(dict.fromkeys(kinds))
+        fits = self._fits(data, folds, seed)
         found: dict[str, Any] = {}
-        stopped = ""
+        notes: list[str] = []
+        news, limit, began = "", self.time_limit, clock()
+        with Interrupts() as interrupts:
+            try:
+                for done, kind in enumerate(kinds):
+                    tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{news}")
+                    left = np.inf if limit is None else limit - (clock() - began)
+                    if found and limit and self._estimate(kind, found, data, folds) > left:
+                        notes.append(f"{kind} would not end within {limit:g} seconds")
+                        continue
+                    try:
+                        made = stage(kind, fits[kind])
+                    except ValueError as error:  # no reason to do without the others
+                        notes.append(f"{kind} was left out: {error}")
+                        continue
+                    found |= made
+                    reached = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
+                    news = f"; right on held-out data: {', '.join(reached)}"
+                    say(self, f"{clock() - began:.1f} s{news}")
+                    if interrupts.seen:  # inside, where the best so far was kept
+                        raise KeyboardInterrupt
+                tell("kinds of classifiers", len(kinds), len(kinds), news.removeprefix("; "))
+            except KeyboardInterrupt:
+                note_interrupt()
+                if not found:
+                    raise KeyboardInterrupt("no member of the committee was fitted yet") from None
+                notes.append("interrupted by the user")
+        if not found:
+            raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
+        count = f"{len(found)} of {len(self.members)} members were fitted"
+        self.message_ = "; ".join([count, *notes])
+        return found
+
+    def _fits(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Callable[[], Any]]:
+        """Make functions that fit a kind of member, and return its members by name."""
+        engine = get_engine(self.engine, accuracy=ACCURACY)
 
         @lru_cache(1)  # members that share a tangent space follow each other
         def features(at: str) -> Features:
             return tangent_features(data.matrices, folds, at)
 
-        with Interrupts() as interrupts:
-            try:
-                for kind in track(self._kinds(data, folds), "kinds of classifiers"):
-                    if kind == "iddl":
-                        found |= stage(kind, partial(self._fit_iddl, data, folds, seed))
-                    elif kind == "kernel":
-                        fit = partial(kernel.fit, data.matrices, data.codes, data.weights)
-                        found[kind] = stage(kind, fit)
-                    else:
-                        fit = partial(_fit_tangent, kind, features, data, folds)
-                        found[kind] = stage(kind, fit)
-                    if interrupts.seen:  # inside, where the best so far was kept
-                        raise KeyboardInterrupt
-            except KeyboardInterrupt:
-                note_interrupt()
-                if not found:
-                    raise KeyboardInterrupt("no member of the committee was fitted yet") from None
-                stopped = "; interrupted by the user"
-        self.message_ = f"{len(found)} of {len(self.members)} members were fitted{stopped}"
-        return found
+        def tangent(name: str) -> dict[str, Any]:
+            space, _, model = name.partition(" ")
+            with limit_blas(1):
+                known = features("mean" if space == "tangent" else "identity")
+                member = TangentClassifier(model).fit(known, data.codes, data.weights, folds)
+            return {name: member}
 
-    def _kinds(self, data: Labelled, folds: Folds) -> list[str]:
-        """Members that can be fitted, all that are IDDL as one, and last."""
-        kinds = [name for name in self.members if name not in _IDDL]
-        if min(len(rows) for rows, _ in folds) <= len(data.classes):
-            # Discriminants need matrices that differ from the means of their classes.
-            kinds = [name for name in kinds if name != "tangent lda"]
-        if any(name in _IDDL for name in self.members):
-            kinds.append("iddl")
-        if not kinds:
-            raise ValueError(
-                f"members={self.members!r} must be trained on more matrices than there are "
-                f"classes, {len(data.classes)}; pass more data, or name other members"
+        @lru_cache(1)
+        def tables() -> dict[Point, RealArray]:
+            return make_tables(engine, data.matrices, POINTS)
+
+        def kernel() -> dict[str, Any]:
+            # A coarse grid: the average makes up for it.
+            member = DivergenceKernelClassifier(
+                scales=(0.3, 1, 3), Cs=(3, 30), cv=list(folds), engine=self.engine
             )
-        return kinds
+            return {"kernel": member.fit_tables(data, folds, tables())}
+
+        def neighbour() -> dict[str, Any]:
+            member = NearestClassifier(self.engine)
+            return {"nearest neighbour": member.fit(tables(), data, folds)}
+
+        def mean() -> dict[str, Any]:
+            member = DivergenceMDM("choose", engine, cv=list(folds))
+            return {"nearest mean": member.fit(data.matrices, data.codes, data.weights)}
+
+        fits: dict[str, Callable[[], Any]] = {name: partial(tangent, name) for name in MEMBERS}
+        return fits | {
+            "nearest mean": mean, "nearest neighbour": neighbour, "kernel": kernel,
+            "iddl": partial(self._fit_iddl, data, folds, seed),
+        }  # fmt: skip
+
+    def _estimate(
+        self, kind: str, found: Mapping[str, Any], data: Labelled, folds: Folds
+    ) -> float:  # fmt: skip
+        """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
+        n = len(data.codes)
+        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * len(folds)}
+        if kind == "nearest neighbour" and "kernel" not in found:
+            kind = "kernel"  # which computes the same tables
+        if kind not in pairs:
+            return 0.0
+        some = data.matrices[:: max(n // _PROBED, 1)]
+        began = clock()
+        make_tables(get_engine(self.engine, accuracy=ACCURACY), some, POINTS)
+        return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
@@ -185,28 +253,39 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
         tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
         said, codes = floored(said[:, tested]), data.codes[tested]
-        shares = data.weights[tested] * len(tested) / data.weights[tested].sum()
-        found = fit_weights(said, codes, shares)
+        groups = data.kept_groups
+        units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
+        counts = count_samples(data.weights[tested], units)
+        found = fit_weights(said, codes, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
         average = np.tensordot(found, said, axes=1)
         self.oof_proba_ = data.spread(tested, average)
-        self.oof_accuracy_ = {
-            name: float(np.average(p.argmax(axis=1) == codes, weights=shares))
+        right = {
+            name: p.argmax(axis=1) == codes
             for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
         }
+        self.oof_accuracy_ = {n: float(np.average(r, weights=counts)) for n, r in right.items()}
+        simple = {name: right[name] for name in self.members_ if name not in _IDDL}
+        self.simple_ = find_simple(simple, right["average"], counts, units)
         say(self, self.summary())
 
     def summary(self) -> str:
-        """Say what weighs how much, and why."""
+        """Say what weighs how much, and whether a single member would do as well."""
         check_is_fitted(self)
         parts = [
             f"{name} {weight:.2f} (right on {self.oof_accuracy_[name]:.1%})"
             for name, weight in sorted(self.weights_.items(), key=lambda item: -item[1])
         ]
-        return (
+        text = (
             f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average is "
             f"right on {self.oof_accuracy_['average']:.1%} of it."
         )
+        if self.simple_ is not None and len(self.members_) > 1:
+            text += (
+                f" Held-out data does not tell it from {self.simple_} alone: "
+                f"SPDClassifier(({self.simple_!r},)) is simpler and probably as good."
+            )
+        return text
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
@@ -220,39 +299,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return self.predict_proba(X).argmax(axis=1)
 
 
-def _fit_tangent(
-    name: str, features: Callable[[str], Features], data: Labelled, folds: Folds
-) -> TangentClassifier:
-    space, _, model = name.partition(" ")
-    with limit_blas(1):
-        known = features("mean" if space == "tangent" else "identity")
-        return TangentClassifier(model).fit(known, data.codes, data.weights, folds)
-
-
-def floored(probabilities: RealArray) -> RealArray:
-    """Mix probabilities with a little of every class, so that no logarithm is infinite."""
-    return (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
-
-
-def fit_weights(
-    probabilities: RealArray, codes: NDArray[np.intp], sample_weight: RealArray
-) -> RealArray:
-    r"""Weights of members that maximise the likelihood of held-out labels.
-
-    .. math:: \min_w \; -\sum_i s_i \log \sum_m w_m p_m(y_i \,|\, X_i)
-              - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
-
-    The second term holds the weights together where the data does not tell members apart.
-    """
-    true = floored(probabilities)[:, np.arange(len(codes)), codes]
-    n_members = len(true)
-
-    def objective(z: RealArray) -> tuple[float, RealArray]:
-        w = softmax(z)
-        mixture = w @ true
-        value = -float(sample_weight @ np.log(mixture)) - _PULL * float(np.log(w).mean())
-        slope = -(true @ (sample_weight / mixture)) - _PULL / n_members / w
-        return value, w * (slope - w @ slope)
-
-    found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")
-    return softmax(found.x)
+def _accuracy(member: Any, data: Labelled) -> float:
+    """Share of held-out matrices on which a member is right."""
+    tested = np.flatnonzero(np.isfinite(member.oof_proba_).all(axis=1))
+    right = member.oof_proba_[tested].argmax(axis=1) == data.codes[tested]
+    return float(np.average(right, weights=data.weights[tested]))

@@ -1,21 +1,23 @@
 """Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
+from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.committee.held_out import choose_held_out, log_probabilities
+from divlearn.committee.nearest import squared_distances
+from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
+from divlearn.kernels.tables import ACCURACY, decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 
@@ -24,22 +26,14 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 # Vectors of the training part and of the held-out part of every fold; the space of all matrices,
 # and their vectors.
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
-
-_LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
-_GAMMAS = [0.1, 0.3, 1.0, 3.0]
-_MODELS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
-    "logistic": (LogisticRegression(max_iter=1000), {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rbf": (SVC(decision_function_shape="ovo"), {"C": [1.0, 10.0, 100.0], "gamma": _GAMMAS}),
-    "lda": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), {}),
-}
+Model = dict[str, Any]
+Learn = Callable[..., Model]  # of parameters
 
 
 def fit_space(X: RealArray, at: str) -> Space:
     """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity"."""
-    base = mean_abld(X, 0.0, 0.0, tol=1e-6).mean if at == "mean" else np.eye(X.shape[-1])
-    whitener = invsqrtm(base)
-    deviation = float(np.sqrt(log_vectors(X, whitener).var(axis=0).sum()))
-    return whitener, deviation if deviation > 0 else 1.0
+    whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
+    return whitener, _deviation(log_vectors(X, whitener))
 
 
 def tangent_vectors(X: RealArray, space: Space) -> RealArray:
@@ -50,16 +44,32 @@ def tangent_vectors(X: RealArray, space: Space) -> RealArray:
 
 def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
     """Compute once what all classifiers of tangent vectors learn from: a mean for every fold."""
+    space = whitener, _ = fit_space(X, at)
+    everywhere = log_vectors(X, whitener)
     parts = []
     for train, held in folds:
-        space = fit_space(X[train], at)
-        parts.append((tangent_vectors(X[train], space), tangent_vectors(X[held], space)))
-    space = fit_space(X, at)
-    return parts, space, tangent_vectors(X, space)
+        vectors = everywhere
+        if at == "mean":
+            vectors = log_vectors(X, _whitener(X[train], near=whitener))
+        vectors = vectors / _deviation(vectors[train])
+        parts.append((vectors[train], vectors[held]))
+    return parts, space, everywhere / space[1]
+
+
+def _whitener(X: RealArray, near: RealArray | None = None) -> RealArray:
+    """Whiten with the mean; roughly where the search starts near it, as for the part of a fold."""
+    start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-3)
+    engine = get_engine(accuracy=ACCURACY)
+    return invsqrtm(mean_abld(X, 0.0, 0.0, init=start, tol=tolerance, engine=engine).mean)
+
+
+def _deviation(vectors: RealArray) -> float:
+    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
+    return deviation if deviation > 0 else 1.0
 
 
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of tangent vectors, its parameters chosen by held-out log-loss."""
+    """A classifier of tangent vectors, its parameters chosen by calibrated held-out log-loss."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -67,61 +77,90 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, features: Features, y: Rows, sample_weight: RealArray, folds: Folds) -> Self:
         """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
         parts, self.space_, vectors = features
-        n_classes = int(y.max()) + 1
-        grid = list(ParameterGrid(_MODELS[self.model][1]))
-        found: list[Any] = []
+        prepare, decide, parameters = _MODELS[self.model]
+        learners = [
+            prepare(seen, y[train], sample_weight[train])
+            for (seen, _), (train, _) in zip(parts, folds, strict=True)
+        ]
 
-        def score(parameters: dict[str, Any]) -> float:
-            turn = iter(parts)
+        def decide_held(parameters: dict[str, float], k: int) -> RealArray:
+            return decide(learners[k](**parameters), parts[k][1])
 
-            def decide(train: Rows, held: Rows) -> RealArray:
-                seen, unseen = next(turn)
-                return _decide(self._fit(seen, y[train], sample_weight[train], parameters), unseen)
-
-            rows, decisions = predict_held_out(decide, folds, len(y))
-            coupling = None
-            if self.model == "rbf":
-                coupling = fit_coupling(decisions, y[rows], n_classes, sample_weight[rows])
-            said = _log_probabilities(decisions, n_classes, coupling)
-            found.append((coupling, rows, said))
-            true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
-            return float(np.average(true, weights=sample_weight[rows]))
-
-        best, _ = choose(grid, score)
-        self.best_params_ = grid[best]
-        self.coupling_, rows, said = found[best]
-        self.oof_proba_ = np.full((len(y), n_classes), np.nan)
-        self.oof_proba_[rows] = np.exp(said)
-        self.classes_ = np.arange(n_classes)
-        self.model_ = self._fit(vectors, y, sample_weight, self.best_params_)
+        self.best_params_, self.calibration_, self.oof_proba_ = choose_held_out(
+            list(ParameterGrid(parameters)), decide_held, y, sample_weight, folds,
+            pairs=self.model == "rbf",
+        )  # fmt: skip
+        self.classes_ = np.arange(int(y.max()) + 1)
+        self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
-        decisions = _decide(self.model_, tangent_vectors(X, self.space_))
-        return np.exp(_log_probabilities(decisions, len(self.classes_), self.coupling_))
-
-    def _fit(
-        self, vectors: RealArray, y: Rows, weights: RealArray, parameters: dict[str, Any]
-    ) -> Any:
-        model = clone(_MODELS[self.model][0]).set_params(**parameters)
-        if self.model == "lda":  # which takes no weights of samples
-            shares = np.bincount(y, weights)
-            return model.set_params(priors=shares / shares.sum()).fit(vectors, y)
-        return model.fit(vectors, y, weights)
+        decisions = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
+        return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
 
 
-def _decide(model: Any, vectors: RealArray) -> RealArray:
-    """Decisions between pairs of classes, or logarithms of probabilities where a model has them."""
-    if isinstance(model, SVC):
-        return np.asarray(model.decision_function(vectors))
-    with np.errstate(divide="ignore"):
-        return np.asarray(model.predict_log_proba(vectors))
+# ------------------------------------------------------------------ models
 
 
-def _log_probabilities(
-    decisions: RealArray, n_classes: int, coupling: tuple[float, float] | None
-) -> RealArray:
-    if coupling is None:
-        return log_softmax(np.maximum(decisions, np.log(1e-12)), axis=1)
-    sharpness, temperature = coupling
-    return log_probabilities(couple(decisions, n_classes, sharpness), temperature)
+def _shares(y: Rows, weights: RealArray) -> RealArray:
+    shares = np.bincount(y, weights)
+    return shares / shares.sum()
+
+
+def _lda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    found = fit_lda(vectors, y, _shares(y, weights))
+    return lambda: found
+
+
+def _rda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    return RDA(vectors, y, _shares(y, weights)).learn
+
+
+def _logistic(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    basis = span(vectors)  # where coefficients lie
+    inside = vectors if basis is None else vectors @ basis
+    machine = LogisticRegression(max_iter=1000, warm_start=True)
+
+    def learn(C: float) -> Model:
+        machine.set_params(C=C).fit(inside, y, weights)
+        coefficients, offsets = machine.coef_, machine.intercept_
+        if len(coefficients) == 1:  # of the second class of two
+            coefficients = np.concatenate([0 * coefficients, coefficients])
+            offsets = np.append(0.0, offsets)
+        return {
+            "coefficients": coefficients if basis is None else coefficients @ basis.T,
+            "offsets": offsets,
+        }
+
+    return learn
+
+
+def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
+    return vectors @ model["coefficients"].T + model["offsets"]
+
+
+def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+    table = squared_distances(vectors, vectors)
+
+    def learn(C: float, gamma: float) -> Model:
+        machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
+        return {
+            "machine": machine.fit(decay(table, gamma), y, weights), "gamma": gamma,
+            "vectors": vectors,
+        }  # fmt: skip
+
+    return learn
+
+
+def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
+    table = squared_distances(vectors, model["vectors"])
+    return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
+
+
+# What is learned once for all parameters, then for each; decisions of a model; the parameters.
+_MODELS: dict[str, tuple[Callable[..., Learn], Callable[..., RealArray], dict[str, Any]]] = {
+    "lda": (_lda, _linear_scores, {}),
+    "rda": (_rda, rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
+    "logistic": (_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "rbf": (_rbf, _rbf_decisions, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
+}  # fmt: skip

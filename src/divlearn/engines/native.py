@@ -99,21 +99,26 @@ class NativeEngine(Engine):
         if parameters.opposite:
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
-        if out.shape[2] > 1:
-            pairs = one_by_one(parameters, data.extremes, NativeAtoms(atoms), self.condition_limit)
-            if len(pairs) > 1:
-                for index, pair in enumerate(pairs):
-                    values = np.empty((*out.shape[:2], 1))
-                    self._encode(data, atoms, pair, values)
-                    out[:, :, index] = values[:, :, 0]
-                return
+        prepared = NativeAtoms(atoms)
+        pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
+        if len(pairs) == 1:
+            self._encode_pairs(data, prepared, parameters, out)
+            return
+        for index, pair in enumerate(pairs):
+            values = np.empty((*out.shape[:2], 1))
+            self._encode_pairs(data, prepared, pair, values)
+            out[:, :, index] = values[:, :, 0]
+
+    def _encode_pairs(
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
+    ) -> None:
         routes = value_routes(parameters)
         routes[routes == "logdet"] = "spectrum"  # alpha + beta = 1 is the kernels' own affair
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in np.unique(routes):
             chosen = np.flatnonzero(routes == route)
-            some, picked = NativeAtoms(atoms[chosen]), parameters.chosen(chosen)
-            if direct and len(chosen) == len(atoms):
+            some, picked = atoms.chosen(chosen), parameters.chosen(chosen)
+            if direct and len(chosen) == len(routes):
                 self._encode_route(route, data, some, picked, out)
                 continue
             # Through a buffer, block by block: the result may be larger than memory.
@@ -169,34 +174,34 @@ class NativeEngine(Engine):
             )  # fmt: skip
         prepared = NativeAtoms(atoms)
         pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
-        if len(pairs) > 1 and not with_parameters and not with_values:
-            parts = [
-                self._pullback(data, atoms, pair, cotangent[:, :, i : i + 1], False, False)
-                for i, pair in enumerate(pairs)
-            ]
-            gradients, whitened = zip(*((part.atoms, part.whitened) for part in parts), strict=True)
-            return Pullback(np.sum(gradients, axis=0), np.sum(whitened, axis=0))
-        if with_parameters or with_values or cotangent.shape[2] > 1:
+        if with_parameters or with_values or len(pairs) < cotangent.shape[2]:
             return self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
-        gradient, whitened = np.empty((2, *atoms.shape))
-        routes = gradient_routes(parameters, data.extremes, prepared, self.condition_limit)
-        for route in np.unique(routes):
-            chosen = np.flatnonzero(routes == route)
-            some, picked = prepared.chosen(chosen), parameters.chosen(chosen)
-            weights = np.ascontiguousarray(cotangent[:, chosen])
-            if route == "spectrum":
-                part = self._spectral_pullback(data, some, picked, weights, False, False)
-            elif route == "logdet":
-                part = self._logdet_pullback(data, some, picked, weights)
-            else:
-                part = trace_gradient(
-                    data, some, weights[:, :, 0], inverse=route == "inverse trace",
-                    n_threads=self._threads(np.inf),
-                )  # fmt: skip
-            gradient[chosen], whitened[chosen] = part.atoms, part.whitened
+        gradient, whitened = np.zeros((2, *atoms.shape))
+        for index, pair in enumerate(pairs):
+            routes = gradient_routes(pair, data.extremes, prepared, self.condition_limit)
+            for route in np.unique(routes):
+                chosen = np.flatnonzero(routes == route)
+                weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
+                some, picked = prepared.chosen(chosen), pair.chosen(chosen)
+                part = self._pullback_route(route, data, some, picked, weights)
+                gradient[chosen] += part.atoms
+                whitened[chosen] += part.whitened
         return Pullback(gradient, whitened)
+
+    def _pullback_route(
+        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
+        cotangent: RealArray,
+    ) -> Pullback:  # fmt: skip
+        if route == "spectrum":
+            return self._spectral_pullback(data, atoms, parameters, cotangent, False, False)
+        if route == "logdet":
+            return self._logdet_pullback(data, atoms, parameters, cotangent)
+        return trace_gradient(
+            data, atoms, cotangent[:, :, 0], inverse=route == "inverse trace",
+            n_threads=self._threads(np.inf),
+        )  # fmt: skip
 
     def _spectral_pullback(
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, cotangent: RealArray,

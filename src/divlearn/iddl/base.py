@@ -45,6 +45,7 @@ _LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that
 _TETHER = 1e-3
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
 _ATOMS_PER_CLASS = 3
+_MATRICES_PER_ATOM = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _SCREENING_FOLDS = 4  # where nothing is averaged
 
@@ -227,7 +228,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
         if self.n_atoms == "auto":
-            each = max(1, min(_ATOMS_PER_CLASS, _MOST_ATOMS // n_groups))
+            share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
+            each = max(1, min(_ATOMS_PER_CLASS, _MOST_ATOMS // n_groups, share))
             return min(each * n_groups, n_matrices)
         if isinstance(self.n_atoms, str) and (found := _PER_CLASS.fullmatch(self.n_atoms)):
             return int(found[1]) * n_groups

@@ -35,8 +35,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     Parameters
     ----------
     n_atoms : int or str, default="auto"
-        Number of atoms, in all or as in "5 per class". "auto" is 3 per class, fewer where there are
-        more than 50 classes.
+        Number of atoms, in all or as in "5 per class". "auto" is 3 per class, fewer where a class
+        has fewer than 15 matrices or where there are more than 50 classes.
     divergence : str, pair, sequence of pairs, or Divergence, default="line"
         "line" gives every atom three divergences with alpha + beta = 1: (1/2, 1/2), (0, 1) and
         (1, 0). The head weighs them, and none needs eigenvalues, which makes learning several

@@ -12,6 +12,7 @@ from divlearn.geometry import expm, invsqrtm, logm
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.shards import Parts, Shards
 
+_LEAST_OFFSET = 1e-20  # what divergences of equal matrices are, up to rounding
 _LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 _Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
@@ -36,7 +37,7 @@ class FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
         mean, largest = shards.reduce(_outline, beside=[targets, V], merge=_merge_outlines)
         if logarithm:
-            return cls(np.maximum(0.1 * mean, np.finfo(float).tiny), standardize)
+            return cls(np.maximum(0.1 * mean, _LEAST_OFFSET), standardize)
         if largest > _LARGEST:
             raise ValueError(
                 f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "

@@ -43,6 +43,7 @@ class Memo:
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
     units: Units
     head: Head
+    ways: RealArray | None = None  # from the atoms to their anchors, where they are tethered
 
 
 class Objective:
@@ -83,7 +84,8 @@ class Objective:
         if not self.tether:
             return trial
         ways = self._ways_back(point.frames)
-        return replace(trial, value=trial.value + self.tether * float((ways**2).sum()) / len(ways))
+        penalty = self.tether * float((ways**2).sum()) / len(ways)
+        return replace(trial, value=trial.value + penalty, memo=replace(trial.memo, ways=ways))
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -130,7 +132,8 @@ class Objective:
         if self.learn_atoms:
             parts[:size] = in_frames(beside(whitened, frames), point.atoms, frames).ravel()
         if self.tether:
-            ways = self._ways_back(frames)
+            ways = trial.memo.ways
+            ways = self._ways_back(frames) if ways is None else ways
             parts[:size] -= beside(2 * self.tether / len(ways) * ways, frames).ravel()
         if self.learn_parameters:
             parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)

@@ -22,7 +22,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     Parameters
     ----------
     n_atoms : int or "auto"
-        "auto" is 3.
+        "auto" is 3, fewer for fewer than 15 matrices.
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         Without classes the first two are the same.
     divergence, gamma, features, solver, cv, max_iter, random_state, engine, verbose

@@ -40,7 +40,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     Parameters
     ----------
     n_atoms : int or str, default="auto"
-        As in `IDDLClassifier`; 3 without y.
+        As in `IDDLClassifier`; at most 3 without y.
     divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.

@@ -22,7 +22,7 @@ from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.tables import Point, decay
+from divlearn.kernels.tables import ACCURACY, Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -141,10 +141,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         never held out. Weights are factors of C, and weights of the accuracy; zero leaves a matrix
         out. Folds do not split groups.
         """
-        engine = get_engine(self.engine)
+        engine = get_engine(self.engine, accuracy=ACCURACY)
         points = _check_points(self.alphas, self.betas)
-        multiples = _check_positive(self.scales, "scales")
-        Cs = _check_positive(self.Cs, "Cs")
+        self._check_grid()
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
         folds = data.folds(self.cv, self.random_state)
         if not folds:
@@ -152,17 +151,20 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
                 "one to judge by; pass more"
             )
-        _check_memory(len(data.matrices), len(points))
+        return self.fit_tables(data, folds, make_tables(engine, data.matrices, points))
+
+    def fit_tables(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Self:
+        """Fit to tables of divergences between matrices that were checked."""
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        known = tables.square_tables(engine, data.matrices, points)
-        self._choose(data, folds, dict(zip(points, known, strict=True)), multiples, Cs)
+        self._choose(data, folds, known, *self._check_grid())
         best = self.best_params_
         point = best["alpha"], best["beta"]
-        table = known[points.index(point)]
+        table = known[point]
         see_through(partial(self._calibrate, data, folds, table))
         whole = decay(table, best["scale"])
         self.svc_ = see_through(partial(_fit_svc, whole, best["C"], data.codes, data.weights))
-        kernel = DivergenceKernel(point, best["scale"], engine=self.engine)
+        engine = get_engine(self.engine, accuracy=ACCURACY)
+        kernel = DivergenceKernel(point, best["scale"], engine=engine)
         self.kernel_ = see_through(partial(kernel.fit, data.matrices))
         return self
 
@@ -182,6 +184,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
         return np.exp(self.predict_log_proba(X))
+
+    def _check_grid(self) -> tuple[list[float], list[float]]:
+        return _check_positive(self.scales, "scales"), _check_positive(self.Cs, "Cs")
 
     def _choose(
         self, data: Labelled, folds: Folds, known: dict[Point, RealArray],
@@ -295,7 +300,11 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
     return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
 
 
-def _check_memory(n_matrices: int, n_points: int) -> None:
+def make_tables(
+    engine: Engine, matrices: RealArray, points: Sequence[Point]
+) -> dict[Point, RealArray]:
+    """Compute symmetrised divergences of all matrices, by point, if memory allows."""
+    n_matrices, n_points = len(matrices), len(points)
     needed = 8 * n_matrices**2 * n_points
     if needed > _LARGEST_TABLE:
         raise ValueError(
@@ -304,3 +313,4 @@ def _check_memory(n_matrices: int, n_points: int) -> None:
             f"{_LARGEST_TABLE / 2**30:g} GiB; fit on a random subset, or pass fewer alphas and "
             "betas"
         )
+    return dict(zip(points, tables.square_tables(engine, matrices, points), strict=True))

@@ -14,6 +14,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "divlearn.cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
     "divlearn.committee": ("SPDClassifier",),
+    "divlearn.committee.nearest": ("NearestClassifier",),
     "divlearn.committee.tangent": ("TangentClassifier",),
     "divlearn.descriptors": (
         "BlockDiagonal", "CovarianceKernel", "GaborBank", "GaussianEmbedding", "Preset",

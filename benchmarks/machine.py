@@ -1,0 +1,53 @@
+"""The machine that figures were measured on, and the files they are written to."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+from divlearn.engines.native import instruction_sets
+
+MARKERS = ("<!-- benchmark -->", "<!-- /benchmark -->")
+
+
+def machine() -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    libraries = ("divlearn", "numpy", "scipy", "pyriemann", "torch")
+    return {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": cores(),
+        "instruction_sets": list(instruction_sets()),
+        "python": platform.python_version(),
+        "versions": {one.name: one.version for one in distributions() if one.name in libraries},
+        "blas": sorted(
+            f"{info['internal_api']} {info['version']} {info.get('architecture', '')}".strip()
+            for info in threadpool_info()
+            if info["user_api"] == "blas"
+        ),
+    }
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_line(about: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return (
+        f"{about['cpu']}, {about['cores']} cores, {'/'.join(about['instruction_sets'])}; "
+        f"Python {about['python']}, {versions}; BLAS: {', '.join(about['blas'])}"
+    )
+
+
+def write_between_markers(path: Path, text: str) -> None:
+    """Replace what stands between the markers of a file."""
+    before, rest = path.read_text().split(MARKERS[0])
+    after = rest.split(MARKERS[1])[1]
+    path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")

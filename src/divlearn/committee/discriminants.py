@@ -1,0 +1,127 @@
+r"""Gaussian discriminants of vectors with more entries than there are vectors.
+
+Nothing larger than (n_vectors, n_entries) is made. Scores are logarithms of class probabilities up
+to a constant of every vector.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve, solve_triangular
+
+from divlearn.arrays import RealArray
+
+Codes = NDArray[np.intp]
+
+_RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
+
+
+def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, RealArray]:
+    """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class.
+
+    The covariance is Z^T Z plus a diagonal, so that Woodbury's identity solves with it.
+    """
+    means, rows, diagonal = [], [], np.zeros(vectors.shape[1])
+    for code, prior in enumerate(priors):
+        mine = vectors[codes == code]
+        means.append(mine.mean(axis=0))
+        centred = mine - means[-1]
+        deviations = centred.std(axis=0)
+        share = _ledoit_wolf(centred / np.where(deviations > 0, deviations, 1.0))
+        rows.append(centred * np.sqrt(prior * (1 - share) / len(mine)))
+        # Standardised entries have a variance of one, or of zero: their mean is the target.
+        diagonal += prior * share * (deviations > 0).mean() * deviations**2
+    centres, Z = np.stack(means), np.concatenate(rows)
+    n, n_entries = Z.shape
+    variances = diagonal + (Z**2).sum(axis=0)
+    _check_spread(variances)
+    diagonal += _RIDGE * variances.max()
+    if n < n_entries:
+        W = Z / diagonal
+        inner = solve(np.eye(n) + W @ Z.T, W @ centres.T, assume_a="pos")
+        coefficients = centres / diagonal - inner.T @ W
+    else:
+        coefficients = solve(np.diag(diagonal) + Z.T @ Z, centres.T, assume_a="pos").T
+    offsets = np.log(priors) - 0.5 * (coefficients * centres).sum(axis=1)
+    return {"coefficients": coefficients, "offsets": offsets}
+
+
+def _ledoit_wolf(standardised: RealArray) -> float:
+    """Shrinkage of `sklearn.covariance.ledoit_wolf` for centred vectors, from their Gram matrix."""
+    n, n_entries = standardised.shape
+    gram = standardised @ standardised.T
+    lengths = np.diag(gram)
+    squares = float((gram**2).sum()) / n**2  # of the entries of the covariance
+    scale = lengths.sum() / n / n_entries
+    distance = squares - n_entries * scale**2
+    noise = (float((lengths**2).sum()) / n - squares) / n
+    return float(min(noise, distance) / distance) if distance > 0 and noise > 0 else 0.0
+
+
+class RDA:
+    r"""Friedman's regularised discriminant analysis.
+
+    .. math:: S_k' = (1 - g) \, [(1 - l) S_k + l S] + g \mu I
+
+    with :math:`S_k` the covariance of a class, S the pooled one and :math:`\mu` the mean of those
+    of its eigenvalues that need not be zero. Vectors are reduced to the span of those of the
+    training data. What lies outside sees :math:`g \mu I` in every class and does not tell them
+    apart.
+    """
+
+    def __init__(self, vectors: RealArray, codes: Codes, priors: RealArray) -> None:
+        self._logs = np.log(priors)
+        reduction = span(vectors)
+        inside = vectors if reduction is None else vectors @ reduction
+        means = np.stack([inside[codes == k].mean(axis=0) for k in range(len(priors))])
+        centred = inside - means[codes]
+        freedom = len(codes) - len(priors)
+        _check_spread(centred)
+        pooled = centred.T @ centred / freedom
+        values, axes = np.linalg.eigh(pooled)
+        self._values = np.maximum(values, 0.0)
+        self._level = self._values.sum() / min(vectors.shape[1], freedom)
+        self._axes = axes if reduction is None else reduction @ axes
+        self._means = means @ axes
+        # R^T R is the covariance of a class, and R has no more rows than needed.
+        self._roots = [
+            np.linalg.qr(mine @ axes, mode="r") / np.sqrt(max(len(mine) - 1, 1))
+            for mine in (centred[codes == k] for k in range(len(priors)))
+        ]
+
+    def learn(self, shrink: float, pool: float) -> dict[str, Any]:
+        """Fix g and l; what is common to classes is diagonal, and a class adds few dimensions."""
+        base = (1 - shrink) * pool * self._values + shrink * self._level
+        scale = 1 / np.sqrt(base)
+        factors, offsets = [], []
+        for root, log_prior in zip(self._roots, self._logs, strict=True):
+            U = np.sqrt((1 - shrink) * (1 - pool)) * root * scale
+            lower = cholesky(np.eye(len(U)) + U @ U.T, lower=True)
+            factors.append(solve_triangular(lower, U, lower=True))
+            offsets.append(log_prior - np.log(np.diag(lower)).sum())
+        return {
+            "axes": self._axes, "scale": scale, "means": self._means, "factors": factors,
+            "offsets": np.array(offsets),
+        }  # fmt: skip
+
+
+def rda_scores(model: dict[str, Any], vectors: RealArray) -> RealArray:
+    placed = vectors @ model["axes"]
+    scores = np.empty((len(vectors), len(model["means"])))
+    for k, (mean, factor) in enumerate(zip(model["means"], model["factors"], strict=True)):
+        gaps = (placed - mean) * model["scale"]
+        lengths = (gaps**2).sum(axis=1) - ((gaps @ factor.T) ** 2).sum(axis=1)
+        scores[:, k] = model["offsets"][k] - 0.5 * lengths
+    return scores
+
+
+def _check_spread(deviations: RealArray) -> None:
+    if not deviations.any():
+        raise ValueError("no class has two matrices that differ in every training part")
+
+
+def span(vectors: RealArray) -> RealArray | None:
+    """Orthonormal basis of the span, shape (n_entries, n_vectors); None if it may be everything."""
+    n, n_entries = vectors.shape
+    return np.linalg.qr(vectors.T)[0] if n < n_entries else None

@@ -1,0 +1,77 @@
+"""Classes by their nearest matrices, the divergence chosen by held-out log-loss."""
+
+from itertools import product
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from divlearn.arrays import RealArray
+from divlearn.committee.held_out import choose_held_out, log_probabilities
+from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.selection import Rows
+from divlearn.kernels.tables import ACCURACY, Point, cross_table
+from divlearn.log_vectors import log_vectors
+
+Candidate = tuple[Point | None, int]  # None is the log-Euclidean metric; number of neighbours
+
+_COUNTS = (1, 3)  # of neighbours in every class
+_LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+
+
+class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Probabilities :math:`p_k \propto D_k^{-1/T}`, with :math:`D_k` the mean over neighbours.
+
+    These are the matrices of class k that are nearest. Divergence, their number and T are chosen
+    on held-out data.
+    """
+
+    def __init__(self, engine: str | Engine = "auto") -> None:
+        self.engine = engine
+
+    def fit(self, tables: dict[Point, RealArray], data: Labelled, folds: Folds) -> Self:
+        """Choose among tables of symmetrised divergences and the log-Euclidean metric."""
+        self.matrices_, self.codes_ = data.matrices, data.codes
+        self.classes_ = np.arange(len(data.classes))
+        logarithms = log_vectors(data.matrices)
+        known: dict[Point | None, RealArray] = {None: squared_distances(logarithms, logarithms)}
+        known |= dict(tables.items())
+
+        def decide(candidate: Candidate, k: int) -> RealArray:
+            train, held = folds[k]
+            return _scores(
+                known[candidate[0]][np.ix_(held, train)], data.codes[train], candidate[1]
+            )
+
+        self.best_, self.calibration_, self.oof_proba_ = choose_held_out(
+            list(product(known, _COUNTS)), decide, data.codes, data.weights, folds
+        )
+        return self
+
+    def predict_proba(self, X: RealArray) -> RealArray:
+        point, count = self.best_
+        if point is None:
+            table = squared_distances(log_vectors(X), log_vectors(self.matrices_))
+        else:
+            engine = get_engine(self.engine, accuracy=ACCURACY)
+            table = cross_table(engine, X, self.matrices_, point)
+        scores = _scores(table, self.codes_, count)
+        return np.exp(log_probabilities(scores, len(self.classes_), self.calibration_))
+
+
+def squared_distances(first: RealArray, second: RealArray) -> RealArray:
+    """Of all vectors of the first to all of the second."""
+    squares = [(vectors**2).sum(axis=1) for vectors in (first, second)]
+    return np.maximum(squares[0][:, None] + squares[1] - 2 * first @ second.T, 0.0)
+
+
+def _scores(table: RealArray, codes: Rows, count: int) -> RealArray:
+    """Negative logarithms of mean divergences to the nearest matrices of every class."""
+    parts = []
+    for code in range(codes.max() + 1):
+        mine = np.sort(table[:, codes == code], axis=1)[:, :count]
+        parts.append(mine.mean(axis=1))
+    distances = np.stack(parts, axis=1)
+    return -np.log(np.maximum(distances, _LEAST * distances.mean()))

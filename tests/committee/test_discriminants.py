@@ -1,0 +1,113 @@
+"""Discriminants in the dual against scikit-learn, and against the formulas in full space."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from sklearn.svm import SVC
+
+from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.committee.tangent import _MODELS
+
+PRIORS = np.array([0.2, 0.5, 0.3])
+
+
+def make(n_entries, counts=(6, 9, 5), seed=0):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(3), counts)
+    shapes = rng.standard_normal((3, n_entries, n_entries)) / np.sqrt(n_entries)
+    noise = np.einsum("nij,nj->ni", shapes[codes], rng.standard_normal((len(codes), n_entries)))
+    vectors = rng.standard_normal((3, n_entries))[codes] + noise
+    return vectors, codes, 2 * rng.standard_normal((30, n_entries))
+
+
+@pytest.mark.parametrize("n_entries", [4, 60])
+@pytest.mark.parametrize("counts", [(6, 9, 5), (1, 9, 5)])
+@pytest.mark.filterwarnings("ignore:Only one sample available")
+def test_lda_is_that_of_scikit_learn(n_entries, counts):
+    vectors, codes, new = make(n_entries, counts)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=PRIORS)
+    model = fit_lda(vectors, codes, PRIORS)
+    scores = new @ model["coefficients"].T + model["offsets"]
+    expected = theirs.fit(vectors, codes).predict_log_proba(new)
+    np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-7)
+
+
+@pytest.mark.parametrize("n_entries", [4, 60])
+@pytest.mark.parametrize(("shrink", "pool"), [(0.01, 0.1), (0.3, 0.9), (0.6, 0.0)])
+@pytest.mark.parametrize("counts", [(6, 9, 5), (1, 9, 5)])
+def test_rda_is_that_of_the_formula_in_full_space(n_entries, shrink, pool, counts):
+    vectors, codes, new = make(n_entries, counts)
+    parts = [vectors[codes == k] for k in range(3)]
+    scatters = [(part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts]
+    freedom = len(codes) - 3
+    pooled = sum(scatters) / freedom
+    level = np.trace(pooled) / min(n_entries, freedom)
+    expected = np.empty((len(new), 3))
+    for k, part in enumerate(parts):
+        S = (1 - pool) * scatters[k] / max(len(part) - 1, 1) + pool * pooled
+        S = (1 - shrink) * S + shrink * level * np.eye(n_entries)
+        density = multivariate_normal(part.mean(axis=0), S)
+        expected[:, k] = np.log(PRIORS[k]) + density.logpdf(new)
+    scores = rda_scores(RDA(vectors, codes, PRIORS).learn(shrink, pool), new)
+    np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-8)
+
+
+def test_rda_without_pooling_is_the_regularised_qda_of_scikit_learn():
+    vectors, codes, new = make(4, (12, 12, 12))
+    means = np.stack([vectors[codes == k].mean(axis=0) for k in range(3)])
+    squares = ((vectors - means[codes]) ** 2).sum()
+    plain = QuadraticDiscriminantAnalysis(store_covariance=True).fit(vectors, codes)
+    divisor = squares / sum(np.trace(S) for S in plain.covariance_)  # 11 or 12, by its version
+    # (1 - r) s^2 S + r I with their covariances is s^2 times (1 - g) S + g mu I with ours.
+    r = 1 - (1 - 0.2) * divisor / 11
+    s = np.sqrt(r / (0.2 * squares / 33 / 4))
+    theirs = QuadraticDiscriminantAnalysis(reg_param=r, priors=PRIORS).fit(s * vectors, codes)
+    found = softmax(rda_scores(RDA(vectors, codes, PRIORS).learn(0.2, 0.0), new), axis=1)
+    np.testing.assert_allclose(found, theirs.predict_proba(s * new), rtol=1e-8)
+
+
+def test_fully_pooled_rda_is_linear():
+    vectors, codes, new = make(60)
+    model = RDA(vectors, codes, PRIORS).learn(0.1, 1.0)
+    scores = rda_scores(model, np.stack([new, -new, 0 * new]).reshape(-1, 60))
+    scores = (scores - scores[:, :1]).reshape(3, -1, 3)
+    np.testing.assert_allclose((scores[0] + scores[1]) / 2, scores[2], atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
+    vectors, codes, _ = make(60)
+    vectors, codes = vectors[codes < n_classes], codes[codes < n_classes]
+    weights = np.linspace(1, 2, len(codes))
+    assert span(vectors).shape == (60, len(codes))
+    model = _MODELS["logistic"][0](vectors, codes, weights)(C=2.0)
+    W, offsets = model["coefficients"], model["offsets"]
+    errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
+    errors *= weights[:, None] / weights.sum()
+    # Of two classes only the difference has a penalty.
+    penalty = W / (2.0 * weights.sum()) if n_classes > 2 else W[[1]] / (2.0 * weights.sum())
+    slopes = (errors.T @ vectors)[-len(penalty) :] + penalty
+    assert np.linalg.norm(slopes) < 3e-4  # the solver stops where all entries are below 1e-4
+    assert np.linalg.norm(errors.sum(axis=0)) < 3e-4
+
+
+def test_the_gaussian_machine_is_that_of_scikit_learn():
+    vectors, codes, new = make(60)
+    prepare, decide, _ = _MODELS["rbf"]
+    weights = np.linspace(1, 2, len(codes))
+    machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
+    found = decide(prepare(vectors, codes, weights)(C=3.0, gamma=0.01), new)
+    np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)
+
+
+@pytest.mark.parametrize("fit", [fit_lda, RDA])
+def test_classes_without_spread(fit):
+    with pytest.raises(ValueError, match="no class has two matrices that differ"):
+        fit(np.eye(3), np.arange(3), PRIORS)
