@@ -13,24 +13,19 @@ from divlearn.geometry import (
     check_symmetric,
     compose,
     equilibrate,
-    exp_map,
     expm,
     geodesic,
-    inner,
     invsqrtm,
     locate,
-    log_map,
     logm,
-    norm,
     normalize,
     powm,
     sqrtm,
-    transport,
 )
 
 __all__ = [
-    "SPDRepairWarning", "SPDReport", "check_spd", "exp_map", "expm", "geodesic",
-    "inner", "invsqrtm", "log_map", "logm", "norm", "powm", "sqrtm", "transport",
+    "SPDRepairWarning", "SPDReport", "check_spd", "expm", "geodesic", "invsqrtm", "logm", "powm",
+    "sqrtm",
 ]  # fmt: skip
 
 _METHODS = ("raise", "shrink", "jitter", "clip")

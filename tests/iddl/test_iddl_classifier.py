@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, classifier
 from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
 FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
@@ -127,6 +128,18 @@ def test_paper_preset(data):
     assert IDDLClassifier.paper(loss="hinge").loss == "hinge"
     assert len(paper.models_) == 1
     assert paper.n_tangent_ == 0
+    assert paper.gamma_ < 1
+
+
+def test_the_penalty_whose_learned_models_do_best_is_chosen(data, monkeypatch):
+    X, y, _, _ = data
+    losses = iter([3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
+    make = classifier.labelled_task
+    judged = lambda *args: replace(make(*args), judge=lambda *_: next(losses))  # noqa: E731
+    monkeypatch.setattr(classifier, "labelled_task", judged)
+    assert IDDLClassifier.paper("A").set_params(n_atoms=6, max_iter=1).fit(X, y).gamma_ == 0.1
+    with pytest.raises(ValueError, match="cv=3 must be None with gamma"):
+        IDDLClassifier(gamma="cv", cv=3).fit(X, y)
 
 
 def test_the_same_seed_gives_the_same_model(data):

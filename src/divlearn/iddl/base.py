@@ -204,6 +204,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         check_number(self.max_iter, "max_iter")
         if not (isinstance(self.gamma, str) and self.gamma in ("auto", "cv")):
             check_number(self.gamma, "gamma", word="auto")
+        if self.gamma == "cv" and self.cv is not None:
+            raise ValueError(
+                f'cv={self.cv!r} must be None with gamma="cv", which chooses for a single model; '
+                'set cv=None, or gamma="auto"'
+            )
         if not in_memory and self.cv is not None:
             raise ValueError(
                 f"cv={self.cv!r} must be None for data in shards: models of folds are trained in "

@@ -48,8 +48,10 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
         is an instance or a class; see docs/extending.md.
-    gamma : float or "auto", default="auto"
-        Penalty on the head; "auto" chooses that of the final head by held-out loss.
+    gamma : float, "auto" or "cv", default="auto"
+        Penalty on the head. "auto" chooses that of the final head by held-out loss. "cv", for a
+        single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best, as the paper
+        does; its gamma is this one times the number of matrices.
     features : {"log", "log+tangent", "auto", "plain"}, default="log"
         What the final head sees: standardised logarithms of the divergences, with or without
         components of the tangent space at the mean beside them, or the divergences themselves.
@@ -116,8 +118,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         """Make a classifier set up as in the paper.
 
         Plain divergences as features, five atoms per class from log-Euclidean k-means, one pair per
-        atom from a grid search, block-coordinate descent, one model, no early stopping; gamma is
-        chosen by cross-validation on the training data.
+        atom from a grid search, block-coordinate descent, one model; gamma is chosen by
+        cross-validation of learned models on the training data.
 
         Parameters
         ----------

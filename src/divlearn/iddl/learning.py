@@ -21,6 +21,8 @@ from divlearn.iddl.training import History, Judge, Model, Part, Recipe, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
+_CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
+
 Teller = Callable[..., None]  # of a sentence, and from which level of detail on
 
 
@@ -119,28 +121,26 @@ def choose_gamma(
 ) -> Choice:  # fmt: skip
     """Choose the penalty by held-out data of models that were learned with it, as the paper does.
 
-    From the largest on, each model starts where that of the larger penalty ended.
+    Models are learned by the joint solver, whichever learns the final one, for a few iterations.
+    From the largest penalty on, each starts from the atoms of the one before.
     """
     rows = np.concatenate([part.rows for part in parts])
-    best: Choice | None = None
+    quick = replace(recipe, solver="joint", max_iter=min(recipe.max_iter, _CHOOSING_ITERATIONS))
+    choices = []
     for gamma in sorted(gammas, reverse=True):
-        trained = [
-            stage("model", partial(train, part, replace(recipe, gamma=gamma), variant, tell))
-            for part in track(parts, "models")
-        ]
+        models, scores = [], []
+        for part in track(parts, "models"):
+            one = partial(train, part, replace(quick, gamma=gamma), variant, tell)
+            models.append(stage("model", one)[0])
+            assert part.held is not None
+            scores.append(models[-1].scores(part.held))
         parts = [
-            replace(part, atoms=model.atoms)
-            for part, (model, *_) in zip(parts, trained, strict=True)
+            replace(part, atoms=model.atoms) for part, model in zip(parts, models, strict=True)
         ]
-        scores = np.concatenate([
-            model.scores(part.held) for part, (model, *_) in zip(parts, trained, strict=True)
-        ])  # fmt: skip
-        value = judge(scores, rows)
-        tell(f"gamma {gamma:g}: held-out loss {value:.4g}")
-        if best is None or value < best.held_out_loss:
-            best = Choice(recipe.loss, gamma, 0, value, rows, scores)
-    assert best is not None
-    return best
+        said = np.concatenate(scores)
+        choices.append(Choice(recipe.loss, gamma, 0, judge(said, rows), rows, said))
+        tell(f"gamma {gamma:g}: held-out loss {choices[-1].held_out_loss:.4g}")
+    return min(choices, key=lambda choice: choice.held_out_loss)
 
 
 def learn_single(
