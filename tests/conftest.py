@@ -9,7 +9,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from scalar_slopes import change, slope, value
 from threadpoolctl import threadpool_limits
 
@@ -25,8 +25,10 @@ with warnings.catch_warnings():
     get_engine()
 
 # The same examples in every run: what fails is then what was changed. To look for new ones:
-# pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True)
+# pytest --hypothesis-profile=default. No example may fail because the machine is busy.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 EPS = float(np.finfo(np.float64).eps)
