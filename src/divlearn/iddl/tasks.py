@@ -240,13 +240,14 @@ def fit_temperature(
     targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
     targets[np.arange(n_samples), codes] = 1 - doubt
     targets *= weights[:, None]
-    gaps = scores - scores.max(axis=1, keepdims=True)
-    linear, shares = float((targets * gaps).sum()), targets.sum(axis=1)
+    # Classes come first: sums over them are then sums of long rows.
+    gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
+    linear, shares = float((targets.T * gaps).sum()), targets.sum(axis=1)
 
     def slope(t: float) -> float:
         """Differentiate in the sharpness, the inverse of the temperature; it rises with it."""
         powers = np.exp(np.exp(-t) * gaps)
-        means = (powers * gaps).sum(axis=1) / powers.sum(axis=1)
+        means = (powers * gaps).sum(axis=0) / powers.sum(axis=0)
         return float(shares @ means) - linear
 
     sharp, flat = _RANGE

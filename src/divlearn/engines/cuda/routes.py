@@ -28,8 +28,8 @@ _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
 def _on_device(parameters: Parameters) -> tuple[Any, Any]:
-    alpha, beta = (np.ascontiguousarray(p) for p in (parameters.alpha, parameters.beta))
-    return cp.asarray(alpha), cp.asarray(beta)
+    alpha, beta = cp.asarray(np.stack([parameters.alpha, parameters.beta]))
+    return alpha, beta
 
 
 class CudaRoutes(Engine):
@@ -156,7 +156,8 @@ class CudaRoutes(Engine):
             self._atoms_pullback(data, prepared, one, cotangent[:, :, i : i + 1])
             for i, one in enumerate(pairs)
         ]
-        return Pullback(sum(part.atoms for part in parts), sum(part.whitened for part in parts))
+        gradients, whitened = zip(*((part.atoms, part.whitened) for part in parts), strict=True)
+        return Pullback(cp.stack(gradients).sum(axis=0), cp.stack(whitened).sum(axis=0))
 
     def _atoms_pullback(
         self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: Any
