@@ -25,6 +25,7 @@ _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
 Head = tuple[RealArray, RealArray]  # weights, shape (n_outputs, n_features), and bias
 
+_FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
 
 
@@ -37,7 +38,7 @@ class Samples:
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
         self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
-        self._turned: dict[bool, Parts] = {}
+        self._turned: dict[bool, list[Parts]] = {}
 
     @cached_property
     def centre(self) -> tuple[RealArray, RealArray]:
@@ -70,13 +71,17 @@ class Samples:
         kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
         return spread[kept], basis[:, kept]
 
-    def turn(self, rough: bool) -> Parts:
-        """Hold the design in its principal components; where few digits do, also in few digits."""
+    def turn(self, rough: bool) -> list[Parts]:
+        """Hold targets, and the design in its principal components, where iterations are faster.
+
+        Where few digits do, the design is held in few digits, too.
+        """
         if rough not in self._turned:
-            basis = self.components[1]
-            self._turned[rough] = self.shards.hold(
-                _turn, basis, self.bias, rough, beside=[self.features]
-            )
+            basis, targets = self.components[1], self.targets
+            turned = self.shards.hold(_turn, basis, self.bias, rough, beside=[self.features])
+            if self.shards.whole is not None:
+                targets = self.shards.hold(_follow, beside=[targets, turned])
+            self._turned[rough] = [targets, turned]
         return self._turned[rough]
 
 
@@ -165,7 +170,7 @@ class _Newton:
         penalty = np.full(len(self._basis), gamma)
         penalty[self._n_features :] = 0
         self._penalty = self._basis.T @ (penalty[:, None] * self._basis)
-        self._parts = [samples.targets, samples.turn(loss.tolerance >= _SINGLE)]
+        self._parts = samples.turn(loss.tolerance >= _SINGLE)
         self._bends: tuple[_State, Any] | None = None
         self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
 
@@ -293,10 +298,16 @@ def _products(
 def _turn(
     _: Any, features: RealArray, basis: RealArray, bias: bool, rough: bool
 ) -> tuple[RealArray, RealArray]:
-    turned = features @ beside(basis[: features.shape[1]], features)
+    turned: RealArray = features @ beside(basis[: features.shape[1]], features)
     if bias:
         turned = turned + beside(basis[-1], features)
+    if turned.size <= _FEW:
+        turned = to_host(turned)
     return turned, turned.astype(np.float32) if rough else turned
+
+
+def _follow(_: Any, targets: Any, turned: Any) -> Any:
+    return tuple(beside(one, turned[0]) for one in targets[:2])
 
 
 def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:
