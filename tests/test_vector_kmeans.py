@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from conftest import wishart
+from fake_device import DeviceArray
 from sklearn.cluster import KMeans
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-from divlearn.vector_kmeans import fit_vectors
+from divlearn.iddl.starts import initial_atoms
+from divlearn.log_vectors import log_vectors
+from divlearn.vector_kmeans import fit_vectors, refine_centres
 
 
 def test_one_thread_adds_up():
@@ -30,3 +34,27 @@ def test_one_thread_adds_up():
 
 def test_too_few_different_vectors_are_no_warning():
     assert len(fit_vectors(KMeans(3, n_init=1), np.ones((5, 2))).cluster_centers_) == 3
+
+
+def test_centres_are_refined_where_the_vectors_are():
+    rows = np.random.default_rng(1).normal(size=(200, 4))
+    right = KMeans(6, init=rows[:6], n_init=1).fit(rows).cluster_centers_
+    there = DeviceArray.send(rows)
+    np.testing.assert_allclose(refine_centres(there, there[:6]).get(), right, rtol=1e-12)
+    far = np.append(rows[:5], np.full((1, 4), 1e3), axis=0)  # a cluster without vectors
+    assert refine_centres(there, DeviceArray.send(far)) is None
+
+
+def test_atoms_start_the_same_on_a_device():
+    rng = np.random.default_rng(2)
+    X = wishart(rng, 80, 5) * np.geomspace(1, 1e150, 80)[:, None, None]
+    vectors = log_vectors(X)
+    there = log_vectors(DeviceArray.send(X))
+    np.testing.assert_allclose(there.get(), vectors, rtol=1e-12, atol=1e-12)
+    X = X[:30]
+    codes = np.arange(30) % 2
+    found, right = (
+        initial_atoms(X, codes, 7, "class-kmeans", np.random.RandomState(0), lambda v=v: v[:30])
+        for v in (there, vectors)
+    )
+    np.testing.assert_allclose(found, right, rtol=1e-10)

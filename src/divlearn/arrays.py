@@ -14,6 +14,11 @@ def to_host(array: Any) -> RealArray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
+def on_device(array: Any) -> bool:
+    """Whether an array is anywhere but on the host."""
+    return not isinstance(array, np.ndarray)
+
+
 def beside(array: Any, like: Any) -> RealArray:
     """Put an array where another is: no function of NumPy mixes arrays of host and device."""
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray, check_real
+from divlearn.arrays import RealArray, beside, check_real
 
 
 def check_symmetric(
@@ -167,7 +167,7 @@ def _symmetric_part(M: RealArray) -> RealArray:
     return 0.5 * M + 0.5 * M.mT
 
 
-def _graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
+def graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
     """Eigen-decompose with the largest variables first, as LAPACK keeps small eigenvalues then."""
     order = np.argsort(-np.diagonal(X, axis1=-2, axis2=-1), axis=-1)
     sorted_rows = np.take_along_axis(X, order[..., :, None], axis=-2)
@@ -180,7 +180,7 @@ def _apply(
     X: ArrayLike, function: Callable[[RealArray], RealArray], name: str, *, positive: bool = True
 ) -> RealArray:
     normalized, exponent = normalize(check_symmetric(X, name=name))
-    eigenvalues, vectors = _graded_eigh(normalized)
+    eigenvalues, vectors = graded_eigh(normalized)
     eigenvalues = np.ldexp(eigenvalues, exponent[..., None])
     failing = np.flatnonzero(eigenvalues[..., 0] <= 0)
     if positive and failing.size:
@@ -296,7 +296,7 @@ class _Frame:
 def vectorize(S: RealArray) -> RealArray:
     r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
     rows, columns = np.triu_indices(S.shape[-1])
-    return S[..., rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
+    return S[..., rows, columns] * beside(np.where(rows == columns, 1, np.sqrt(2)), S)
 
 
 def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray:

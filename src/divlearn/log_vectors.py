@@ -2,15 +2,24 @@
 
 import numpy as np
 
-from divlearn.arrays import RealArray
-from divlearn.geometry import expm, logm, vectorize
+from divlearn.arrays import RealArray, beside, on_device
+from divlearn.geometry import compose, expm, graded_eigh, logm, normalize, vectorize
 from divlearn.threads import fill_blocks, limit_blas
 
+_ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
-    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2)."""
+    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2).
+
+    Checked matrices on a device, without W, have theirs there.
+    """
+    if on_device(matrices):
+        normalized, exponent = normalize(matrices.astype(np.float64))
+        values, basis = graded_eigh(normalized)
+        logarithms = np.log(np.maximum(values, _ROUNDING * values[:, -1:]))
+        return vectorize(compose(basis, logarithms + np.log(2) * exponent[:, None]))
     d = matrices.shape[-1]
     vectors = np.empty((len(matrices), d * (d + 1) // 2))
 
@@ -29,7 +38,11 @@ def from_log_vectors(vectors: RealArray) -> RealArray:
     """SPD matrices, shape (n, d, d), of which `log_vectors` are given."""
     d = int(np.sqrt(2 * vectors.shape[1]))
     rows, columns = np.triu_indices(d)
-    logarithms = np.empty((len(vectors), d, d))
-    logarithms[:, rows, columns] = vectors * np.where(rows == columns, 1, np.sqrt(0.5))
-    logarithms[:, columns, rows] = logarithms[:, rows, columns]
+    entries = vectors * beside(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
+    logarithms = np.zeros((len(vectors), d, d), like=vectors)
+    logarithms[:, rows, columns] = entries
+    logarithms[:, columns, rows] = entries
+    if on_device(vectors):
+        values, basis = np.linalg.eigh(logarithms)
+        return compose(basis, np.exp(values))
     return expm(logarithms)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside, to_host
 from divlearn.threads import one_thread
 
 
@@ -24,6 +24,34 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
         model.fit(vectors, sample_weight=weights)
     model.inertia_ = float(np.ldexp(model.inertia_, exponent))
     return model
+
+
+def refine_centres(
+    vectors: RealArray, centres: RealArray, *, tol: float = 1e-4, max_iter: int = 300
+) -> RealArray | None:
+    """Do what KMeans does, wherever the vectors are; None where a cluster runs empty."""
+    middle = vectors.mean(axis=0)
+    vectors, centres = vectors - middle, centres - middle
+    numbers = beside(np.arange(len(centres))[:, None], vectors)
+    limit = tol * float(vectors.var(axis=0).mean())
+    nearest = beside(np.full(len(vectors), -1), vectors)
+    for _ in range(max_iter):
+        before, old = nearest, centres
+        nearest = ((old**2).sum(axis=1) - 2 * (vectors @ old.T)).argmin(axis=1)
+        members = (nearest == numbers).astype(float)
+        counts = members.sum(axis=1)
+        centres = members @ vectors / np.maximum(counts, 1)[:, None]
+        facts = [
+            counts.min(),
+            (nearest != before).sum().astype(float),
+            ((centres - old) ** 2).sum(),
+        ]
+        smallest, n_changed, moved = to_host(np.stack(facts))
+        if smallest == 0:
+            return None
+        if n_changed == 0 or moved <= limit:
+            break
+    return centres + middle
 
 
 def greedy_seeds(

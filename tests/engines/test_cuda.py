@@ -307,14 +307,16 @@ def copies(work, folder) -> list[int]:
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 @pytest.mark.parametrize("solver", ["joint", "stochastic"])
 @pytest.mark.parametrize("loss", ["ridge", "softmax", "hinge"])
-def test_fits_stay_on_the_gpu(loss, solver, tmp_path):
+def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
     from divlearn.datasets import make_wishart_clusters
-    from divlearn.iddl import IDDLClassifier
+    from divlearn.iddl import IDDLClassifier, heads
+
+    monkeypatch.setattr(heads, "_FEW", 0)  # as if there were more
 
     X, y = make_wishart_clusters(3, 300, 6, separation=3, random_state=0)
     classifier = IDDLClassifier(
         12, divergence=[(1.0, 1.0), (0.2, 0.9)], max_iter=3, random_state=0, gamma=1e-3, cv=None,
-        features="log", loss=loss, solver=solver, engine="cuda",
+        features="log", loss=loss, solver=solver, engine="cuda", init="samples",
     )  # fmt: skip
     sizes = copies(lambda: classifier.fit(X, y), tmp_path)
     assert sizes.count(X.nbytes) == 1

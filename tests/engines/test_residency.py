@@ -13,7 +13,7 @@ from divlearn.baselines import DivergenceKNN
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, heads
 from divlearn.iddl.losses import RidgeLoss
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
@@ -25,7 +25,9 @@ def data():
 
 
 @pytest.fixture(autouse=True)
-def crossed():
+def crossed(monkeypatch):
+    """Start to count; what is too small for a device to be worth it would cross as well."""
+    monkeypatch.setattr(heads, "_FEW", 0)
     DeviceArray.crossed.clear()
     return DeviceArray.crossed
 
@@ -109,6 +111,13 @@ def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
     assert np.array_equal(found.atoms_, right.atoms_)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
     assert sizes.count(X.size) == 1
+
+
+def test_small_heads_are_found_on_the_host(data, monkeypatch):
+    X, y = data
+    monkeypatch.setattr(heads, "_FEW", 1 << 17)
+    right, found, _ = fit_both(classifier(features="log", loss="softmax"), X, y)
+    assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
 
 
 def test_the_tangent_block_stands_beside(data):

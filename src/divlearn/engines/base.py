@@ -93,7 +93,7 @@ def permute(matrices: RealArray, order: IntArray) -> RealArray:
 
 def typical_sizes(matrices: RealArray) -> RealArray:
     """Mean logarithm of each variable's variance, on the host wherever the matrices are."""
-    variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+    variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64, copy=False)
     return to_host(np.log(variances).mean(axis=0))
 
 

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import RealArray, as_real, beside
 
+_EPS = float(np.finfo(np.float64).eps)
+_ROUTES = np.array(["spectrum", "trace", "inverse trace", "logdet"])
 Extremes = tuple[float, float, float]  # of data: largest spread, smallest and largest exponent
 
 
@@ -67,10 +69,11 @@ class Parameters:
         return found
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
-        return (
-            np.where(self._turned, -beta, alpha).reshape(self.shape),
-            np.where(self._turned, -alpha, beta).reshape(self.shape),
-        )
+        """Bring gradients in alpha and beta, wherever they are, to the pairs as they were given."""
+        if self._turned.any():
+            turned = beside(self._turned, alpha)
+            alpha, beta = np.where(turned, -beta, alpha), np.where(turned, -alpha, beta)
+        return alpha.reshape(self.shape), beta.reshape(self.shape)
 
 
 def value_routes(parameters: Parameters) -> NDArray[np.str_]:
@@ -78,9 +81,9 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
     if parameters.alpha.shape[1] > 1:
         return np.full(len(parameters.alpha), "spectrum")
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
-    line = (np.abs(alpha + beta - 1) <= np.finfo(np.float64).eps) & (alpha > 0) & (beta > 0)
-    rules = [(alpha == 0) & (beta == 1), (alpha == 1) & (beta == 0), line]
-    return np.asarray(np.select(rules, ["trace", "inverse trace", "logdet"], "spectrum"))
+    line = (np.abs(alpha + beta - 1) <= _EPS) & (alpha > 0) & (beta > 0)
+    chosen = 3 * line + ((alpha == 0) & (beta == 1)) + 2 * ((alpha == 1) & (beta == 0))
+    return _ROUTES[chosen]
 
 
 def gradient_routes(
@@ -109,9 +112,11 @@ def one_by_one(
     parameters: Parameters, extremes: Extremes, atoms: Any, condition_limit: float
 ) -> list[Parameters]:
     """Split several pairs per atom where none needs a spectrum; else one pass serves them all."""
-    pairs = parameters.pairs()
-    if len(pairs) == 1 or not traces_usable(extremes, atoms, condition_limit):
+    several = parameters.alpha.shape[1] > 1
+    on_line = several and (np.abs(parameters.alpha + parameters.beta - 1) <= _EPS).all()
+    if not on_line or not traces_usable(extremes, atoms, condition_limit):
         return [parameters]
+    pairs = parameters.pairs()
     routes = np.concatenate(
         [gradient_routes(one, extremes, atoms, condition_limit) for one in pairs]
     )

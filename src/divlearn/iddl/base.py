@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, beside
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
@@ -159,12 +159,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         @cache
         def logarithms() -> RealArray:
-            return log_vectors(X)
+            return log_vectors(block.data.there)
 
         def make_atoms(rows: NDArray[np.intp] | None) -> RealArray:
             chosen = np.arange(len(X)) if rows is None else rows
             codes = None if task.codes is None else task.codes[chosen]
-            known = lambda: logarithms()[chosen]  # noqa: E731
+            known = lambda: logarithms()[beside(chosen, logarithms())]  # noqa: E731
             return stage("start", lambda: self._start(X[chosen], codes, n_atoms, seed, known))
 
         return make_atoms

@@ -47,19 +47,23 @@ class FeatureMap:
 
     def units(self, shards: Shards, targets: Parts, V: Parts) -> Units:
         """Mean and scale by which all samples are standardised."""
+        if not self.standardize:
+            n_features = shards.reduce(_count_columns, beside=[V], merge=max)
+            return np.zeros(n_features), np.ones(n_features)
         weight, mean, squares = shards.reduce(
             _moments, self.offset, beside=[targets, V], merge=merge_moments
         )
-        if not self.standardize:
-            return np.zeros_like(mean), np.ones_like(mean)
         variance = squares / weight
         flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
         return mean, np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
 
     def compute(self, V: RealArray, units: Units) -> RealArray:
         """Features of divergences, both of shape (n_samples, n_features)."""
-        mean, scale = units
-        return (_raw(V, self.offset) - beside(mean, V)) / beside(scale, V)
+        raw = _raw(V, self.offset)
+        if not self.standardize:
+            return raw
+        mean, scale = (beside(one, V) for one in units)
+        return (raw - mean) / scale
 
     def pull(
         self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
@@ -71,7 +75,7 @@ class FeatureMap:
             sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
             constant, along = (beside(one, V)[: V.shape[1]] for one in sums)
             back = cotangent - weights[:, None] * (constant + along * features)
-        back = back / beside(units[1], V)
+            back = back / beside(units[1], V)
         if self.offset is not None:
             back = back / (V + beside(self.offset, V))
         return back
@@ -110,6 +114,10 @@ def _merge_outlines(
     first: tuple[RealArray, float], second: tuple[RealArray, float]
 ) -> tuple[RealArray, float]:
     return first[0] + second[0], max(first[1], second[1])
+
+
+def _count_columns(_: Any, V: RealArray) -> int:
+    return V.shape[1]
 
 
 def _moments(_: Any, targets: Any, V: RealArray, offset: RealArray | None) -> _Moments:

@@ -25,28 +25,37 @@ _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
 Head = tuple[RealArray, RealArray]  # weights, shape (n_outputs, n_features), and bias
 
+_FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
 
 
 class Samples:
-    """Features, and (targets, weights) of every block; all weights sum to one."""
+    """Features, and (targets, weights) of every block; all weights sum to one.
+
+    Features of a block have the shape (n_samples, n_features). For `solve_heads` they are a stack
+    of such arrays, and so are centres and products.
+    """
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
         self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
-        self._turned: dict[bool, Parts] = {}
+        self._turned: dict[bool, list[Parts]] = {}
 
     @cached_property
     def centre(self) -> tuple[RealArray, RealArray]:
         """Means of features and targets; zeros where there is no bias."""
-        means = self.shards.reduce(_means, beside=[self.targets, self.features])
-        return means if self.bias else (np.zeros_like(means[0]), np.zeros_like(means[1]))
+        if self.bias:
+            return self.shards.reduce(_means, beside=[self.targets, self.features])
+        cross = self.products[1]
+        return np.zeros(cross.shape[:-1]), np.zeros(cross.shape[-1])
 
     @cached_property
     def products(self) -> tuple[RealArray, RealArray]:
         """Products of features with features and with targets, around the centre."""
+        centre = self.centre if self.bias else None
         parts = [self.targets, self.features]
-        both: RealArray = self.shards.reduce(_products, *self.centre, beside=parts)
-        return both[:, : len(both)], both[:, len(both) :]
+        both: RealArray = self.shards.reduce(_products, centre, beside=parts)
+        n_features = both.shape[-2]
+        return both[..., :n_features], both[..., n_features:]
 
     @cached_property
     def components(self) -> tuple[RealArray, RealArray]:
@@ -62,13 +71,17 @@ class Samples:
         kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
         return spread[kept], basis[:, kept]
 
-    def turn(self, rough: bool) -> Parts:
-        """Hold the design in its principal components; where few digits do, also in few digits."""
+    def turn(self, rough: bool) -> list[Parts]:
+        """Hold targets, and the design in its principal components, where iterations are faster.
+
+        Where few digits do, the design is held in few digits, too.
+        """
         if rough not in self._turned:
-            basis = self.components[1]
-            self._turned[rough] = self.shards.hold(
-                _turn, basis, self.bias, rough, beside=[self.features]
-            )
+            basis, targets = self.components[1], self.targets
+            turned = self.shards.hold(_turn, basis, self.bias, rough, beside=[self.features])
+            if self.shards.whole is not None:
+                targets = self.shards.hold(_follow, beside=[targets, turned])
+            self._turned[rough] = [targets, turned]
         return self._turned[rough]
 
 
@@ -88,16 +101,35 @@ def solve_head(
     return warm, value
 
 
+def solve_heads(loss: Loss, shards: Shards, targets: Parts, stack: RealArray, gamma: float) -> Head:
+    """Find the best heads for a stack of features of one block; weights and biases are stacked."""
+    if loss.quadratic:
+        samples = Samples(shards, targets, [stack], loss.bias)
+        (middles, level), (grams, crosses) = samples.centre, samples.products
+        known = zip(middles, grams, crosses, strict=True)
+        heads = [_ridge_head(middle, level, gram, cross, gamma) for middle, gram, cross in known]
+    else:
+        every = (Samples(shards, targets, [features], loss.bias) for features in stack)
+        heads = [solve_head(loss, samples, gamma)[0] for samples in every]
+    weights, biases = zip(*heads, strict=True)
+    return np.stack(weights), np.stack(biases)
+
+
 def _solve_ridge(loss: Loss, samples: Samples, gamma: float) -> tuple[Head, float]:
-    (middle, level), (gram, cross) = samples.centre, samples.products
+    head = _ridge_head(*samples.centre, *samples.products, gamma)
+    losses = add_up_losses(loss, samples.shards, samples.targets, samples.features, head)
+    return head, losses + gamma * float((head[0] ** 2).sum())
+
+
+def _ridge_head(
+    middle: RealArray, level: RealArray, gram: RealArray, cross: RealArray, gamma: float
+) -> Head:
     penalized = gram + 2 * gamma * np.eye(len(gram))
     try:
         W = cho_solve(cho_factor(penalized), cross).T
     except LinAlgError:
         W = np.linalg.lstsq(penalized, cross, rcond=None)[0].T
-    head = W, level - W @ middle
-    losses = add_up_losses(loss, samples.shards, samples.targets, samples.features, head)
-    return head, losses + gamma * float((W**2).sum())
+    return W, level - W @ middle
 
 
 def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, head: Head) -> float:
@@ -106,9 +138,9 @@ def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, h
 
 
 def scores_of(head: Head, features: RealArray) -> RealArray:
-    """Scores of some samples, shape (n_samples, n_outputs)."""
+    """Scores of some samples, shape (n_samples, n_outputs); heads and features may be stacks."""
     weights, bias = (beside(one, features) for one in head)
-    return features @ weights.T + bias
+    return features @ weights.mT + bias[..., None, :]
 
 
 def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
@@ -138,7 +170,7 @@ class _Newton:
         penalty = np.full(len(self._basis), gamma)
         penalty[self._n_features :] = 0
         self._penalty = self._basis.T @ (penalty[:, None] * self._basis)
-        self._parts = [samples.targets, samples.turn(loss.tolerance >= _SINGLE)]
+        self._parts = samples.turn(loss.tolerance >= _SINGLE)
         self._bends: tuple[_State, Any] | None = None
         self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
 
@@ -252,22 +284,30 @@ def _means(_: Any, targets: Any, features: RealArray) -> tuple[RealArray, RealAr
 
 
 def _products(
-    _: Any, targets: Any, features: RealArray, middle: RealArray, level: RealArray
+    _: Any, targets: Any, features: RealArray, centre: tuple[RealArray, RealArray] | None
 ) -> RealArray:
     wanted, weights = targets[:2]
-    centred = features - beside(middle, features)
-    weighted = weights[:, None] * centred
-    both = [centred.T @ weighted, weighted.T @ (wanted - beside(level, features))]
-    return to_host(np.concatenate(both, axis=1))
+    if centre is not None:
+        middle, level = (beside(one, features) for one in centre)
+        features, wanted = features - middle[..., None, :], wanted - level
+    weighted = weights[:, None] * features
+    both = [features.mT @ weighted, weighted.mT @ wanted]
+    return to_host(np.concatenate(both, axis=-1))
 
 
 def _turn(
     _: Any, features: RealArray, basis: RealArray, bias: bool, rough: bool
 ) -> tuple[RealArray, RealArray]:
-    turned = features @ beside(basis[: features.shape[1]], features)
+    turned: RealArray = features @ beside(basis[: features.shape[1]], features)
     if bias:
         turned = turned + beside(basis[-1], features)
+    if turned.size <= _FEW:
+        turned = to_host(turned)
     return turned, turned.astype(np.float32) if rough else turned
+
+
+def _follow(_: Any, targets: Any, turned: Any) -> Any:
+    return tuple(beside(one, turned[0]) for one in targets[:2])
 
 
 def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:

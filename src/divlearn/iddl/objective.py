@@ -74,6 +74,7 @@ class Objective:
         self.learn_atoms = learn_atoms
         self.learn_parameters = learn_parameters and variant.learned
         self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
+        self._seen_ways: tuple[RealArray, RealArray] | None = None  # frames, and their ways back
         self.eigenproblems = 0
         self.warm: Head | None = None  # where the next head starts from
 
@@ -89,11 +90,13 @@ class Objective:
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
-        assert self.anchors is not None
-        inverses = np.linalg.inv(to_host(frames))
-        seen = inverses @ self.anchors @ inverses.mT
-        values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
-        return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
+        if self._seen_ways is None or self._seen_ways[0] is not frames:
+            inverses = np.linalg.inv(frames)
+            seen = inverses @ beside(self.anchors, frames) @ inverses.mT
+            values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
+            ways = (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
+            self._seen_ways = frames, ways
+        return self._seen_ways[1]
 
     def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
         """Divergences of the data to atoms."""
@@ -134,7 +137,7 @@ class Objective:
         if self.tether:
             ways = trial.memo.ways
             ways = self._ways_back(frames) if ways is None else ways
-            parts[:size] -= beside(2 * self.tether / len(ways) * ways, frames).ravel()
+            parts[:size] -= (2 * self.tether / len(ways) * ways).ravel()
         if self.learn_parameters:
             parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
         return parts
@@ -171,7 +174,7 @@ class Objective:
     def size(self, step: RealArray) -> float:
         atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
         ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
-        return float(max(way.max() for way in ways if way.size))
+        return float(np.concatenate(ways).max())
 
     def limits(self, point: Dictionary) -> RealArray:
         free = np.full_like(point.frames.ravel(), -np.inf)

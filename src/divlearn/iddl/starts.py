@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import RealArray, beside, on_device, to_host
+from divlearn.engines import Prepared
 from divlearn.iddl.features import FeatureMap
-from divlearn.iddl.heads import Samples, scores_of, solve_head
+from divlearn.iddl.heads import scores_of, solve_heads
 from divlearn.iddl.training import Judge, Part, Recipe
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
-from divlearn.vector_kmeans import fit_vectors, greedy_seeds
+from divlearn.vector_kmeans import fit_vectors, greedy_seeds, refine_centres
 
 _METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
@@ -33,7 +34,8 @@ def initial_atoms(
 ) -> RealArray:  # fmt: skip
     """Choose atoms: class means by k-means, random matrices of every class, or identities.
 
-    `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`.
+    `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
+    which may be on a device.
     """
     if method not in _METHODS:
         raise ValueError(
@@ -48,8 +50,10 @@ def initial_atoms(
     if method == "samples":
         return np.concatenate([_sample(X[group], n, random_state) for group, n in chosen if n])
     vectors = log_vectors(X) if logarithms is None else logarithms()
-    centres = [_centres(vectors[group], n, random_state) for group, n in chosen if n]
-    return from_log_vectors(np.concatenate(centres))
+    centres = [
+        _centres(vectors[beside(group, vectors)], n, random_state) for group, n in chosen if n
+    ]
+    return to_host(from_log_vectors(np.concatenate(centres)))
 
 
 def _sample(X: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
@@ -59,26 +63,39 @@ def _sample(X: RealArray, n: int, random_state: np.random.RandomState) -> RealAr
 def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
     """Means of k-means; where there are too few different vectors, some come twice."""
     # Vectors that differ in one entry differ: to compare whole ones takes long.
-    k = n if len(np.unique(vectors[:, 0])) >= n else min(n, len(np.unique(vectors, axis=0)))
-    seeds = _seeds(vectors, k, random_state)
-    start = KMeans(k, init=seeds, n_init=1, random_state=random_state)
-    centres: RealArray = fit_vectors(start, vectors).cluster_centers_
-    return centres if k == n else centres[np.arange(n) % k]
+    n_different = len(np.unique(to_host(vectors[:, 0])))
+    k = n if n_different >= n else min(n, len(np.unique(to_host(vectors), axis=0)))
+    centres = _means(vectors, _seeds(vectors, k, random_state), k, random_state)
+    return centres if k == n else centres[beside(np.arange(n) % k, centres)]
 
 
-def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray | str:
-    """Seeds of k-means, as KMeans draws them, with one product for all distances if that fits."""
+def _means(
+    vectors: RealArray, seeds: list[int] | None, k: int, random_state: np.random.RandomState
+) -> RealArray:
+    """Means of k-means, where the vectors are."""
+    if on_device(vectors) and seeds is not None:
+        found = refine_centres(vectors, vectors[beside(np.array(seeds), vectors)])
+        if found is not None:
+            return found
+    host = to_host(vectors)
+    init = "k-means++" if seeds is None else host[seeds]
+    start = KMeans(k, init=init, n_init=1, random_state=random_state)
+    return beside(fit_vectors(start, host).cluster_centers_, vectors)
+
+
+def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> list[int] | None:
+    """Seeds of k-means, as KMeans draws them, from one product for all distances if that fits."""
     if len(vectors) ** 2 > _MOST_DISTANCES:
-        return "k-means++"
+        return None
     centred = vectors - vectors.mean(axis=0)
-    products = centred @ centred.T
+    products = to_host(centred @ centred.T)
     squares = np.diagonal(products)
 
     def measure(some: NDArray[np.intp]) -> RealArray:
         table: RealArray = squares[:, None] + squares[some] - 2 * products[some].T
         return np.maximum(table, 0)
 
-    return vectors[greedy_seeds(measure, np.ones(len(vectors)), n, random_state)]
+    return greedy_seeds(measure, np.ones(len(vectors)), n, random_state)
 
 
 def search_plane(
@@ -89,38 +106,39 @@ def search_plane(
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]
     rows = np.concatenate([part.rows for part in parts])
-    seen = [_encode(part.shards.whole, part.atoms, points) for part in parts]
-    unseen = [_encode(part.held, part.atoms, points) for part in parts]
+    scores = np.concatenate([_scores(part, recipe, points) for part in parts], axis=1)
+    return points[int(np.argmin([judge(one, rows) for one in scores]))]
 
-    def loss(index: int) -> float:
-        scores = [
-            _scores(part, recipe, V[..., index], W[..., index])
-            for part, V, W in zip(parts, seen, unseen, strict=True)
-        ]
-        return judge(np.concatenate(scores), rows)
 
-    return points[int(np.argmin([loss(index) for index in range(len(points))]))]
+def _scores(part: Part, recipe: Recipe, points: Sequence[tuple[float, float]]) -> RealArray:
+    """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
+    seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
+    known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
+    feature_map = FeatureMap.start(
+        *known, logarithm=recipe.logarithm, standardize=recipe.standardize
+    )
+    units = feature_map.units(*known)
+
+    def stack(V: RealArray) -> RealArray:
+        """Features of every point, in one piece of memory each, as products need them."""
+        features = feature_map.compute(V.reshape(len(V), -1), units)
+        return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
+
+    loss = recipe.loss.roughly()
+    heads = solve_heads(loss, part.shards, part.targets, stack(seen), recipe.gamma)
+    return to_host(scores_of(heads, stack(unseen)))
 
 
 def _encode(
     block: Block | None, atoms: RealArray, points: Sequence[tuple[float, float]]
 ) -> RealArray:
+    """Divergences to atoms, (n_matrices, n_atoms, n_points)."""
     assert block is not None
     alpha, beta = np.array(points).T
     shape = len(atoms), len(points)
     return block.engine.encode(
-        block.data, atoms, np.broadcast_to(alpha, shape), np.broadcast_to(beta, shape)
+        block.data,
+        Prepared.checked(atoms),
+        np.broadcast_to(alpha, shape),
+        np.broadcast_to(beta, shape),
     )
-
-
-def _scores(part: Part, recipe: Recipe, V: RealArray, W: RealArray) -> RealArray:
-    """Scores of what is held out, W, by a head of what is seen, V."""
-    known = part.shards, part.targets, [V]
-    feature_map = FeatureMap.start(
-        *known, logarithm=recipe.logarithm, standardize=recipe.standardize
-    )
-    units = feature_map.units(*known)
-    loss = recipe.loss.roughly()
-    samples = Samples(part.shards, part.targets, [feature_map.compute(V, units)], loss.bias)
-    head, _ = solve_head(loss, samples, recipe.gamma)
-    return to_host(scores_of(head, feature_map.compute(W, units)))

@@ -1,11 +1,11 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
@@ -30,6 +30,7 @@ from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_row
 from divlearn.weights import check_total_weight
 
 _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
+_ROOT_ERROR, _ROOT_STEPS = 1e-12, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,22 +241,45 @@ def fit_temperature(
     targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
     targets[np.arange(n_samples), codes] = 1 - doubt
     targets *= weights[:, None]
-    gaps = scores - scores.max(axis=1, keepdims=True)
-    linear, shares = float((targets * gaps).sum()), targets.sum(axis=1)
+    # Classes come first: sums over them are then sums of long rows.
+    gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
+    linear, shares = float((targets.T * gaps).sum()), targets.sum(axis=1)
 
-    def slope(t: float) -> float:
-        """Differentiate in the sharpness, the inverse of the temperature; it rises with it."""
-        powers = np.exp(np.exp(-t) * gaps)
-        means = (powers * gaps).sum(axis=1) / powers.sum(axis=1)
-        return float(shares @ means) - linear
+    def slope(t: float) -> tuple[float, float]:
+        """Differentiate in the sharpness, the inverse of the temperature, and this again in t."""
+        sharpness = float(np.exp(-t))
+        powers = np.exp(sharpness * gaps)
+        powers /= powers.sum(axis=0)
+        powers *= gaps
+        means = powers.sum(axis=0)
+        powers *= gaps
+        change = -sharpness * float(shares @ (powers.sum(axis=0) - means**2))
+        return float(shares @ means) - linear, change
 
     sharp, flat = _RANGE
-    if slope(sharp) <= 0:  # the sharper the better
+    if slope(sharp)[0] <= 0:  # the sharper the better
         found = sharp
-    elif slope(flat) >= 0:
+    elif slope(flat)[0] >= 0:
         found = flat
     else:
-        found = brentq(slope, sharp, flat, xtol=1e-12)
+        found = _falling_root(slope, sharp, flat)
     temperature = float(np.exp(found))
     logarithms = log_softmax(scores / temperature, axis=1)
     return temperature, -float(weights @ logarithms[np.arange(n_samples), codes])
+
+
+def _falling_root(
+    function: Callable[[float], tuple[float, float]], low: float, high: float
+) -> float:
+    """Find where a falling function is zero, by Newton's method, or bisection where that leaves."""
+    t = 0.5 * (low + high)
+    for _ in range(_ROOT_STEPS):
+        value, change = function(t)
+        low, high = (t, high) if value > 0 else (low, t)
+        following = t - value / change if change < 0 else low
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        if abs(following - t) <= _ROOT_ERROR:
+            break
+        t = following
+    return following

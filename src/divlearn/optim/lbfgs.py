@@ -39,13 +39,14 @@ class Memory:
 
     def learn(self, step: RealArray, change: RealArray) -> None:
         """Remember a step and how the gradient changed along it, if the curvature is positive."""
-        if np.vdot(step, change) > _CURVATURE * np.linalg.norm(step) * np.linalg.norm(change):
+        pair = np.stack([step.ravel(), change.ravel()])
+        (length, curvature), (_, gain) = to_host(pair @ pair.T)
+        if curvature > _CURVATURE * np.sqrt(length) * np.sqrt(gain):
             if self._vectors is None:
                 self._vectors = np.zeros((2 * self._size + 1, step.size), like=step)
             slot = (self._slots[-1] + 1) % self._size if self._slots else 0
             self._slots.append(slot)
-            self._vectors[slot] = step.ravel()
-            self._vectors[self._size + slot] = change.ravel()
+            self._vectors[slot], self._vectors[self._size + slot] = pair
 
     def multiply(self, gradient: RealArray, free: RealArray | None = None) -> RealArray:
         """Multiply by the inverse of the learned Hessian, on the free coordinates alone."""
@@ -53,7 +54,7 @@ class Memory:
             return gradient if free is None else gradient * free
         vectors, held = self._vectors, None
         vectors[-1] = gradient.ravel()
-        if free is not None:  # what is held is taken out, and put back in the end
+        if free is not None and not free.all():  # what is held is taken out, and put back
             held = np.flatnonzero(free == 0)
             kept = vectors[:, held]
             vectors[:, held] = 0

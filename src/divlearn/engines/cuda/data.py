@@ -24,19 +24,19 @@ _STREAMED_BYTES = 1 << 30  # of data that is sent again in every call, per block
 _NO_FAILURE = np.iinfo(np.int64).max
 
 
-def _prepared(kernel: str, matrices: Any, *leading: Any) -> tuple[Any, ...]:
-    """Run one of the preparing kernels; return exponents, log-determinants and spreads."""
+def _prepared(kernel: str, matrices: Any, *leading: Any) -> Any:
+    """Run one of the preparing kernels; return exponents, log-determinants and spreads, (3, n)."""
     n, d = matrices.shape[:2]
     kernels = kernels_for(d)
-    exponents, logdets, spreads = (cp.empty(n) for _ in range(3))
+    found = cp.empty((3, n))
     failed = cp.full(1, _NO_FAILURE, np.int64)
     trailing = (np.int64(n),) if kernel == "prepare_data" else ()
-    arguments = (matrices, *leading, exponents, logdets, spreads, failed, *trailing)
+    arguments = (matrices, *leading, *found, failed, *trailing)
     kernels.launch(kernel, (n,), kernels.layout.preparers, *arguments)
     index = int(failed[0])
     if index != _NO_FAILURE:
         raise no_factor(f"{'X' if kernel == 'prepare_data' else 'atoms'}[{index}]")
-    return exponents, logdets, spreads
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +180,10 @@ class CudaAtoms:
         self.matrices = cp.asarray(atoms, np.float64)
         self.factors = cp.empty((n, kernels_for(d).layout.factor))
         padded = cp.empty((n, d, d | 1))
-        self.exponents, self.logdets, self.spreads = _prepared(
-            "prepare_atoms", self.matrices, padded, self.factors
-        )
+        found = _prepared("prepare_atoms", self.matrices, padded, self.factors)
+        self.exponents, self.logdets, self.spreads = found
         self.whitener = cp.ascontiguousarray(padded[:, :, :d])
-        self.exponent, self.spread = cp.asnumpy(self.exponents), cp.asnumpy(self.spreads)
+        self.exponent, _, self.spread = cp.asnumpy(found)
 
     def __len__(self) -> int:
         return len(self.matrices)

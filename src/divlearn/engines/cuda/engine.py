@@ -182,7 +182,7 @@ class CudaEngine(CudaRoutes):
     ) -> Pullback:
         first, second, values = found.alpha, found.beta, found.values
         if first is not None and second is not None:
-            first, second = parameters.restore(as_numpy(first), as_numpy(second))
+            first, second = parameters.restore(cp.asarray(first), cp.asarray(second))
         if values is not None:
             values = cp.asarray(values).reshape(data.n_matrices, *parameters.shape)
         gradient, whitened = found.atoms, found.whitened

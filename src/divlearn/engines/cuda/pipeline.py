@@ -12,7 +12,7 @@ from divlearn.engines.cuda.data import Block, CudaAtoms
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 
-_SCRATCH_BYTES = 1 << 29  # intermediate results on the device at a time
+_SCRATCH_BYTES = 1 << 30  # intermediate results on the device at a time
 _LARGEST_GRID = 65535  # of atoms: the second dimension of a grid
 _SUMMING_WARPS = 4096  # that add up eigenvectors at a time, about: they wait for memory
 _SLICE_ROWS = 16  # matrices each of them sums, at least

@@ -14,7 +14,13 @@ from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.pipeline import Device, Failures
-from divlearn.engines.parameters import Parameters, gradient_routes, traces_usable, value_routes
+from divlearn.engines.parameters import (
+    Parameters,
+    gradient_routes,
+    one_by_one,
+    traces_usable,
+    value_routes,
+)
 from divlearn.tolerances import SMALLEST_TRACE
 
 _LOG_2 = float(np.log(2.0))
@@ -22,8 +28,8 @@ _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
 def _on_device(parameters: Parameters) -> tuple[Any, Any]:
-    alpha, beta = (np.ascontiguousarray(p) for p in (parameters.alpha, parameters.beta))
-    return cp.asarray(alpha), cp.asarray(beta)
+    alpha, beta = cp.asarray(np.stack([parameters.alpha, parameters.beta]))
+    return alpha, beta
 
 
 class CudaRoutes(Engine):
@@ -70,27 +76,38 @@ class CudaRoutes(Engine):
         self, data: CudaData, atoms: RealArray, parameters: Parameters
     ) -> Iterator[tuple[slice, Any]]:
         """Yield rows and their values (rows, n_atoms, m) on the device."""
-        routes = value_routes(parameters)
-        chosen = {str(route): np.flatnonzero(routes == route) for route in np.unique(routes)}
         prepared = CudaAtoms(atoms)
-        parts = {route: prepared.chosen(index) for route, index in chosen.items()}
+        pairs = self._pairs(data, prepared, parameters)
+        for start, stop, block in self._row_blocks(data, 8 * parameters.alpha.size):
+            found = [self._encode_block(data, block, prepared, one) for one in pairs]
+            yield slice(start, stop), found[0] if len(pairs) == 1 else cp.concatenate(found, axis=2)
+
+    def _pairs(self, data: CudaData, atoms: CudaAtoms, parameters: Parameters) -> list[Parameters]:
+        """Split parameters as `one_by_one` does, where extremes of the data are known."""
+        if data.resident is None or parameters.alpha.shape[1] == 1:
+            return [parameters]
+        return one_by_one(parameters, data.resident.extremes, atoms, self.condition_limit)
+
+    def _encode_block(
+        self, data: CudaData, block: Block, atoms: CudaAtoms, parameters: Parameters
+    ) -> Any:
         n, m = parameters.alpha.shape
-        for start, stop, block in self._row_blocks(data, 8 * n * m):
-            values = cp.empty((stop - start, n, m))
-            for route, index in chosen.items():
-                found = values if len(index) == n else cp.empty((stop - start, len(index), m))
-                failures = Failures()
-                device = Device(block, parts[route], self.condition_limit, failures)
-                self._encode_route(route, device, parameters.chosen(index), found)
-                for row, atom, part in self._failed(data, failures):
-                    picked = parameters.chosen(index[atom])
-                    host = np.empty((1, 1, m))
-                    one = as_numpy(prepared.matrices[index[atom].tolist()])
-                    self._fallback._encode(part, one, picked, host)
-                    found[row.start - start, atom.start] = cp.asarray(host[0, 0])
-                if len(index) != n:
-                    values[:, cp.asarray(index)] = found
-            yield slice(start, stop), values
+        values = cp.empty((len(block), n, m))
+        routes = value_routes(parameters)
+        for route in np.unique(routes):
+            index = np.flatnonzero(routes == route)
+            found = values if len(index) == n else cp.empty((len(block), len(index), m))
+            failures = Failures()
+            device = Device(block, atoms.chosen(index), self.condition_limit, failures)
+            self._encode_route(str(route), device, parameters.chosen(index), found)
+            for row, atom, part in self._failed(data, failures):
+                host = np.empty((1, 1, m))
+                one = as_numpy(atoms.matrices[index[atom].tolist()])
+                self._fallback._encode(part, one, parameters.chosen(index[atom]), host)
+                found[row.start - block.start, atom.start] = cp.asarray(host[0, 0])
+            if len(index) != n:
+                values[:, cp.asarray(index)] = found
+        return values
 
     def _encode_route(self, route: str, device: Device, parameters: Parameters, out: Any) -> None:
         alpha, beta = _on_device(parameters)
@@ -128,11 +145,28 @@ class CudaRoutes(Engine):
     ) -> Pullback:  # fmt: skip
         """Do the same with results on the device; the cotangent may be there too."""
         prepared = CudaAtoms(atoms)
-        if with_parameters or with_values or cotangent.shape[2] > 1:
+        if with_parameters or with_values:
             return self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
-        gradient, whitened = cp.empty(atoms.shape), cp.empty(atoms.shape)
+        pairs = self._pairs(data, prepared, parameters)
+        if len(pairs) == 1:
+            return self._atoms_pullback(data, prepared, parameters, cotangent)
+        parts = [
+            self._atoms_pullback(data, prepared, one, cotangent[:, :, i : i + 1])
+            for i, one in enumerate(pairs)
+        ]
+        gradients, whitened = zip(*((part.atoms, part.whitened) for part in parts), strict=True)
+        return Pullback(cp.stack(gradients).sum(axis=0), cp.stack(whitened).sum(axis=0))
+
+    def _atoms_pullback(
+        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: Any
+    ) -> Pullback:
+        """Gradients in atoms alone, each by the route that its parameters allow."""
+        if cotangent.shape[2] > 1:
+            return self._spectral_pullback(data, prepared, parameters, cotangent, False, False)
+        shape = prepared.matrices.shape
+        gradient, whitened = cp.empty(shape), cp.empty(shape)
         routes = np.full(len(prepared), "spectrum")
         if data.resident is not None:
             routes = gradient_routes(
@@ -143,7 +177,7 @@ class CudaRoutes(Engine):
             some, picked = prepared.chosen(index), parameters.chosen(index)
             where = cp.asarray(index)
             weights = cotangent
-            if len(index) < len(atoms):
+            if len(index) < len(prepared):
                 weights = cotangent[:, where if kind_of(cotangent) != "numpy" else index]
             if route == "spectrum":
                 part = self._spectral_pullback(data, some, picked, weights, False, False)
