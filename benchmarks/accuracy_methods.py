@@ -127,6 +127,10 @@ METHODS = {
     "iddl": Method(
         "IDDLClassifier", lambda seed, cv: IDDLClassifier(cv=cv, random_state=seed), ours=True
     ),
+    "iddl-learn": Method(
+        "IDDLClassifier, alpha and beta learned",
+        lambda seed, cv: IDDLClassifier(divergence="learn", cv=cv, random_state=seed), ours=True,
+    ),
     "iddl-start": Method(
         "IDDLClassifier, nothing learned but the head",
         lambda seed, cv: IDDLClassifier(max_iter=0, cv=cv, random_state=seed), ours=True,
