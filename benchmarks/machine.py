@@ -21,7 +21,7 @@ def machine() -> dict[str, Any]:
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     libraries = ("divlearn", "numpy", "scipy", "pyriemann", "torch")
     return {
-        "cpu": models[0] if models else platform.processor(),
+        "cpu": models[0] if models else platform.machine(),
         "cores": cores(),
         "instruction_sets": list(instruction_sets()),
         "python": platform.python_version(),
