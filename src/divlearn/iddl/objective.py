@@ -43,7 +43,6 @@ class Memo:
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
     units: Units
     head: Head
-    ways: RealArray | None = None  # from the atoms to their anchors, where they are tethered
 
 
 class Objective:
@@ -86,7 +85,7 @@ class Objective:
             return trial
         ways = self._ways_back(point.frames)
         penalty = self.tether * float((ways**2).sum()) / len(ways)
-        return replace(trial, value=trial.value + penalty, memo=replace(trial.memo, ways=ways))
+        return replace(trial, value=trial.value + penalty)
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -135,8 +134,7 @@ class Objective:
         if self.learn_atoms:
             parts[:size] = in_frames(beside(whitened, frames), point.atoms, frames).ravel()
         if self.tether:
-            ways = trial.memo.ways
-            ways = self._ways_back(frames) if ways is None else ways
+            ways = self._ways_back(frames)
             parts[:size] -= (2 * self.tether / len(ways) * ways).ravel()
         if self.learn_parameters:
             parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
