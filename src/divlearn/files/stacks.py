@@ -22,7 +22,7 @@ from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import check_spd
 
-MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.save` writes
+MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def _opener(
         return open_npy
     if start.startswith(ZIP_MAGICS):
         with zipfile.ZipFile(file) as archive:  # arrays of a model may look like matrices
-            if set(MODEL_MEMBERS) <= set(archive.namelist()):
+            if MODEL_PAGE in archive.namelist():
                 raise Refusal(
                     "it is a model or a checkpoint of divlearn, must be data; pass matrices"
                 )
