@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hostile_files import damaged, npy_bytes, npy_claim, npz_bytes
 from sklearn.base import clone
+from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 
 import divlearn
 from divlearn import IDDLClassifier, load, save
@@ -124,12 +125,12 @@ HOSTILE = {
     "a record in place of a model": (
         put(model=make(PARAMETERS, **NUMBERS)), "holds FamilyParameters",
     ),
-    "a record that lacks a field": (set_state(init=make("divlearn.iddl.Model")), "lacks atoms"),
+    "a record that lacks a field": (set_state(init=make("divlearn.iddl.Model")), "in alpha, atoms"),
     "a record with one more": (
-        set_state(init=make(PARAMETERS, **NUMBERS, x=3)), "has x",
+        set_state(init=make(PARAMETERS, **NUMBERS, x=3)), "differs from its class in x",
     ),
-    "an array that is not there": (set_state(init={"array": "99"}), "array '99', which is not"),
-    "an array by number": (set_state(init={"array": 0}), "array 0, which is not there"),
+    "an array that is not there": (set_state(init={"array": "99"}), "'99'}, which means nothing"),
+    "an array by number": (set_state(init={"array": 0}), "0}, which means nothing"),
     "an array by list": (set_state(init={"array": ["0"]}), "damaged"),
     "a node of no kind": (set_state(init={"call": "os.system"}), "means nothing"),
     "a node of two kinds": (set_state(init={"array": 0, "tuple": []}), "means nothing"),
@@ -233,6 +234,7 @@ FORGED = {
     "ABKMeans": divlearn.ABKMeans(2, random_state=0),
     "DivergenceMDM": DivergenceMDM(),
 }  # fmt: skip
+MACHINES = (SVC(), NuSVC(nu=0.2), SVR(), OneClassSVM(), SVC(kernel="precomputed"))
 
 
 def find_states(node):
@@ -263,6 +265,26 @@ def test_every_attribute_replaced(tmp_path, name):
         outcomes.append(forged is None)
         if forged is not None:
             with contextlib.suppress(ValueError, TypeError):
+                forged.predict(X)
+    assert 0 < sum(outcomes) < len(outcomes)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_support_vector_machines_of_wrong_sizes(tmp_path, machine):
+    """Compiled code would read past the end of their arrays."""
+    X = np.random.default_rng(0).standard_normal((12, 12))
+    path, outcomes = tmp_path / "model", []
+    save(machine.fit(X, np.arange(12) % 3), path)
+    np.testing.assert_array_equal(load(path).predict(X), machine.predict(X))
+    content = path.read_bytes()
+    page = json.loads(members_of(content)["model.json"])
+    names = [name for name in members_of(content) if name.endswith(".npy")]
+    others = [*WRONG, "c_svc", *({"array": name.removesuffix(".npy")} for name in names)]
+    for key, value in itertools.product([*page["model"]["state"], "_impl"], others):
+        forged = load_or_refuse(path, rewritten(content, set_state(**{key: value})))
+        outcomes.append(forged is None)
+        if forged is not None:
+            with contextlib.suppress(Exception):
                 forged.predict(X)
     assert 0 < sum(outcomes) < len(outcomes)
 

@@ -105,8 +105,15 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     """
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")
-    model, then = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
-    _compare_libraries(Path(path), then)
+    model, versions = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
+    then, now = versions["scikit-learn"], importlib.metadata.version("scikit-learn")
+    if then.split(".")[:2] != now.split(".")[:2]:
+        warnings.warn(
+            f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
+            "scikit-learn in it may behave otherwise; fit again if in doubt",
+            UserWarning,
+            stacklevel=2,
+        )
     return model
 
 
@@ -138,10 +145,7 @@ def read_object(
                 raise Refusal(_foreign(kind, holds_arrays=start.startswith(NPY_MAGIC)))
             file.seek(0)
             page = _read_page(file, kind)
-            try:
-                value = restore(page["model"], _read_arrays(file, size, limit), trusted)
-            except Unknown as error:
-                raise Refusal(f"{error}; it is damaged, or of a later version") from error
+            value = restore(page["model"], _read_arrays(file, size, limit), trusted)
             if not isinstance(value, wanted):
                 name = "an estimator" if wanted is BaseEstimator else wanted.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
@@ -207,15 +211,3 @@ def _read_arrays(file: BinaryIO, size: int, limit: int) -> dict[str, NDArray[Any
             if variable.refusal:
                 raise Refusal(f"the array {quote(variable.name)} {variable.refusal}")
         return {variable.name: variable.read(limit) for variable in variables}
-
-
-def _compare_libraries(path: Path, libraries: dict[str, str]) -> None:
-    """Warn where the parts that scikit-learn made may not suit the one that is installed."""
-    then, now = libraries["scikit-learn"], importlib.metadata.version("scikit-learn")
-    if then.split(".")[:2] != now.split(".")[:2]:
-        warnings.warn(
-            f"{path} was saved with scikit-learn {then}, and {now} is installed: parts of the "
-            "model that are scikit-learn's may behave otherwise; fit again if in doubt",
-            UserWarning,
-            stacklevel=3,
-        )

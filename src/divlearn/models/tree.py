@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 
 from divlearn.engines import Engine, get_engine
-from divlearn.files.variables import Refusal
+from divlearn.files.variables import Damage, Refusal
 from divlearn.models.names import find, get_name
 
 _DEEPEST = 60  # levels, far more than models have
@@ -27,14 +27,11 @@ _PLAIN_KINDS = "biufcSU"
 
 
 class Unknown(Exception):
-    """What a file has no place for, or a tree that says nothing."""
+    """What a file has no place for."""
 
 
 def flatten(model: Any, *, strict: bool = False) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Turn an object into a tree of JSON values, and the arrays it refers to by name.
-
-    A strict tree holds only what `restore` trusts by default.
-    """
+    """Turn an object into a tree of JSON values, if strict of what is trusted, and its arrays."""
     writer = _Writer(strict)
     return writer.write(model, "model", 0), writer.arrays
 
@@ -60,30 +57,29 @@ class _Writer:
             nodes = [self.write(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
             return nodes if kind == "list" else {kind: nodes}
         if isinstance(value, np.ndarray):
-            return {"array": self._write_array(value, path)}
+            if value.dtype.kind not in _PLAIN_KINDS:
+                raise Unknown(f"{path} is an array of {value.dtype}, must be of numbers or text")
+            name = self._known.setdefault(id(value), str(len(self.arrays)))
+            self.arrays[name] = value
+            return {"array": name}
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         if isinstance(value, type | np.ufunc) or hasattr(value, "__qualname__"):
             return {"name": self._write_name(value, path)}
         return self._write_object(value, path, depth)
 
-    def _write_array(self, value: NDArray[Any], path: str) -> str:
-        if value.dtype.kind not in _PLAIN_KINDS:
-            raise Unknown(f"{path} is an array of {value.dtype}, must be one of numbers or text")
-        name = self._known.setdefault(id(value), str(len(self.arrays)))
-        self.arrays[name] = value
-        return name
-
     def _write_object(self, value: Any, path: str, depth: int) -> dict[str, Any]:
         kind = type(value)
         try:
-            state = _state(value)
+            state = vars(value)
             object.__new__(kind)
         except TypeError:  # compiled, or derived from a type that is
             raise Unknown(
                 f"{path} is {kind.__module__}.{kind.__name__}, whose data no file can hold; "
                 "replace it"
             ) from None
+        if dataclasses.is_dataclass(kind):  # without what it computes by itself
+            state = {field.name: state[field.name] for field in dataclasses.fields(kind)}
         name = self._write_name(kind, path)
         nodes = {key: self.write(item, f"{path}.{key}", depth + 1) for key, item in state.items()}
         return {"object": name, "state": nodes}
@@ -107,7 +103,7 @@ class _Reader:
 
     def read(self, node: Any, depth: int) -> Any:
         if depth > _DEEPEST:
-            raise Unknown(f"its tree is deeper than {_DEEPEST} levels")
+            raise Damage(f"its tree is deeper than {_DEEPEST} levels")
         if node is None or isinstance(node, bool | str | int | float):
             return node
         if isinstance(node, list):
@@ -116,19 +112,16 @@ class _Reader:
             return self._object(node["object"], node["state"], depth)
         if isinstance(node, dict) and len(node) == 1:
             [(kind, value)] = node.items()
-            if kind in ("array", "name"):
-                return self._array(value) if kind == "array" else self._named(value)
+            if kind == "array" and value in self._arrays:
+                return self._arrays[value]
+            if kind == "name":
+                return self._named(value)
             if kind in _KINDS:
                 return _KINDS[kind][2](*self._list(value, depth))
-        raise Unknown(f"its tree holds {node!r:.80}, which means nothing")
+        raise Damage(f"its tree holds {node!r:.80}, which means nothing")
 
     def _list(self, value: Any, depth: int) -> list[Any]:
         return [self.read(item, depth + 1) for item in _expect(value, list)]
-
-    def _array(self, name: Any) -> NDArray[Any]:
-        if name not in self._arrays:
-            raise Unknown(f"its tree asks for the array {name!r:.40}, which is not there")
-        return self._arrays[name]
 
     def _named(self, name: Any) -> Any:
         try:
@@ -150,8 +143,8 @@ class _Reader:
         values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
         whole = _complete(kind, values)
         _check_state(kind, values)
-        if "_dual_coef_" in values:
-            _check_support(values)
+        if "_dual_coef_" in values and hasattr(kind, "_impl"):
+            _check_support(kind, values)
         instance = object.__new__(kind)
         vars(instance).update(whole)
         return instance
@@ -160,22 +153,10 @@ class _Reader:
 # --- values that are made of others
 
 
-def _split_random(random: np.random.RandomState) -> Any:
-    state: Any = random.get_state(legacy=False)
-    return random.get_state() if state["bit_generator"] == "MT19937" else None
-
-
 def _join_random(*state: Any) -> np.random.RandomState:
     random = np.random.RandomState()
     random.set_state(state)
     return random
-
-
-def _join_objects(shape: Any, *items: Any) -> NDArray[Any]:
-    found = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):  # a slice would take apart items that are lists
-        found[i] = item
-    return found.reshape(shape)
 
 
 # By name: the type, the parts of a value, None if it has none, and how parts make a value.
@@ -194,9 +175,14 @@ _KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]]
     "scalar": (np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
     "masked": (np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray),
     "objects": (
-        np.ndarray, lambda v: (v.shape, *v.flat) if v.dtype == object else None, _join_objects,
+        np.ndarray, lambda v: (v.shape, *v.flat) if v.dtype == object else None,
+        lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
     ),
-    "random state": (np.random.RandomState, _split_random, _join_random),
+    "random state": (
+        np.random.RandomState,
+        lambda v: v.get_state() if "MT19937" in v.get_state(legacy=False).values() else None,
+        _join_random,
+    ),
 }  # fmt: skip
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
@@ -213,13 +199,6 @@ def _take_apart(value: Any) -> tuple[str, Any] | None:
 # --- attributes of objects
 
 
-def _state(value: Any) -> dict[str, Any]:
-    """Attributes of an object; of records without what they compute by themselves."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return vars(value)
-
-
 def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
     """Refuse what takes the place of a method, and values of types that a class does not expect."""
     hints = _announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
@@ -229,46 +208,46 @@ def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
         hidden = inspect.getattr_static(kind, name, None)
         code = callable(hidden) or hasattr(hidden, "__get__")
         if name.startswith("__") or (code and not isinstance(hidden, cached_property)):
-            raise Unknown(f"its {kind.__name__} has a value for {name}, which is none of its data")
+            raise Damage(f"its {kind.__name__} has a value for {name}, which is none of its data")
         if name in hints and name not in given and not _conforms(value, hints[name]):
-            raise Unknown(
+            raise Damage(
                 f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "
                 f"the type of {name}"
             )
 
 
-def _check_support(values: dict[str, Any]) -> None:
+def _check_support(kind: Any, values: dict[str, Any]) -> None:
     """Refuse a support vector machine whose sizes differ: libsvm would not look at them."""
     coef, counts, support = (values[name] for name in ("_dual_coef_", "_n_support", "support_"))
     pairs = len(counts) * (len(counts) - 1) // 2
-    if not (
+    used = counts if kind._impl in ("c_svc", "nu_svc") else counts[:1]
+    if "_impl" in values or not (
         coef.shape == (len(counts) - 1, len(support)) and len(values["_intercept_"]) == pairs
-        and (counts >= 0).all() and counts.sum() == len(support)
+        and (used >= 0).all() and used.sum() == len(support)
         and {len(values["_probA"]), len(values["_probB"])} <= {0, pairs}
         and ((support >= 0) & (support < values["shape_fit_"][0])).all()
     ):  # fmt: skip
-        raise Unknown("its support vector machine has arrays of sizes that differ")
+        raise Damage(f"its {kind.__name__} has arrays of sizes that differ")
 
 
 def _complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Add the defaults of what older versions did not have; refuse what records lack."""
-    fields: Iterable[Any] = ()
-    if issubclass(kind, BaseEstimator):
-        fields = inspect.signature(kind).parameters.values()
-    elif dataclasses.is_dataclass(kind):
-        fields = dataclasses.fields(kind)
-        if unknown := values.keys() - {field.name for field in fields}:
-            raise Unknown(f"its {kind.__name__} has {', '.join(sorted(unknown))}, which none has")
-    missing = {field.name: field.default for field in fields if field.name not in values}
-    for name, default in missing.items():
-        if default is dataclasses.MISSING:
-            raise Unknown(f"its {kind.__name__} lacks {name}")
-    return values | {k: v for k, v in missing.items() if v is not inspect.Parameter.empty}
+    """Add the defaults of parameters that older versions did not have; records must be whole."""
+    record = dataclasses.is_dataclass(kind)
+    if not (record or issubclass(kind, BaseEstimator)):
+        return values
+    given = inspect.signature(kind).parameters
+    missing = {name: one.default for name, one in given.items() if name not in values}
+    known = {
+        name: default for name, default in missing.items() if default is not inspect.Parameter.empty
+    }
+    if record and (wrong := (values | known).keys() ^ given.keys()):
+        raise Damage(f"its {kind.__name__} differs from its class in {', '.join(sorted(wrong))}")
+    return values | known
 
 
 def _expect(value: Any, kind: type[Any]) -> Any:
     if type(value) is not kind:
-        raise Unknown(f"its tree holds {value!r:.80} in place of a {kind.__name__}")
+        raise Damage(f"its tree holds {value!r:.80} in place of a {kind.__name__}")
     return value
 
 
