@@ -51,10 +51,9 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     Notes
     -----
     Files hold numbers, text, and names of classes and functions. Unlike a pickle, a file cannot run
-    anything. `load` trusts estimators and splitters of divlearn, scikit-learn and pyRiemann, the
-    functions of ``sklearn.metrics`` and ``sklearn.feature_selection``, and ufuncs; others must be
-    named to it. Lambdas, classes inside functions, and estimators with compiled parts, such as
-    trees, are refused.
+    anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
+    pyRiemann, ufuncs, and functions of a few of their modules; others must be named to it. Lambdas,
+    classes inside functions, and estimators with compiled parts, such as trees, are refused.
 
     Examples
     --------
