@@ -280,7 +280,7 @@ def test_support_vector_machines_of_wrong_sizes(tmp_path, machine):
     state = json.loads(members_of(content)["model.json"])["model"]["state"]
     keys = [key for key, node in state.items() if isinstance(node, dict)]
     names = [name for name in members_of(content) if name.endswith(".npy")]
-    others = ["c_svc", *({"array": name.removesuffix(".npy")} for name in names)]
+    others = ["c_svc", None, *({"array": name.removesuffix(".npy")} for name in names)]
     for key, value in itertools.product([*keys, "_impl"], others):
         forged = load_or_refuse(path, rewritten(content, set_state(**{key: value})))
         outcomes.append(forged is None)

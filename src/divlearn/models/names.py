@@ -5,7 +5,6 @@ A name is the shortest path to import from, such as ``sklearn.svm.SVC``: private
 
 import sys
 from collections.abc import Callable, Collection
-from functools import cache
 from importlib import import_module
 from types import FunctionType
 from typing import Any
@@ -24,7 +23,6 @@ _FURTHER = frozenset({
 })  # fmt: skip
 
 
-@cache
 def get_name(value: Callable[..., Any]) -> str | None:
     """Return the name of a class or function; None for lambdas and what is local to a function."""
     # The ufuncs of SciPy do not know their module.
