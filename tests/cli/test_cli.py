@@ -6,11 +6,20 @@ import csv
 import json
 import subprocess
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
+from pyriemann.estimation import Covariances
+from pyriemann.tangentspace import TangentSpace
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import divlearn
 from divlearn import load
+from divlearn.baselines import DivergenceMDM
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
@@ -110,6 +119,7 @@ def test_wrong_options(capsys, data):
         (["predict", "{}/matrices.npz", "{}/matrices.npz"], "not a model of divlearn"),
         (["describe", "{}", "-o", "x.npz"], "holds no images in sub-folders"),
         (["doctor", "{}/nothing.npz"], "No such file"),
+        (["doctor", "{}/matrices.npz", "--matrices", "Z"], "--matrices 'Z' is not in it"),
     ],
 )  # fmt: skip
 def test_one_sentence_and_exit_code_one(capsys, data, tmp_path, monkeypatch, arguments, message):
@@ -179,6 +189,49 @@ def test_fit_and_predict(capsys, data, tmp_path):
     code, found = run_json(capsys, "predict", model, data / "unlabelled.npy")
     assert found["predicted"] == expected.tolist()
     assert found["accuracy"] is None
+
+
+@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("shape", [(24, 3, 40), (3, 3, 40), (4, 5, 5)])
+def test_predict_with_a_pipeline_that_takes_series(capsys, tmp_path, shape, search):
+    """Also where the shape could be that of matrices."""
+    n_channels, n_times = shape[1:]
+    series = np.random.default_rng(0).standard_normal((24, n_channels, n_times))
+    series[::2, 0] *= 3
+    model = make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression())
+    if search:
+        model = GridSearchCV(model, {"logisticregression__C": [0.1, 1]}, cv=2)
+    divlearn.save(model.fit(series, np.arange(24) % 2), tmp_path / "model")
+    np.savez(tmp_path / "new.npz", X=series[: shape[0]], y=np.arange(shape[0]) % 2)
+    code, found = run_json(capsys, "predict", tmp_path / "model", tmp_path / "new.npz")
+    assert code == 0
+    assert found["predicted"] == model.predict(series[: shape[0]]).tolist()
+    assert found["accuracy"] == model.score(series[: shape[0]], np.arange(shape[0]) % 2)
+
+
+def test_predict_with_a_pipeline_that_takes_matrices(capsys, data, tmp_path):
+    with np.load(data / "matrices.npz") as stored:
+        X, y = stored["X"], stored["y"]
+    for first in (TangentSpace(), divlearn.IDDLTransformer(4, max_iter=1, random_state=0)):
+        model = make_pipeline(first, StandardScaler(), LogisticRegression()).fit(X, y)
+        divlearn.save(model, tmp_path / "model")
+        _, found = run_json(capsys, "predict", tmp_path / "model", data / "matrices.npz")
+        assert found["predicted"] == model.predict(X).tolist()
+        bad = ("predict", tmp_path / "model", data / "bad.npz", "--regularize", "clip")
+        assert run(capsys, *bad)[2].count("X[3] has a NaN entry") == 1
+
+
+def test_predict_with_a_class_that_is_not_trusted(capsys, data, tmp_path, monkeypatch):
+    module = ModuleType("somebody")
+    module.Nearest = type("Nearest", (DivergenceMDM,), {"__module__": "somebody"})
+    monkeypatch.setitem(sys.modules, "somebody", module)
+    with np.load(data / "matrices.npz") as stored:
+        divlearn.save(module.Nearest().fit(stored["X"], stored["y"]), tmp_path / "model")
+    code, _, complaint = run(capsys, "predict", tmp_path / "model", data / "matrices.npz")
+    assert code == 1
+    assert complaint.endswith("if you trust it, pass --trust somebody.Nearest\n")
+    trusting = ("predict", tmp_path / "model", data / "matrices.npz", "--trust", "somebody.Nearest")
+    assert run_json(capsys, *trusting)[1]["accuracy"] > 0.9
 
 
 @pytest.mark.parametrize("model", ["kernel", "rbf", "mdm", "knn"])

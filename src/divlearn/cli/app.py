@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from divlearn.cli.cluster import cluster
+from divlearn.cli.data import with_options
 from divlearn.cli.demo import demo
 from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
@@ -93,7 +94,7 @@ def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
 def _say(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    return with_options(" ".join(str(error).split())) or type(error).__name__
 
 
 def _complain(text: str) -> None:

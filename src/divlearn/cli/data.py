@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,13 +39,10 @@ def read_data(
     from divlearn.files.columns import read_groups
 
     file = _groups_file(groups)
-    try:
-        found = read_spd(
-            path, matrices=matrices, labels=labels, groups=None if file else groups,
-            regularize=regularize,
-        )  # fmt: skip
-    except ValueError as error:
-        raise ValueError(with_options(str(error))) from error
+    found = read_spd(
+        path, matrices=matrices, labels=labels, groups=None if file else groups,
+        regularize=regularize,
+    )  # fmt: skip
     if file is not None:
         return from_file(found, path.stem, read_groups(file, len(found.matrices)))
     if purpose is not None:
@@ -99,10 +97,7 @@ def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
 
 def with_options(text: str) -> str:
     """Name options of the program in place of parameters."""
-    for keyword, option in (
-        ('pass regularize="shrink", "jitter" or "clip" to repair it', "pass --regularize shrink"),
-        ("matrices=", "--matrices "), ("labels=", "--labels "), ("groups=", "--groups "),
-        ("regularize=", "--regularize "),
-    ):  # fmt: skip
-        text = text.replace(keyword, option)
-    return text
+    repair = 'pass regularize="shrink", "jitter" or "clip" to repair it'
+    text = text.replace(repair, "pass --regularize shrink")
+    text = re.sub(r"\b(matrices|labels|groups|regularize)=", r"--\1 ", text)
+    return re.sub(r"\btrusted=\['([\w.]+)'\]", r"--trust \1", text)

@@ -3,7 +3,7 @@
 import csv
 import io
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,29 +14,34 @@ _SHOWN = 20
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that fit has written.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Matrices of the same kind.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
     matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
-    regularize: options.Regularize = "raise", as_json: options.AsJson = False,
+    regularize: options.Regularize = "raise", trust: Annotated[list[str] | None, typer.Option(
+        "--trust", metavar="NAME", help="Class or function of another package in MODEL."
+    )] = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Predict the classes of matrices, with probabilities where the model has them.
+
+    A pipeline that begins with a step of another package takes the array of DATA as it is.
 
     Example: divlearn predict model.divlearn new.npz -o predictions.csv
 
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.cli.data import read_data
+    from divlearn.files import read_spd
     from divlearn.models import load
 
     out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
-    classifier = load(model)
+    classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
-    dataset = read_data(data, matrices, labels, regularize, out)
+    square = regularize != "raise" or _takes_matrices(classifier)
+    dataset = read_spd(data, matrices=matrices, labels=labels, regularize=regularize, square=square)
     predicted = classifier.predict(dataset.matrices)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names = [str(one) for one in files]
@@ -63,3 +68,12 @@ def predict(
             file.write(text.getvalue().encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
+
+
+def _takes_matrices(model: Any) -> bool:
+    """Whether a model begins with an estimator of divlearn that takes SPD matrices."""
+    model = getattr(model, "best_estimator_", model)
+    if hasattr(model, "steps"):
+        return _takes_matrices(model.steps[0][1])
+    module = type(model).__module__
+    return module.startswith("divlearn.") and not module.startswith("divlearn.descriptors.")

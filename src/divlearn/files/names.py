@@ -17,8 +17,9 @@ _SHOWN = 10
 
 
 def choose(
-    variables: Sequence[Variable], matrices: str | None, labels: str | None, groups: str | None
-) -> tuple[Column, Column, Column, dict[str, Column]]:
+    variables: Sequence[Variable], matrices: str | None, labels: str | None, groups: str | None,
+    square: bool,
+) -> tuple[Column, Column, Column, dict[str, Column]]:  # fmt: skip
     """Choose by the given names or, without them, by the rules that `load_spd` documents."""
     # Returned are matrices, labels, groups, and what else has a usual name: ``files``, and arrays
     # that look like groups. Where the file is split, each holds the training and the test array.
@@ -29,7 +30,7 @@ def choose(
                 f"it holds two arrays named {quote(variable.name)}; write it again with one"
             )
         by_name[variable.name] = variable
-    parts = _choose_matrices(by_name, matrices)
+    parts = _choose_matrices(by_name, matrices, square)
     chosen = _choose_labels(by_name, labels, parts)
     together: Column = ()
     if groups is not None:
@@ -50,17 +51,17 @@ def _find_column(by_name: dict[str, Variable], name: str, parts: Column) -> Colu
     return tuple(by_name[one] for one in joined if one in by_name)[:1]
 
 
-def _choose_matrices(by_name: dict[str, Variable], wanted: str | None) -> Column:
+def _choose_matrices(by_name: dict[str, Variable], wanted: str | None, square: bool) -> Column:
     if wanted is not None:
         return (_get(by_name, wanted, "matrices"),)
     # One that cannot be read counts: better its reason is told than another one taken.
     found: list[Column] = [
         (by_name[name],) for name in MATRIX_NAMES
-        if name in by_name and (_is_stack(by_name[name]) or by_name[name].refusal)
+        if name in by_name and (_is_stack(by_name[name], square) or by_name[name].refusal)
     ]  # fmt: skip
     if split := _find_split(by_name, MATRIX_NAMES):
         found.append(split)
-    found = found or [(variable,) for variable in by_name.values() if _is_stack(variable)]
+    found = found or [(one,) for one in by_name.values() if _is_stack(one, square)]
     if not found:
         raise Refusal(
             "it has no stack of square matrices, an array with three axes of which the last or the "
@@ -92,10 +93,10 @@ def _choose_labels(by_name: dict[str, Variable], wanted: str | None, parts: Colu
     return tuple(found)
 
 
-def _is_stack(variable: Variable) -> bool:
+def _is_stack(variable: Variable, square: bool) -> bool:
     shape = variable.shape
-    square = len(shape) == 3 and (shape[0] == shape[1] or shape[1] == shape[2])
-    return square and variable.dtype.kind not in "SU"
+    fits = len(shape) == 3 and (shape[0] == shape[1] or shape[1] == shape[2])
+    return (fits if square else len(shape) > 1) and variable.dtype.kind not in "SU"
 
 
 def _joined(name: str, part: str) -> tuple[str, str]:

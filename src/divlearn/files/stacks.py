@@ -22,7 +22,7 @@ from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import check_spd
 
-MODEL_MEMBERS = ("model.json", "checksum")  # of the archives that `divlearn.save` writes
+MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,24 +40,25 @@ class SPDFile:
 def read_spd(
     path: str | os.PathLike[str], *, matrices: str | None = None, labels: str | None = None,
     groups: str | None = None, limit: int = 2**32, regularize: str | None = "raise",
+    square: bool = True,
 ) -> SPDFile:  # fmt: skip
-    """Read what `load_spd` documents; None for ``regularize`` leaves the matrices as they are."""
+    """Read what `load_spd` documents; unchecked with None for ``regularize`` or not ``square``."""
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
-            parts, y, together, beside = choose(variables, matrices, labels, groups)
-            sizes = _check_choice(parts, y, together)
+            parts, y, together, beside = choose(variables, matrices, labels, groups, square)
+            sizes = _check_choice(parts, y, together, square)
             beside = {name: one for name, one in beside.items() if fits(one, sizes)}
             files = beside.pop(FILES, ())
             chosen = (*parts, *y, *together, *files)
             n_bytes = sum(variable.n_bytes for variable in chosen)
             check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
-            stacks = [_read_stack(variable, limit) for variable in parts]
+            stacks = [_read_stack(one, limit) if square else one.read(limit) for one in parts]
             left = limit - sum(stack.nbytes for stack in stacks)
             columns = [read_column(column, left) for column in (y, together, files)]
-    if regularize is not None:
+    if square and regularize is not None:
         names = [f"{path.name}: {quote(variable.name)}" for variable in parts]
         stacks = [
             check_spd(stack, regularize=regularize, ndim=3, name=name)
@@ -81,7 +82,7 @@ def _opener(
         return open_npy
     if start.startswith(ZIP_MAGICS):
         with zipfile.ZipFile(file) as archive:  # arrays of a model may look like matrices
-            if set(MODEL_MEMBERS) <= set(archive.namelist()):
+            if MODEL_PAGE in archive.namelist():
                 raise Refusal(
                     "it is a model or a checkpoint of divlearn, must be data; pass matrices"
                 )
@@ -97,12 +98,12 @@ def _opener(
     )
 
 
-def _check_choice(matrices: Column, labels: Column, groups: Column) -> list[int]:
+def _check_choice(matrices: Column, labels: Column, groups: Column, square: bool) -> list[int]:
     """Refuse what need not be read to be refused; the number of matrices of each part."""
     for variable in (*matrices, *labels, *groups):
         if variable.refusal:
             raise Refusal(f"{quote(variable.name)} {variable.refusal}")
-    layouts = [_layout(variable) for variable in matrices]
+    layouts = [_layout(variable, square) for variable in matrices]
     sizes = [size for size, _ in layouts]
     if len({side for _, side in layouts}) > 1:
         raise Refusal(
@@ -114,10 +115,12 @@ def _check_choice(matrices: Column, labels: Column, groups: Column) -> list[int]
     return sizes
 
 
-def _layout(variable: Variable) -> tuple[int, int]:
+def _layout(variable: Variable, square: bool) -> tuple[int, Any]:
     if variable.dtype.kind not in "biuf":
         raise Refusal(f"{variable} must hold real numbers; save the matrices as float64")
     match variable.shape:
+        case (n, _, *_) if not square:
+            return n, variable.shape[1:]
         case (n, d, e) if d == e:
             return n, d
         case (d, e, n) if d == e:
