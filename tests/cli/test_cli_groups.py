@@ -86,6 +86,11 @@ def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
     assert row["accuracy"] < 0.8
 
 
+def test_a_model_that_holds_nothing_out_says_so(capsys, folder):
+    printed = run(capsys, "fit", "named.npz", "--groups", "subject", "--model", "knn", "-o", "m")
+    assert printed.startswith("DivergenceKNN holds nothing out: --groups has no effect.")
+
+
 def test_clusters_are_compared_with_groups(capsys, folder):
     cluster = ["cluster", "named.npz", "-k", "16", "--method", "log-euclidean"]
     found = json.loads(run(capsys, *cluster, "--groups", "subject", "--json"))
