@@ -14,7 +14,8 @@ from divlearn.cli import main
 from divlearn.datasets import dataset, load_spd, make_wishart_clusters
 from divlearn.files import stacks
 from divlearn.fitting import checkpoint
-from divlearn.judge import evaluate, held_out_predictions, which_divergence
+from divlearn.judge import evaluate, which_divergence
+from divlearn.judge.evaluation import held_out_predictions
 
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 SUBJECTS = np.repeat(np.arange(16), 4)

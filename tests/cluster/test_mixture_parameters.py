@@ -9,13 +9,12 @@ from clouds import spectra_of
 from divlearn.cluster.parameters import fit_parameters
 from divlearn.engines import get_engine
 from divlearn.likelihood import (
-    differentiate_normalizer,
     fit_likelihood,
     log_normalizer,
     sample_family,
 )
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
-from divlearn.likelihood.normalizer import smallest_kappa, solve_kappa
+from divlearn.likelihood.normalizer import differentiate_normalizer, smallest_kappa, solve_kappa
 from divlearn.spectral import abld_scalar
 
 PLANE = get_members("learn")

@@ -102,7 +102,7 @@ def _make(name: str, seed: int, engine: str) -> Any:
 
 def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
     """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
-    from divlearn.judge import held_out_predictions
+    from divlearn.judge.evaluation import held_out_predictions
 
     held_out = held_out_predictions(model, labels)
     text = (

@@ -41,11 +41,10 @@ def text_section(title: str, text: str) -> Section:
 def curves_section(
     title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
     note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
-    marks: Mapping[str, float] | None = None,
 ) -> Section:  # fmt: skip
     """Draw named curves over one axis: heights over 0, 1, ... or (places, heights); NaN is a gap.
 
-    ``second`` curves have an axis on the right; ``marks`` are vertical lines by their labels.
+    ``second`` curves have an axis on the right.
     """
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
@@ -55,7 +54,6 @@ def curves_section(
             drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
         "curves": drawn, "x_label": x_label, "y_label": y_label, "second_label": second_label,
-        "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
     }  # fmt: skip
     return Section("curves", title, content, note)
 
