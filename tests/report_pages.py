@@ -72,7 +72,7 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
             text_section(f"text {word}", f"first {word}\n\nsecond {word}"),
             repeat_section(
                 f"divlearn {word}", f"digest {word}", {f"numpy {word}": f"2 {word}"},
-                {f"fit {word}": 3.0, "map": 75.0}, title=f"repeat {word}", note=f"note {word}",
+                {f"fit {word}": 3.0, "map": 75.0},
             ),
         ],
         detail=f"detail {word}",

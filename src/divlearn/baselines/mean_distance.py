@@ -105,10 +105,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         engine: str | Engine = "auto", *, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:  # fmt: skip
-        self.divergence = divergence
-        self.engine = engine
-        self.cv = cv
-        self.random_state = random_state
+        self.divergence, self.engine = divergence, engine
+        self.cv, self.random_state = cv, random_state
 
     @labelled.all_or_nothing
     def fit(

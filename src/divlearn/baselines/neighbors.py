@@ -70,16 +70,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     _divergence: Divergence | None
 
     def __init__(
-        self,
-        n_neighbors: int = 1,
-        divergence: str | Sequence[float] | Divergence = "airm",
-        weights: str = "uniform",
-        engine: str | Engine = "auto",
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.divergence = divergence
-        self.weights = weights
-        self.engine = engine
+        self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",
+        weights: str = "uniform", engine: str | Engine = "auto",
+    ) -> None:  # fmt: skip
+        self.n_neighbors, self.divergence = n_neighbors, divergence
+        self.weights, self.engine = weights, engine
 
     @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:

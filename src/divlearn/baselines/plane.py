@@ -57,7 +57,9 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     """
     tables = np.minimum(tables, 1e100)
     nearest = tables.min(axis=2)
-    scales = np.array([_SCALES / _unit_of(table) for table in tables])
+    # Units are typical divergences to the nearest class; if these are zero, to any.
+    near, typical = np.median(nearest, axis=1), np.median(tables, axis=(1, 2))
+    scales = _SCALES / np.maximum(np.where(near > 0, near, typical), 1e-100)[:, None]
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
     doubt = 1 / (len(codes) + 2)
@@ -70,11 +72,6 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
         for place, scale in enumerate(some):
             loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
     return scales, losses
-
-
-def _unit_of(table: RealArray) -> float:
-    """Typical divergence to the nearest class; if that is zero, to any."""
-    return max(float(np.median(table.min(axis=1))) or float(np.median(table)), 1e-100)
 
 
 def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
