@@ -138,10 +138,6 @@ METHODS = {
     "mdm-chosen": Method(
         "MDM, divergence chosen", lambda _, cv: DivergenceMDM("choose", cv=cv), ours=True
     ),
-    "nn-chosen": Method(
-        "1-NN, divergence chosen",
-        lambda _, cv: DivergenceKNN(1, "choose", cv=cv), ours=True,
-    ),
     "kernel": Method(
         "DivergenceKernelClassifier",
         lambda seed, cv: DivergenceKernelClassifier(cv=cv, random_state=seed), ours=True,

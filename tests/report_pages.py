@@ -54,7 +54,7 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
             curves_section(
                 f"curves {word}", {f"objective {word}": [3.0, np.nan, 1.0]}, f"iteration {word}",
                 f"height {word}", f"note {word}", second={f"score {word}": [[0, 2], [0.8, 0.9]]},
-                second_label=f"second {word}", marks={f"kept {word}": 1},
+                second_label=f"second {word}",
             ),
             atoms_section(
                 f"atoms {word}", spd(n_atoms, 4), rng.random(n_atoms),
@@ -72,7 +72,7 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
             text_section(f"text {word}", f"first {word}\n\nsecond {word}"),
             repeat_section(
                 f"divlearn {word}", f"digest {word}", {f"numpy {word}": f"2 {word}"},
-                {f"fit {word}": 3.0, "map": 75.0}, title=f"repeat {word}", note=f"note {word}",
+                {f"fit {word}": 3.0, "map": 75.0},
             ),
         ],
         detail=f"detail {word}",

@@ -32,11 +32,7 @@ FUNCTIONS = {
     "sqrtm": lambda X, pair: spd.sqrtm(X),
     "invsqrtm": lambda X, pair: spd.invsqrtm(X),
     "powm": lambda X, pair: spd.powm(X, 0.3),
-    "exp_map": lambda X, pair: spd.exp_map(X, spd.log_map(X, X)),
     "geodesic": lambda X, pair: spd.geodesic(X, X, 0.5),
-    "inner": lambda X, pair: spd.inner(X, X, X),
-    "norm": lambda X, pair: spd.norm(X, X),
-    "transport": lambda X, pair: spd.transport(X, X, X),
     "encode": lambda X, pair: encode(X, divlearn.check_spd(X)[:1], *pair),
     "open_shards": lambda X, pair: open_shards(X).n_matrices,
     "log_density": lambda X, pair: likelihood.log_density(X, spd.check_spd(X)[0], 0.5, 0.5, 9.0),
@@ -51,7 +47,7 @@ SLOW = {
     "plane_map": lambda X: plane_map(X, labels(X), **GRID),
 }
 # Powers of matrices: those of all sizes are answered, whatever is in between.
-TOLERANT = {"check_spd", "logm", "sqrtm", "powm", "geodesic", "inner", "norm", "transport", "abld"}
+TOLERANT = {"check_spd", "logm", "sqrtm", "powm", "geodesic", "abld"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

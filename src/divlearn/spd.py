@@ -1,8 +1,7 @@
 """What an SPD matrix is: diagnosis, repair on request, and the functions of `divlearn.geometry`."""
 
 import warnings
-from dataclasses import dataclass
-from typing import Literal, NoReturn, overload
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -24,8 +23,7 @@ from divlearn.geometry import (
 )
 
 __all__ = [
-    "SPDRepairWarning", "SPDReport", "check_spd", "expm", "geodesic", "invsqrtm", "logm", "powm",
-    "sqrtm",
+    "SPDRepairWarning", "check_spd", "expm", "geodesic", "invsqrtm", "logm", "powm", "sqrtm",
 ]  # fmt: skip
 
 _METHODS = ("raise", "shrink", "jitter", "clip")
@@ -39,54 +37,10 @@ class SPDRepairWarning(UserWarning):
     """Matrices were changed by ``check_spd(..., regularize=...)``."""
 
 
-@dataclass(frozen=True, eq=False)
-class SPDReport:
-    """What `check_spd` changed.
-
-    Attributes
-    ----------
-    method : "raise", "shrink", "jitter" or "clip"
-    n_matrices : number of matrices that were checked.
-    indices : flat indices, into the leading dimensions, of the repaired matrices.
-    amount : for each of them the shrinkage weight, the jitter or the eigenvalue floor.
-    relative_change : for each of them ``||repaired - X||_F / ||X||_F``.
-
-    Examples
-    --------
-    >>> print(check_spd(np.eye(2), return_report=True)[1])
-    no matrix was changed
-    """
-
-    method: str
-    n_matrices: int
-    indices: NDArray[np.intp]
-    amount: NDArray[np.float64]
-    relative_change: NDArray[np.float64]
-
-    def __str__(self) -> str:
-        if not self.indices.size:
-            return "no matrix was changed"
-        first = ", ".join(map(str, self.indices[:5])) + (", ..." if self.indices.size > 5 else "")
-        return (
-            f"{self.method} repaired {self.indices.size} of {self.n_matrices} matrices "
-            f"(flat index {first}); largest relative change {self.relative_change.max():.3g}"
-        )
-
-
-@overload
-def check_spd(
-    X: ArrayLike, *, regularize: str = ..., dtype: DTypeLike | None = ..., ndim: int | None = ...,
-    name: str = ..., return_report: Literal[False] = ...,
-) -> RealArray: ...  # fmt: skip
-@overload
-def check_spd(
-    X: ArrayLike, *, regularize: str = ..., dtype: DTypeLike | None = ..., ndim: int | None = ...,
-    name: str = ..., return_report: Literal[True],
-) -> tuple[RealArray, SPDReport]: ...  # fmt: skip
 def check_spd(
     X: ArrayLike, *, regularize: str = "raise", dtype: DTypeLike | None = None,
-    ndim: int | None = None, name: str = "X", return_report: bool = False,
-) -> RealArray | tuple[RealArray, SPDReport]:  # fmt: skip
+    ndim: int | None = None, name: str = "X",
+) -> RealArray:  # fmt: skip
     r"""Validate SPD matrices, and repair those that are not positive definite on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
@@ -102,15 +56,13 @@ def check_spd(
         :math:`\lambda_{\min} = \varphi \lambda_{\max}`: "shrink" returns
         :math:`(1 - r) X + r \operatorname{tr}(X) / d \, I`, "jitter" :math:`X + \delta I`, and
         "clip" raises the eigenvalues below the floor to it. NaN, infinity and asymmetry are
-        never repaired.
+        never repaired. `SPDRepairWarning` says what was changed.
     dtype : float32 or float64, optional
         By default float32 stays, float16 becomes float32 and all else float64.
     ndim : int, optional
         Required number of dimensions.
     name : str, default="X"
         What error messages call the input.
-    return_report : bool, default=False
-        Whether to return an `SPDReport` too. Repairs warn in any case.
 
     Returns
     -------
@@ -132,17 +84,16 @@ def check_spd(
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
     failing = find_not_definite(matrices, tolerances.positive_definite(d, matrices.dtype))
-    amount = change = np.zeros(0)
     if failing.size:
         if regularize == "raise":
             _raise_not_definite(matrices, failing, leading, name)
-        matrices[failing], amount, change = _repair(
-            matrices[failing], regularize, failing, leading, name
-        )
-    report = SPDReport(regularize, len(matrices), failing, amount, change)
-    if failing.size:
-        warnings.warn(str(report), SPDRepairWarning, stacklevel=2)
-    return (checked, report) if return_report else checked
+        matrices[failing], change = _repair(matrices[failing], regularize, failing, leading, name)
+        first = ", ".join(map(str, failing[:5])) + (", ..." if failing.size > 5 else "")
+        warnings.warn(
+            f"{regularize} repaired {failing.size} of {len(matrices)} matrices (flat index "
+            f"{first}); largest relative change {change:.3g}", SPDRepairWarning, stacklevel=2,
+        )  # fmt: skip
+    return checked
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
@@ -198,8 +149,8 @@ def _raise_not_definite(
 
 def _repair(
     matrices: RealArray, method: str, indices: NDArray[np.intp], leading: tuple[int, ...], name: str
-) -> tuple[RealArray, NDArray[np.float64], NDArray[np.float64]]:
-    """Return repaired matrices, amounts and relative changes; float64 inside, whatever comes."""
+) -> tuple[RealArray, float]:
+    """Return repaired matrices and the largest relative change; float64 inside, whatever comes."""
     X, exponent = normalize(matrices.astype(np.float64))
     eigenvalues, vectors = np.linalg.eigh(X)
     smallest, largest = eigenvalues[:, 0], eigenvalues[:, -1]
@@ -216,17 +167,12 @@ def _repair(
     shortfall = floor * largest - smallest
     identity = np.eye(X.shape[-1])
     if method == "shrink":
-        amount = shortfall / (shortfall + (1 - floor) * mean)
-        weight = amount[:, None, None]
+        weight = (shortfall / (shortfall + (1 - floor) * mean))[:, None, None]
         repaired = (1 - weight) * X + weight * mean[:, None, None] * identity
     elif method == "jitter":
-        amount = shortfall / (1 - floor)
-        repaired = X + amount[:, None, None] * identity
+        repaired = X + (shortfall / (1 - floor))[:, None, None] * identity
     else:
-        amount = floor * largest
-        repaired = compose(vectors, np.maximum(eigenvalues, amount[:, None]))
+        repaired = compose(vectors, np.maximum(eigenvalues, floor * largest[:, None]))
     change = np.linalg.norm(repaired - X, axis=(1, 2)) / np.linalg.norm(X, axis=(1, 2))
-    if method != "shrink":
-        amount = np.ldexp(amount, exponent)
     restored = np.ldexp(repaired, exponent[:, None, None])
-    return restored.astype(matrices.dtype), amount, change
+    return restored.astype(matrices.dtype), float(change.max())

@@ -1,4 +1,4 @@
-"""Divergences over the plane against high precision; divergences that estimators choose."""
+"""Divergences over the plane against high precision; divergences that class means choose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import plane_map
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.baselines import DivergenceMDM
 from divlearn.baselines.plane import CHOICES, evaluate_plane
 from divlearn.datasets import make_wishart_clusters
 
@@ -80,26 +80,10 @@ def test_candidates_with_closed_means_are_judged_as_by_cross_validation():
     assert found["accuracy"][place] == pytest.approx(right, abs=0.05)
 
 
-def test_neighbours_choose_the_best_point_of_a_map():
-    X, y = wishart()
-    model = DivergenceKNN(1, "choose", random_state=0).fit(X, y)
-    axis = np.unique(CHOICES)
-    plane = plane_map(X, y, axis, axis)
-    expected = [plane.at(*point) for point in CHOICES]
-    np.testing.assert_array_equal(model.cv_results_["accuracy"], expected)
-    chosen = model.divergence_
-    assert plane.at(chosen.alpha, chosen.beta) == max(expected)
-    plain = DivergenceKNN(1, (chosen.alpha, chosen.beta)).fit(X[:80], y[:80])
-    np.testing.assert_array_equal(
-        plain.predict(X[80:]), DivergenceKNN(1, chosen).fit(X[:80], y[:80]).predict(X[80:])
-    )
-
-
-@pytest.mark.parametrize("model", [DivergenceMDM("choose"), DivergenceKNN(1, "choose")])
-def test_held_out_probabilities(model):
+def test_held_out_probabilities():
     X, y = wishart(60)
     train, test = slice(None, 160), slice(160, None)
-    model = clone(model).set_params(random_state=0).fit(X[train], y[train])
+    model = DivergenceMDM("choose", random_state=0).fit(X[train], y[train])
     held_out = log_loss(y[train], model.oof_proba_)
     new = log_loss(y[test], model.predict_proba(X[test]))
     assert held_out < 0.95 * np.log(4)
@@ -108,34 +92,22 @@ def test_held_out_probabilities(model):
     np.testing.assert_array_equal(model.classes_[codes], model.predict(X[test]))
 
 
-@pytest.mark.parametrize("kind", [DivergenceMDM, DivergenceKNN])
-def test_choosing_among_other_estimators(kind):
+def test_choosing_among_other_estimators():
     X, y = wishart()
     labels, groups = np.array(list("abcd"))[y], np.arange(len(X)) // 3
-    model = kind(divergence="choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
-    same = kind(divergence="choose", cv=list(GroupKFold(3).split(X, y, groups)))
-    if kind is DivergenceMDM:  # neighbours are judged outside their groups
-        np.testing.assert_array_equal(same.fit(X, labels).oof_proba_, model.oof_proba_)
+    model = DivergenceMDM("choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
+    same = DivergenceMDM("choose", cv=list(GroupKFold(3).split(X, y, groups)))
+    np.testing.assert_array_equal(same.fit(X, labels).oof_proba_, model.oof_proba_)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert not hasattr(clone(model), "scale_")
-    pipeline = make_pipeline(FunctionTransformer(), kind(divergence="choose", random_state=0))
+    pipeline = make_pipeline(FunctionTransformer(), DivergenceMDM("choose", random_state=0))
     name = pipeline.steps[-1][0]
     pipeline.fit(X, labels, **{f"{name}__groups": groups})
     assert cross_val_score(pipeline, X, labels, cv=2).mean() > 0.4
     grid = {"divergence": ["airm", "choose"]}
-    search = GridSearchCV(kind(random_state=0), grid, cv=2).fit(X, labels)
+    search = GridSearchCV(DivergenceMDM(random_state=0), grid, cv=2).fit(X, labels)
     assert search.best_params_["divergence"] in grid["divergence"]
-
-
-def test_groups_are_kept_out_of_choices():
-    images, classes = wishart(8, 3)
-    X, y = np.repeat(images, 3, axis=0), np.repeat(classes, 3)
-    groups = np.arange(len(X)) // 3
-    alone = DivergenceKNN(1, "choose", random_state=0).fit(X, y).cv_results_["accuracy"]
-    apart = DivergenceKNN(1, "choose", random_state=0).fit(X, y, groups=groups)
-    assert alone.min() == 1  # copies
-    assert apart.cv_results_["accuracy"].max() < 1
 
 
 def test_weights_and_classes_of_one_matrix():
@@ -150,17 +122,8 @@ def test_weights_and_classes_of_one_matrix():
     np.testing.assert_array_equal(model.oof_proba_[3:], plain.oof_proba_)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (DivergenceKNN(3, "choose"), "n_neighbors=3 must be 1 for divergence='choose'"),
-        (DivergenceMDM("choose", cv=1), "cv=1 must be an integer >= 2"),
-    ],
-)
-def test_wrong_choices(model, message):
-    with pytest.raises(ValueError, match=message):
-        model.fit(*wishart(5, 2))
+def test_wrong_choices():
+    with pytest.raises(ValueError, match="cv=1 must be an integer >= 2"):
+        DivergenceMDM("choose", cv=1).fit(*wishart(5, 2))
     with pytest.raises(ValueError, match="every class has 1 matrix or group"):
-        clone(model).set_params(cv=2, **{"n_neighbors": 1} if "KNN" in str(model) else {}).fit(
-            np.stack([np.eye(2), 2 * np.eye(2)]), [0, 1]
-        )
+        DivergenceMDM("choose", cv=2).fit(np.stack([np.eye(2), 2 * np.eye(2)]), [0, 1])

@@ -14,7 +14,8 @@ from divlearn.cli import main
 from divlearn.datasets import dataset, load_spd, make_wishart_clusters
 from divlearn.files import stacks
 from divlearn.fitting import checkpoint
-from divlearn.judge import evaluate, held_out_predictions, which_divergence
+from divlearn.judge import evaluate, which_divergence
+from divlearn.judge.evaluation import held_out_predictions
 
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 SUBJECTS = np.repeat(np.arange(16), 4)
@@ -84,6 +85,11 @@ def test_fit_and_evaluate_pass_them_on(capsys, folder, data):
     expected = evaluate(*data, chosen, cv=4, groups=SUBJECTS).table()[0].accuracy
     assert row["accuracy"] == pytest.approx(expected, abs=1e-12)
     assert row["accuracy"] < 0.8
+
+
+def test_a_model_that_holds_nothing_out_says_so(capsys, folder):
+    printed = run(capsys, "fit", "named.npz", "--groups", "subject", "--model", "knn", "-o", "m")
+    assert printed.startswith("DivergenceKNN holds nothing out: --groups has no effect.")
 
 
 def test_clusters_are_compared_with_groups(capsys, folder):

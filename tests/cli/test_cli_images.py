@@ -67,3 +67,8 @@ def test_what_is_said(capsys, folder, tmp_path, command):
     assert printed.startswith("Class bark has one image only, so matrices of one image are not")
     found = json.loads(run(capsys, command, folder / "one_each.npz", *options, "--json"))
     assert not found["kept_together"]
+
+
+def test_what_holds_nothing_out_says_nothing_of_images(capsys, folder, tmp_path):
+    arguments = ["fit", folder / "copies.npz", "-o", tmp_path / "m", "--model", "knn"]
+    assert run(capsys, *arguments).startswith("DivergenceKNN learned 2 classes")

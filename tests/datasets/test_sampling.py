@@ -11,9 +11,11 @@ import pytest
 from conftest import rotated
 from scipy import stats
 
+from divlearn.datasets.riemannian_gaussian import sample_log_eigenvalues
 from divlearn.divergence import abld
-from divlearn.likelihood import differentiate_normalizer, sample_family
-from divlearn.likelihood.normalizer import smallest_kappa
+from divlearn.likelihood import sample_family
+from divlearn.likelihood.normalizer import differentiate_normalizer, smallest_kappa
+from divlearn.likelihood.sampling import potential_of
 
 LARGEST_Z = 4.5
 SMALLEST_P = 1e-3
@@ -96,7 +98,9 @@ def test_random_states():
 def test_acceptance(d):
     """As stated: half at twice the lower bound of kappa, nearly all far above it."""
     twice, far = (
-        sample_family(0, 1, factor * (d - 1) / 2, 500, np.eye(d), 0, return_acceptance=True)[1]
+        sample_log_eigenvalues(
+            potential_of(0, 1, factor * (d - 1) / 2), 500, d, np.random.RandomState(0)
+        )[1]
         for factor in (2, 100)
     )
     assert 0.35 < twice < 0.7

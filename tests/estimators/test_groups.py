@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 import divlearn
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import (
-    compare_paired,
-    evaluate,
-    held_out_predictions,
-    share_error,
-    share_error_of,
-)
+from divlearn.judge import evaluate
+from divlearn.judge.evaluation import held_out_predictions
+from divlearn.judge.significance import compare_paired, standard_error
 from divlearn.report.fitted import compare_with_baselines
 
 CLASSIFIERS = {
@@ -80,6 +76,10 @@ def test_baselines_beside_a_model_are_held_out_as_it_was(images):
     assert n_wrong[1] > len(y) // 8
 
 
+def binomial_error(share, count):
+    return np.sqrt(share * (1 - share) / count)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_copies_change_no_error_and_no_p_value(seed, copies):
@@ -93,8 +93,8 @@ def test_copies_change_no_error_and_no_p_value(seed, copies):
     assert np.isclose(grouped.difference, plain.difference)
     few = np.sqrt(40 / 39)  # one degree of freedom is lost to the mean
     assert np.isclose(grouped.standard_error, few * plain.standard_error)
-    share = share_error_of(np.repeat(first, copies), np.repeat(np.arange(40), copies))
-    assert np.isclose(share, few * share_error(first.mean(), 40))
+    share = standard_error(np.repeat(first, copies), np.repeat(np.arange(40), copies))
+    assert np.isclose(share, few * binomial_error(first.mean(), 40))
 
 
 def test_many_copies_are_no_evidence(images):
@@ -108,7 +108,7 @@ def test_many_copies_are_no_evidence(images):
     assert alone.table()[0].accuracy == 1
     row = together.table()[0]
     n_groups = groups.max() + 1
-    assert row.standard_error > 0.8 * share_error(row.accuracy, n_groups)
+    assert row.standard_error > 0.8 * binomial_error(row.accuracy, n_groups)
 
 
 def test_which_takes_no_more_folds_than_groups(images):

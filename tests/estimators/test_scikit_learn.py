@@ -32,7 +32,7 @@ ESTIMATORS = [
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", tol=1.0, **SEED), lift_spd),
     (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
-    (baselines.DivergenceKNN(1, "choose", cv=2, **SEED), lift_spd),
+    (baselines.DivergenceKNN(), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),

@@ -10,7 +10,8 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import Evaluation, compare_paired, default_classifiers, evaluate
+from divlearn.judge import Evaluation, default_classifiers, evaluate
+from divlearn.judge.significance import compare_paired
 
 CLASSIFIERS = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binomtest, ttest_1samp
 
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import compare_paired, p_above, share_error_of, which_divergence
+from divlearn.judge import which_divergence
+from divlearn.judge.significance import compare_paired, p_above, standard_error
 
 
 def test_without_groups_it_is_the_binomial_test():
@@ -25,7 +26,7 @@ def test_groups_of_one_size_are_a_t_test_of_their_accuracies():
     expected = ttest_1samp(flags.mean(axis=1), 0.25, alternative="greater").pvalue
     assert p_above(flags.ravel(), 0.25, groups) == pytest.approx(expected)
     error = flags.mean(axis=1).std(ddof=1) / np.sqrt(12)
-    assert share_error_of(flags.ravel(), groups) == pytest.approx(error)
+    assert standard_error(flags.ravel(), groups) == pytest.approx(error)
 
 
 def test_few_groups_that_agree_claim_no_more_than_they_can():

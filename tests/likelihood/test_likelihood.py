@@ -14,12 +14,12 @@ from divlearn.datasets import (
 )
 from divlearn.engines import available_engines
 from divlearn.likelihood import (
-    differentiate_normalizer,
     fit_likelihood,
     fit_member,
     log_density,
     log_normalizer,
 )
+from divlearn.likelihood.normalizer import differentiate_normalizer
 
 MARGINS = (1e-2, 0.4, 3.0, 40.0, 1000.0)  # of kappa above its lower bound
 

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 from mpmath import mpf
 
-from divlearn.likelihood import differentiate_normalizer, log_normalizer
+from divlearn.likelihood.normalizer import differentiate_normalizer, log_normalizer
 
 from .high_precision import scalar
 

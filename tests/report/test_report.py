@@ -45,7 +45,7 @@ def test_every_part_is_there_in_order():
     assert outline.texts["title"] == ["title word"]
     assert outline.texts["h1"] == ["sentence word"]
     assert [title.split()[0] for title in outline.texts["h2"]] == [
-        "plane", "curves", "atoms", "confusion", "table", "disagreement", "text", "repeat",
+        "plane", "curves", "atoms", "confusion", "table", "disagreement", "text", "Reproduce",
     ]  # fmt: skip
     for text in ("detail word", "first word", "second word", "note word"):
         assert text in outline.texts["p"]

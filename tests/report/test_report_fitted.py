@@ -10,7 +10,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from divlearn import DivergenceKernelClassifier, IDDLClassifier
 from divlearn.baselines import DivergenceKNN
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import default_classifiers, held_out_predictions, plane_map
+from divlearn.judge import default_classifiers, plane_map
+from divlearn.judge.evaluation import held_out_predictions
 from divlearn.report import classifier_page, fitted
 
 

@@ -201,11 +201,12 @@ def test_disagreement_finds_and_marks_who_is_right():
 
 
 def test_repeat_writes_times_as_people_do():
-    section = repeat_section("divlearn demo", seconds={"fit": 3725.0, "map": 0.05, "read": 59.97})
+    times = {"fit": 3725.0, "map": 0.05, "read": 59.97}
+    section = repeat_section("divlearn demo", "", {}, times)
     assert [stage[1:] for stage in section.content["stages"]] == [
         ("1 h 2 min", "100.0%"), ("50 ms", "0.0%"), ("1 min 0 s", "1.6%"),
     ]  # fmt: skip
-    assert repeat_section("divlearn demo").content["stages"] == []
+    assert repeat_section("divlearn demo", "", {}, {}).content["stages"] == []
 
 
 def test_text_is_parted_at_empty_lines():

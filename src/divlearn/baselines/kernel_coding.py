@@ -104,15 +104,9 @@ class KernelSparseCoding(_KernelCoded):
         tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto", verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.n_atoms = n_atoms
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.penalty = penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+        self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
+        self.penalty, self.max_iter, self.tol = penalty, max_iter, tol
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:
         return [
@@ -178,12 +172,8 @@ class KernelLLC(_KernelCoded):
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.n_atoms = n_atoms
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.n_neighbors = n_neighbors
-        self.random_state = random_state
-        self.engine = engine
+        self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
+        self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
         self.verbose = verbose
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:

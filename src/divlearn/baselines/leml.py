@@ -107,12 +107,8 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         percentiles: tuple[float, float] = (5.0, 95.0), max_iter: int = 10, tol: float = 1e-2,
         random_state: int | np.random.RandomState | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.n_constraints = n_constraints
-        self.eta = eta
-        self.percentiles = percentiles
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+        self.n_constraints, self.eta, self.percentiles = n_constraints, eta, percentiles
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.verbose = verbose
 
     def _fit(self, data: Labelled) -> None:

@@ -103,16 +103,10 @@ class LogEuclideanSVM(TunedClassifier):
     message_: str
 
     def __init__(
-        self,
-        kernel: str = "linear",
-        C: float | None = None,
-        gamma: float | None = None,
+        self, kernel: str = "linear", C: float | None = None, gamma: float | None = None,
         random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.random_state = random_state
+    ) -> None:  # fmt: skip
+        self.kernel, self.C, self.gamma, self.random_state = kernel, C, gamma, random_state
 
     def _check_parameters(self) -> None:
         if self.kernel not in PENALTIES:

@@ -105,10 +105,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         engine: str | Engine = "auto", *, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:  # fmt: skip
-        self.divergence = divergence
-        self.engine = engine
-        self.cv = cv
-        self.random_state = random_state
+        self.divergence, self.engine = divergence, engine
+        self.cv, self.random_state = cv, random_state
 
     @labelled.all_or_nothing
     def fit(
@@ -120,7 +118,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         X has the shape (n_matrices, d, d), the others (n_matrices,). Weights are those of the
         means, and of the accuracy by which a divergence is chosen. Folds do not split groups.
         """
-        chosen = neighbors.is_chosen(self.divergence)
+        chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
             logarithms = neighbors.is_log_euclidean(self.divergence)
             self._divergence = None if logarithms else get_divergence(self.divergence)
@@ -141,7 +139,13 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     def _choose(self, data: Labelled) -> None:
         """Choose the divergence on held-out data, and the scale of probabilities."""
-        folds = neighbors.folds_to_choose(data, self.cv, self.random_state)
+        folds = data.folds(self.cv, self.random_state)
+        if not folds:
+            raise ValueError(
+                "every class has 1 matrix or group, but some must have >= 2 for "
+                "divergence='choose', one to train on and one to judge by; pass more, or name a "
+                "divergence"
+            )
         tables = _judge(data, folds, get_engine(self.engine, accuracy=_ROUGH_ACCURACY))
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]

@@ -5,19 +5,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.baselines import plane
 from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
-from divlearn.fitting.folds import Fold
-from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.labelled import check_labelled
 from divlearn.log_vectors import log_vectors
 from divlearn.spd import check_spd
 
@@ -42,29 +39,15 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
         "log-euclidean", the Frobenius distance of logarithms; a name that `divlearn.get_divergence`
         knows, such as "airm", "stein" or "jeffreys"; or a pair, such as the ``(alpha_, beta_)``
-        that an estimator has learned. "choose" chooses a point (alpha, beta), with one neighbour:
-        that of the highest leave-one-out accuracy on the training data, as `divlearn.plane_map`
-        with fewer points; ties go to named divergences.
+        that an estimator has learned.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to their distance, where those at
         zero outvote all others.
     engine : str or Engine, default="auto"
-    cv : int, splitter or iterable of pairs of indices, default=4
-        Folds of the held-out probabilities of "choose", as in `DivergenceKernelClassifier`.
-    random_state : int, RandomState or None, default=None
-        Shuffles the folds.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
-    scale_ : float, only where the divergence is chosen
-        Factor s in `predict_proba`, of the least held-out log-loss.
-    cv_results_ : dict of arrays, only where the divergence is chosen
-        "divergence", the candidates by name, and their leave-one-out "accuracy".
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
-        Held-out probabilities. The divergence is chosen without the fold they are for. NaN for
-        matrices that no fold holds out.
     n_features_in_ : int, size of the matrices.
 
     Notes
@@ -84,44 +67,25 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     (np.int64(0), np.float64(0.0))
     """
 
-    scale_: float
-    cv_results_: dict[str, Any]
-    oof_proba_: RealArray
     _divergence: Divergence | None
 
     def __init__(
-        self,
-        n_neighbors: int = 1,
-        divergence: str | Sequence[float] | Divergence = "airm",
-        weights: str = "uniform",
-        engine: str | Engine = "auto",
-        *,
-        cv: Any = 4,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.divergence = divergence
-        self.weights = weights
-        self.engine = engine
-        self.cv = cv
-        self.random_state = random_state
+        self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",
+        weights: str = "uniform", engine: str | Engine = "auto",
+    ) -> None:  # fmt: skip
+        self.n_neighbors, self.divergence = n_neighbors, divergence
+        self.weights, self.engine = weights, engine
 
     @labelled.all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least.
-
-        A divergence is chosen by neighbours of other groups; folds do not split groups.
-        """
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        logarithms, chosen = is_log_euclidean(self.divergence), is_chosen(self.divergence)
-        if not chosen:
-            self._divergence = None if logarithms else get_divergence(self.divergence)
+        logarithms = is_log_euclidean(self.divergence)
+        self._divergence = None if logarithms else get_divergence(self.divergence)
         get_engine(self.engine)
-        data = check_labelled(X, y, None, None, groups)
+        data = check_labelled(X, y, None, None)
         _check_neighbors(self.n_neighbors, len(data.matrices))
-        if chosen:
-            self._choose(data)
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
         self._matrices = data.matrices
@@ -129,54 +93,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
-
-    @property
-    def divergence_(self) -> Divergence | str:
-        """The divergence in use."""
-        return "log-euclidean" if self._divergence is None else self._divergence
-
-    def _choose(self, data: Labelled) -> None:
-        """Choose the divergence, and the scale of probabilities on held-out data."""
-        if self.n_neighbors != 1:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be 1 for divergence='choose', which judges "
-                "by the nearest neighbour; pass the divergence_ that it chooses to another model"
-            )
-        engine = get_engine(self.engine, accuracy=plane.ACCURACY)
-        folds = folds_to_choose(data, self.cv, self.random_state)
-        fold_of = np.full(len(data.codes), len(folds))
-        for number, (_, held) in enumerate(folds):
-            fold_of[held] = number
-        groups = None if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
-        correct, judged = plane.judge_neighbors(
-            data.matrices, data.codes, fold_of, groups, plane.CHOICES, engine
-        )
-
-        def best(flags: NDArray[np.bool_]) -> Divergence:
-            return plane.CANDIDATES[plane.rank_best(plane.CHOICES, flags.mean(axis=1))[0]]
-
-        def find(fold: Fold, divergence: Divergence) -> RealArray:
-            train, held = fold
-            known = data.matrices[train], data.codes[train]
-            return _nearest_of_classes(data.matrices[held], *known, divergence, engine)
-
-        self._divergence = chosen = best(correct[-1])
-        self.cv_results_ = {
-            "divergence": np.array([one.name for one in plane.CANDIDATES]),
-            "accuracy": correct[-1].mean(axis=1),
-        }
-        tables = [find(fold, chosen) for fold in folds]
-        rows = np.concatenate([held for _, held in folds])
-        scales, losses = plane.log_losses(np.concatenate(tables)[None], data.codes[rows])
-        self.scale_ = float(scales[0, plane.least_loss(losses, np.ones(len(rows)))[1]])
-        self.oof_proba_ = np.full((len(data.y), len(data.classes)), np.nan)
-        for number, (fold, table) in enumerate(zip(folds, tables, strict=True)):
-            own = best(correct[number][:, fold_of[judged] != number])
-            table = table if own is chosen else find(fold, own)
-            others = np.isin(rows, fold[1], invert=True)
-            place = plane.least_loss(losses, (others if others.any() else ~others).astype(float))[1]
-            scale = plane.SCALES[place] / plane.unit_of(table)
-            self.oof_proba_[fold[1]] = softmax(-scale * table, axis=1)
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
@@ -198,19 +114,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return np.lexsort((nearest, -votes), axis=1)[:, 0]
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        r"""Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes).
-
-        With a chosen divergence :math:`e^{-s D_k} / \sum_j e^{-s D_j}`, with :math:`D_k` the
-        divergence to the nearest matrix of class k, and s = ``scale_``.
-        """
-        if is_chosen(self.divergence):
-            check_is_fitted(self)
-            assert self._divergence is not None
-            known = self._matrices, self._codes, self._divergence, get_engine(self.engine)
-            blocks = checked_blocks(self, X, _COLUMNS)
-            return np.concatenate(
-                [softmax(-self.scale_ * _nearest_of_classes(one, *known), axis=1) for one in blocks]
-            )
+        """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
         votes, _ = self._vote(*self._search(X))
         return votes / votes.sum(axis=1, keepdims=True)
 
@@ -255,22 +159,6 @@ def is_log_euclidean(divergence: Any) -> bool:
     return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
 
 
-def is_chosen(divergence: Any) -> bool:
-    """Whether a divergence is to be chosen on the training data."""
-    return isinstance(divergence, str) and divergence == "choose"
-
-
-def folds_to_choose(data: Labelled, cv: Any, random_state: Any) -> list[Fold]:
-    """Folds by which to choose a divergence, one at least."""
-    folds = data.folds(cv, random_state)
-    if not folds:
-        raise ValueError(
-            "every class has 1 matrix or group, but some must have >= 2 for divergence='choose', "
-            "one to train on and one to judge by; pass more, or name a divergence"
-        )
-    return folds
-
-
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
     """Check matrices to predict block by block, for tables of so many columns; X may be mapped."""
     array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
@@ -306,21 +194,6 @@ def _find_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
-
-
-def _nearest_of_classes(
-    queries: RealArray, matrices: RealArray, codes: Indices, divergence: Divergence, engine: Engine
-) -> RealArray:
-    """Divergences to the nearest matrix of every class, shape (n_queries, n_classes)."""
-    prepared: Any = engine.keep(Prepared.checked(queries))
-    nearest = np.full((len(queries), int(codes.max()) + 1), np.inf)
-    for start in range(0, len(matrices), _COLUMNS):
-        some = slice(start, start + _COLUMNS)
-        table = to_host(divergence.pairwise(prepared, matrices[some], engine=engine))
-        for code in np.unique(codes[some]):
-            least = table[:, codes[some] == code].min(axis=1)
-            nearest[:, code] = np.minimum(nearest[:, code], least)
-    return nearest
 
 
 def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:

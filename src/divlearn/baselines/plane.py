@@ -22,12 +22,12 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: to compare divergences needs no more
 
-# Points from which estimators choose: fewer than on maps, since each is judged by few matrices.
+# Points from which class means choose: fewer than on maps, since each is judged by few matrices.
 _AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)
 _OTHERS = [point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1]
 CHOICES = np.array(list(dict.fromkeys([*map(tuple, NAMED_POINTS.tolist()), *_OTHERS])))
 CANDIDATES = [*NAMED.values(), *map(get_divergence, CHOICES[len(NAMED) :])]  # the same by name
-SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
+_SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 
 Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
@@ -57,24 +57,21 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     """
     tables = np.minimum(tables, 1e100)
     nearest = tables.min(axis=2)
-    scales = np.array([SCALES / unit_of(table) for table in tables])
+    # Units are typical divergences to the nearest class; if these are zero, to any.
+    near, typical = np.median(nearest, axis=1), np.median(tables, axis=(1, 2))
+    scales = _SCALES / np.maximum(np.where(near > 0, near, typical), 1e-100)[:, None]
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
     doubt = 1 / (len(codes) + 2)
     targets = np.full(tables.shape[1:], doubt / (tables.shape[2] - 1))
     targets[np.arange(len(codes)), codes] = 1 - doubt
-    losses = np.empty((len(tables), len(SCALES), len(codes)))
+    losses = np.empty((len(tables), len(_SCALES), len(codes)))
     for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
         gaps = table - least[:, None]
         expected = (targets * gaps).sum(axis=1)
         for place, scale in enumerate(some):
             loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
     return scales, losses
-
-
-def unit_of(table: RealArray) -> float:
-    """Typical divergence to the nearest class; if that is zero, to any."""
-    return max(float(np.median(table.min(axis=1))) or float(np.median(table)), 1e-100)
 
 
 def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:

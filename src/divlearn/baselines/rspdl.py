@@ -127,12 +127,8 @@ class RSPDL(CodedClassifier):
         tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.n_atoms = n_atoms
-        self.penalty = penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+        self.n_atoms, self.penalty, self.max_iter = n_atoms, penalty, max_iter
+        self.tol, self.random_state, self.verbose = tol, random_state, verbose
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         mean = from_log_vectors(log_vectors(matrices).mean(axis=0, keepdims=True))

@@ -38,6 +38,8 @@ def fit(
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """
+    from sklearn.utils.validation import has_fit_parameter
+
     from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
     from divlearn.fitting.checkpoint import checkpointed, resumable, stage
     from divlearn.models import save
@@ -50,10 +52,14 @@ def fit(
     )  # fmt: skip
     _check_checkpoint(checkpoint, resume)
     classifier = _make(model, seed, engine)
-    dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP)
+    holds_out = has_fit_parameter(classifier, "groups")
+    judges = holds_out or report is not None
+    dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP if judges else None)
     given = {"X": require_labels(dataset, data).matrices, "y": dataset.labels}
-    together = keep_together(dataset, groups, out)
-    kept = {} if together is None else {"groups": together}
+    together = keep_together(dataset, groups, out) if judges else None
+    if groups is not None and not judges:
+        out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
+    kept = {"groups": together} if holds_out and together is not None else {}
     digest = out.digest(dataset) if checkpoint is None else dataset.digest()
     with resumable(checkpoint), checkpointed(classifier, data=digest, y=given["y"], **kept):
         with out.working(f"Fitting {len(dataset.labels)} matrices"):
@@ -87,7 +93,7 @@ def _make(name: str, seed: int, engine: str) -> Any:
         "kernel": DivergenceKernelClassifier(random_state=seed, engine=engine),
         "rbf": LogEuclideanSVM("rbf", random_state=seed),
         "mdm": DivergenceMDM("choose", random_state=seed, engine=engine),
-        "knn": DivergenceKNN(1, "choose", random_state=seed, engine=engine),
+        "knn": DivergenceKNN(1, "airm", engine=engine),
     }
     if name not in made:
         raise ValueError(f"--model {name} must be one of {', '.join(made)}")
@@ -96,7 +102,7 @@ def _make(name: str, seed: int, engine: str) -> Any:
 
 def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
     """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
-    from divlearn.judge import held_out_predictions
+    from divlearn.judge.evaluation import held_out_predictions
 
     held_out = held_out_predictions(model, labels)
     text = (

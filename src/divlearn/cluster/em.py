@@ -91,11 +91,10 @@ class EM:
             )
             for point in self.members.starts
         ]  # fmt: skip
-        best = min(fits, key=lambda fit: fit.loss)
+        parameters, shift, _ = min(fits, key=lambda fit: fit[-1])
         means = centers.copy()
-        means[found.alive] *= np.exp(best.shift)[:, None, None]
-        same = best.parameters.only(np.zeros(len(centers), dtype=np.intp))
-        return found.weights, means, same
+        means[found.alive] *= np.exp(shift)[:, None, None]
+        return found.weights, means, parameters.only(np.zeros(len(centers), dtype=np.intp))
 
     def refit(self, mixture: Mixture) -> Mixture:
         """Densities of these members for the responsibilities of a mixture."""
@@ -109,15 +108,16 @@ class EM:
         means, spectra = responsibilities.move(
             mixture, np.maximum(enough, _CENTER_TOLERANCE), _CENTER_STEPS
         )
-        fit = self._fit_families(spectra, family.only(alive))
-        means[alive] *= np.exp(fit.shift)[:, None, None]
-        found = fit.parameters
+        found, shift = self._fit_families(spectra, family.only(alive))
+        means[alive] *= np.exp(shift)[:, None, None]
         if self.share == "all":  # components without matrices have what all have
             alive = np.arange(len(weights))
             found = found.only(np.zeros_like(alive))
         return weights, means, family.replaced(alive, found)
 
-    def _fit_families(self, spectra: Spectra, family: FamilyParameters) -> ParameterFit:
+    def _fit_families(
+        self, spectra: Spectra, family: FamilyParameters
+    ) -> tuple[FamilyParameters, RealArray]:
         few = spectra.totals < FEWEST_MEMBERS
 
         def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
@@ -129,13 +129,13 @@ class EM:
             )  # fmt: skip
 
         if self.share != "none":
-            return fit(spectra, slice(None), self.share == "all")
+            return fit(spectra, slice(None), self.share == "all")[:2]
         shift, rows = np.zeros(len(few)), np.flatnonzero(~few)
         parts = [fit(spectra.only(int(k)), slice(k, k + 1), False) for k in rows]
-        for k, part in zip(rows, parts, strict=True):
-            family = family.replaced(np.array([k]), part.parameters)
-            shift[k] = part.shift[0]
-        return ParameterFit(family, shift, float("nan"))
+        for k, (parameters, own, _) in zip(rows, parts, strict=True):
+            family = family.replaced(np.array([k]), parameters)
+            shift[k] = own[0]
+        return family, shift
 
 
 class Responsibilities:

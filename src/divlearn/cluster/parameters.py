@@ -59,13 +59,9 @@ class FamilyParameters:
         return FamilyParameters(**copies)
 
 
-@dataclass(frozen=True, eq=False)
-class ParameterFit:
-    """What `fit_parameters` returns."""
-
-    parameters: FamilyParameters
-    shift: RealArray  # (n_components,), logarithm of the factor of each centre
-    loss: float  # the mean over the weights of kappa D + log Z
+# Parameters; the logarithm of the factor of each centre, shape (n_components,); and the mean over
+# the weights of kappa D + log Z.
+ParameterFit = tuple[FamilyParameters, RealArray, float]
 
 
 def fit_parameters(
@@ -103,7 +99,7 @@ def fit_parameters(
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
     )  # fmt: skip
-    return ParameterFit(problem.parameters(), problem.best[1], problem.best[-1])
+    return problem.parameters(), problem.best[1], problem.best[-1]
 
 
 class _Problem:

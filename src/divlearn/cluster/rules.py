@@ -109,13 +109,12 @@ class Likelihood(LearnedRule):
         return point[2] * mean + log_normalizer(*point, d)
 
     def update(self, point: Point, spectra: Spectra, weight: float) -> Update:
-        fit = fit_parameters(
+        found, shift, loss = fit_parameters(
             spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
             largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
         )  # fmt: skip
-        found = fit.parameters
         point = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
-        return point, fit.loss, float(fit.shift[0])
+        return point, loss, float(shift[0])
 
     def settled(self, before: Point, after: Point) -> bool:
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)

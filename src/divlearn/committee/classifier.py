@@ -39,9 +39,8 @@ MEMBERS = (
     "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "nearest mean",
     "kernel", "nearest neighbour", *_IDDL,
 )  # fmt: skip
-_PASSES = (
-    6  # over pairs of matrices and atoms of a fold; as much work as learning was measured to be
-)
+# Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
+_PASSES = 6
 _PROBED = 32  # matrices, to see how long a divergence takes
 
 clock = time.monotonic  # tests have their own
@@ -102,12 +101,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         class_weight: Any = None, random_state: int | np.random.RandomState | None = None,
         engine: str | Engine = "auto", verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.members = members
-        self.time_limit = time_limit
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.engine = engine
+        self.members, self.time_limit, self.cv = members, time_limit, cv
+        self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
         self.verbose = verbose
 
     @labelled.all_or_nothing

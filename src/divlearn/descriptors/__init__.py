@@ -1,6 +1,6 @@
 """Descriptors: images, series and features to SPD matrices."""
 
-from divlearn.descriptors.fusion import BlockDiagonal, block_diagonal
+from divlearn.descriptors.fusion import BlockDiagonal
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import CovarianceKernel, RBFKernelDescriptor
@@ -9,5 +9,5 @@ from divlearn.descriptors.region import RegionCovariance, Regions
 
 __all__ = [
     "PRESETS", "BlockDiagonal", "CovarianceKernel", "GaborBank", "GaussianEmbedding", "Preset",
-    "RBFKernelDescriptor", "RegionCovariance", "Regions", "block_diagonal",
+    "RBFKernelDescriptor", "RegionCovariance", "Regions",
 ]  # fmt: skip

@@ -15,55 +15,10 @@ from divlearn.spd import check_spd
 Samples = ArrayLike | Sequence[Sequence[Any]]
 
 
-def block_diagonal(*streams: ArrayLike, regularize: str = "raise") -> RealArray:
-    r"""Join SPD matrices of several streams, sample by sample.
-
-    .. math:: P = \begin{pmatrix} P_1 & & 0 \\ & \ddots & \\ 0 & & P_s \end{pmatrix}
-
-    Parameters
-    ----------
-    *streams : array-like of SPD matrices, shape (..., d_s, d_s)
-        Sizes may differ between streams, leading dimensions may not.
-    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with matrices that are not positive definite; see `divlearn.spd.check_spd`.
-
-    Returns
-    -------
-    ndarray, shape (..., D, D)
-        D is the sum of the sizes. float32 if all streams are, else float64.
-
-    Examples
-    --------
-    >>> block_diagonal([[2.0, 1.0], [1.0, 2.0]], [[3.0]])
-    array([[2., 1., 0.],
-           [1., 2., 0.],
-           [0., 0., 3.]])
-    """
-    if not streams:
-        raise ValueError("block_diagonal needs at least one stream of SPD matrices")
-    blocks = _check_blocks(streams, regularize, None)
-    for s, block in enumerate(blocks):
-        if block.shape[:-2] != blocks[0].shape[:-2]:
-            raise ValueError(
-                f"streams[{s}] has shape {block.shape}, but streams[0] has shape "
-                f"{blocks[0].shape}: their leading dimensions must be equal; pass one matrix of "
-                "each stream for each sample"
-            )
-    return _join(blocks)
-
-
-def _join(blocks: list[RealArray]) -> RealArray:
-    leading = blocks[0].shape[:-2]
-    ends = np.cumsum([block.shape[-1] for block in blocks])
-    joined = np.zeros((*leading, ends[-1], ends[-1]), dtype=np.result_type(*blocks))
-    for block, end in zip(blocks, ends, strict=True):
-        start = end - block.shape[-1]
-        joined[..., start:end, start:end] = block
-    return joined
-
-
 class BlockDiagonal(MatrixTransformer):
     r"""Fuse the streams of each sample into one block-diagonal SPD matrix.
+
+    .. math:: P = \begin{pmatrix} P_1 & & 0 \\ & \ddots & \\ 0 & & P_s \end{pmatrix}
 
     Invariant divergences between fused matrices are the sums of the divergences between streams.
 
@@ -119,7 +74,7 @@ class BlockDiagonal(MatrixTransformer):
             self.transformers_ = [clone(self.transformer) for _ in streams]
             pairs = zip(self.transformers_, streams, strict=True)
             streams = [transformer.fit_transform(stream, y) for transformer, stream in pairs]
-        blocks = _check_blocks(streams, self.regularize, 3)
+        blocks = self._check_blocks(streams)
         self.block_sizes_ = [block.shape[-1] for block in blocks]
         return _join(blocks)
 
@@ -135,7 +90,7 @@ class BlockDiagonal(MatrixTransformer):
         if self.transformers_:
             pairs = zip(self.transformers_, streams, strict=True)
             streams = [transformer.transform(stream) for transformer, stream in pairs]
-        blocks = _check_blocks(streams, self.regularize, 3)
+        blocks = self._check_blocks(streams)
         sizes = [block.shape[-1] for block in blocks]
         if sizes != self.block_sizes_:
             raise ValueError(
@@ -143,6 +98,12 @@ class BlockDiagonal(MatrixTransformer):
                 f"{self.block_sizes_} as input"
             )
         return _join(blocks)
+
+    def _check_blocks(self, streams: Sequence[Any]) -> list[RealArray]:
+        return [
+            check_spd(stream, regularize=self.regularize, ndim=3, name=f"streams[{s}]")
+            for s, stream in enumerate(streams)
+        ]
 
 
 def _split(X: Samples) -> list[Any]:
@@ -182,8 +143,10 @@ def _stack(stream: list[Any]) -> Any:
         return stream
 
 
-def _check_blocks(streams: Sequence[Any], regularize: str, ndim: int | None) -> list[RealArray]:
-    return [
-        check_spd(stream, regularize=regularize, ndim=ndim, name=f"streams[{s}]")
-        for s, stream in enumerate(streams)
-    ]
+def _join(blocks: list[RealArray]) -> RealArray:
+    ends = np.cumsum([block.shape[-1] for block in blocks])
+    joined = np.zeros((len(blocks[0]), ends[-1], ends[-1]), dtype=np.result_type(*blocks))
+    for block, end in zip(blocks, ends, strict=True):
+        start = end - block.shape[-1]
+        joined[:, start:end, start:end] = block
+    return joined

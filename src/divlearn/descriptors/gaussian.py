@@ -81,10 +81,8 @@ class GaussianEmbedding(SeriesTransformer):
         self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
         regularize: float | str = "auto",
     ) -> None:  # fmt: skip
-        self.estimator = estimator
-        self.noise = noise
-        self.normalize = normalize
-        self.regularize = regularize
+        self.estimator, self.noise = estimator, noise
+        self.normalize, self.regularize = normalize, regularize
 
     def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels

@@ -60,15 +60,10 @@ class RBFKernelDescriptor(SeriesTransformer):
     gamma_: float
 
     def __init__(
-        self,
-        gamma: float | str = "median",
-        *,
-        per_frame: bool = True,
+        self, gamma: float | str = "median", *, per_frame: bool = True,
         regularize: float | str = "auto",
-    ) -> None:
-        self.gamma = gamma
-        self.per_frame = per_frame
-        self.regularize = regularize
+    ) -> None:  # fmt: skip
+        self.gamma, self.per_frame, self.regularize = gamma, per_frame, regularize
 
     def _check_parameters(self) -> None:
         _check_gamma(self.gamma)

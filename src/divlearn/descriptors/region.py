@@ -110,13 +110,8 @@ class RegionCovariance(MatrixTransformer):
         boxes: ArrayLike | None = None, regularize: float | str = "auto", n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.features = features
-        self.patch = patch
-        self.stride = stride
-        self.boxes = boxes
-        self.regularize = regularize
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self.features, self.patch, self.stride, self.boxes = features, patch, stride, boxes
+        self.regularize, self.n_jobs, self.verbose = regularize, n_jobs, verbose
 
     def fit(self, X: Images, y: Any = None) -> Self:
         """Check the parameters against the first image, and learn what the descriptor learns.

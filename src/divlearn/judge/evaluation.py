@@ -86,7 +86,7 @@ class Evaluation:
         best, rows = self.best, []
         for name, seconds in self.seconds.items():
             right = self.correct(name)
-            error = significance.share_error_of(right, self.groups)
+            error = significance.standard_error(right, self.groups)
             rows.append(Row(name, float(right.mean()), error, self.compare(best, name), seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
@@ -227,16 +227,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
-    """Return what a classifier fitted to labels y predicted for held-out matrices, if any.
-
-    Examples
-    --------
-    >>> from divlearn import DivergenceKernelClassifier
-    >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 20, 4, separation=9, random_state=0)
-    >>> held_out_predictions(DivergenceKernelClassifier().fit(X, y), y).accuracy > 0.8
-    True
-    """
+    """Return what a classifier fitted to labels y predicted for held-out matrices, if any."""
     proba = getattr(model, "oof_proba_", None)
     rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))
     if proba is None or not len(rows):

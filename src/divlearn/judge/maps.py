@@ -52,7 +52,7 @@ class PlaneMap:
     @property
     def standard_error(self) -> RealArray:
         """Standard error of the accuracy, shape (n_alphas, n_betas)."""
-        return np.apply_along_axis(significance.share_error_of, -1, self.correct, self.groups)
+        return np.apply_along_axis(significance.standard_error, -1, self.correct, self.groups)
 
     @property
     def best_points(self) -> tuple[Point, ...]:

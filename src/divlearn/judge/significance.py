@@ -16,49 +16,23 @@ SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 _Groups = NDArray[np.intp] | None
 
 
-def share_error(share: Any, count: int) -> Any:
-    """Binomial standard error of a share, or of an array of shares, of ``count`` matrices."""
-    return np.sqrt(share * (1 - share) / count)
-
-
-def share_error_of(flags: NDArray[np.bool_], groups: _Groups = None) -> float:
-    """Compute the standard error of the share of true flags, which groups may cluster.
-
-    Flags and groups, numbers from 0, have the shape (n_matrices,). Only different groups are
-    independent.
-
-    Examples
-    --------
-    >>> flags = np.arange(100) % 2 == 0
-    >>> share_error_of(flags), share_error_of(flags, np.argsort(np.argsort(~flags)) // 10)
-    (0.05, 0.166...)
-    """
-    return _error(flags.astype(float), groups)
-
-
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
     """One-sided p-value of the null hypothesis that the share of true flags is not above a level.
 
-    Without groups this is an exact binomial test, with groups (see `share_error_of`) a t-test over
-    the groups. The p-value is at least ``level ** n_groups``, the probability that all groups are
-    right when each is right or wrong as a whole: with few groups a t-test would claim more.
-
-    Examples
-    --------
-    >>> flags = np.arange(100) % 20 < 11
-    >>> p_above(flags, 0.25), p_above(flags, 0.25, np.arange(100) // 20)
-    (1.53...e-10, 0.00097...)
+    An exact binomial test, or a t-test over groups.
     """
     if groups is None:
         return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
     n_groups = len(np.unique(groups))
-    excess, error = float(flags.mean()) - level, share_error_of(flags, groups)
+    excess, error = float(flags.mean()) - level, standard_error(flags, groups)
     p = float(excess <= 0) if error == 0 else float(stdtr(n_groups - 1, -excess / error))
+    # All groups are right with this probability when each is right or wrong as a whole: with few
+    # groups a t-test would claim more.
     return p if excess <= 0 else max(p, level**n_groups)
 
 
-def _error(values: RealArray, groups: _Groups) -> float:
-    """Compute the standard error of a mean over independent groups."""
+def standard_error(values: NDArray[Any], groups: _Groups = None) -> float:
+    """Of a mean over matrices, of which only those of different groups are independent."""
     sums = _sum(values - values.mean(), groups)
     error = float(np.sqrt(sums @ sums)) / len(values)
     if groups is None:
@@ -94,21 +68,11 @@ class PairedComparison:
 def compare_paired(
     first: NDArray[np.bool_], second: NDArray[np.bool_], groups: _Groups = None
 ) -> PairedComparison:
-    """Compare two classifiers by whether each is right, shape (n_matrices,).
-
-    Groups are as in `share_error_of`.
-
-    Examples
-    --------
-    >>> first, second = np.ones(20, dtype=bool), np.arange(20) >= 6
-    >>> paired = compare_paired(first, second)
-    >>> paired.first_only, paired.difference, paired.p_value
-    (6, 0.3, 0.03125...)
-    """
+    """Compare two classifiers by whether each is right, shape (n_matrices,)."""
     gains = first.astype(float) - second
     return PairedComparison(
         int((first & ~second).sum()), int((second & ~first).sum()), float(gains.mean()),
-        _error(gains, groups), _flip_signs(_sum(gains, groups).astype(int)),
+        standard_error(gains, groups), _flip_signs(_sum(gains, groups).astype(int)),
     )  # fmt: skip
 
 

@@ -117,24 +117,15 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
         engine: str | Engine = "auto", verbose: int = 0,
     ) -> None:  # fmt: skip
-        self.alphas = alphas
-        self.betas = betas
-        self.scales = scales
-        self.Cs = Cs
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
+        self.alphas, self.betas, self.scales = alphas, betas, scales
+        self.Cs, self.cv, self.class_weight = Cs, cv, class_weight
+        self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @labelled.all_or_nothing
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Choose divergence, scale and C, and fit the machine.
 
         X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is

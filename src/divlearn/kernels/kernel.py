@@ -80,15 +80,10 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     n_features_in_: int
 
     def __init__(
-        self,
-        divergence: str | Sequence[float] | Divergence = "stein",
-        scale: float | str = "median",
-        *,
-        engine: str | Engine = "auto",
-    ) -> None:
-        self.divergence = divergence
-        self.scale = scale
-        self.engine = engine
+        self, divergence: str | Sequence[float] | Divergence = "stein",
+        scale: float | str = "median", *, engine: str | Engine = "auto",
+    ) -> None:  # fmt: skip
+        self.divergence, self.scale, self.engine = divergence, scale, engine
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
@@ -225,16 +220,11 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     """
 
     def __init__(
-        self,
-        divergence: str | Sequence[float] | Divergence = "stein",
-        scale: float = 1.0,
-        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
-        engine: str | Engine = "auto",
-    ) -> None:
-        self.divergence = divergence
-        self.scale = scale
-        self.scale_bounds = scale_bounds
-        self.engine = engine
+        self, divergence: str | Sequence[float] | Divergence = "stein", scale: float = 1.0,
+        scale_bounds: tuple[float, float] | str = (1e-5, 1e5), engine: str | Engine = "auto",
+    ) -> None:  # fmt: skip
+        self.divergence, self.scale = divergence, scale
+        self.scale_bounds, self.engine = scale_bounds, engine
 
     @property
     def hyperparameter_scale(self) -> Hyperparameter:

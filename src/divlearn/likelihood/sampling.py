@@ -1,7 +1,5 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
@@ -20,8 +18,8 @@ _BLOCK_ENTRIES = 2**17  # matrix entries made at a time
 
 def sample_family(
     alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
-    random_state: int | np.random.RandomState | None = None, *, return_acceptance: bool = False,
-) -> Any:  # fmt: skip
+    random_state: int | np.random.RandomState | None = None,
+) -> RealArray:  # fmt: skip
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
     It is a density with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`: that
@@ -32,8 +30,6 @@ def sample_family(
     alpha, beta, kappa, center : as in `log_density`
     n_samples : int, >= 1
     random_state : int, RandomState or None, default=None
-    return_acceptance : bool, default=False
-        Whether to return the share of accepted candidates too.
 
     Returns
     -------
@@ -48,13 +44,11 @@ def sample_family(
 
     Examples
     --------
-    >>> X, acceptance = sample_family(0, 1, 10, 2000, np.eye(3), 0, return_acceptance=True)
+    >>> X = sample_family(0, 1, 10, 2000, np.eye(3), 0)
     >>> X.mean(axis=0).round(1) + 0.0  # Wishart matrices
     array([[1., 0., 0.],
            [0., 1., 0.],
            [0., 0., 1.]])
-    >>> acceptance > 0.5
-    True
     """
     middle = check_spd(center, ndim=2, name="center", dtype=np.float64)
     d = len(middle)
@@ -64,7 +58,7 @@ def sample_family(
     generator = check_random_state(
         np.random.RandomState() if random_state is None else random_state
     )
-    t, acceptance = sample_log_eigenvalues(_potential(alpha, beta, kappa), n_samples, d, generator)
+    t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)
     try:
@@ -80,10 +74,10 @@ def sample_family(
             f"{smallest_kappa(alpha, beta, d):g} that draws cannot be told from singular matrices; "
             "raise kappa"
         ) from error
-    return (X, acceptance) if return_acceptance else X
+    return X
 
 
-def _potential(alpha: float, beta: float, kappa: float) -> Potential:
+def potential_of(alpha: float, beta: float, kappa: float) -> Potential:
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
         values = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
         assert values.f_t is not None

@@ -41,11 +41,10 @@ def text_section(title: str, text: str) -> Section:
 def curves_section(
     title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
     note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
-    marks: Mapping[str, float] | None = None,
 ) -> Section:  # fmt: skip
     """Draw named curves over one axis: heights over 0, 1, ... or (places, heights); NaN is a gap.
 
-    ``second`` curves have an axis on the right; ``marks`` are vertical lines by their labels.
+    ``second`` curves have an axis on the right.
     """
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
@@ -55,7 +54,6 @@ def curves_section(
             drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
         "curves": drawn, "x_label": x_label, "y_label": y_label, "second_label": second_label,
-        "marks": [{"name": name, "x": float(place)} for name, place in (marks or {}).items()],
     }  # fmt: skip
     return Section("curves", title, content, note)
 
@@ -170,21 +168,19 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
 
 
 def repeat_section(
-    command: str, data_digest: str = "", versions: Mapping[str, str] | None = None,
-    seconds: Mapping[str, float] | None = None, *, title: str = "Reproduce",
-    note: str = "The same command on the same data with the same versions gives the same answer.",
-) -> Section:  # fmt: skip
+    command: str, data_digest: str, versions: Mapping[str, str], seconds: Mapping[str, float]
+) -> Section:
     """Show what is needed to reproduce the work, and how long every stage took."""
-    times = seconds or {}
-    longest = max(times.values(), default=0) or 1
+    longest = max(seconds.values(), default=0) or 1
     content = {
-        "command": command, "digest": data_digest, "versions": list((versions or {}).items()),
+        "command": command, "digest": data_digest, "versions": list(versions.items()),
         "stages": [
-            (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in times.items()
+            (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in seconds.items()
         ],
-        "total": _time(sum(times.values())),
+        "total": _time(sum(seconds.values())),
     }  # fmt: skip
-    return Section("repeat", title, content, note)
+    note = "The same command on the same data with the same versions gives the same answer."
+    return Section("repeat", "Reproduce", content, note)
 
 
 def _time(seconds: float) -> str:

@@ -8,8 +8,6 @@ function curvesFigure(data, isNarrow) {
     yaxis: axis(data.y_label, { automargin: true }),
     hovermode: "x unified",
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-    shapes: data.marks.map(markLine),
-    annotations: data.marks.map(markLabel),
   };
   if (hasSecond) {
     layout.yaxis2 = axis(data.second_label, {
@@ -37,31 +35,5 @@ function curveTrace(curve, index, isNarrow) {
     marker: { color: tint, size: 5 },
     hovertemplate: "%{y:.4g}",
     showlegend: true,
-  };
-}
-
-function markLine(mark) {
-  return {
-    type: "line",
-    x0: mark.x,
-    x1: mark.x,
-    yref: "paper",
-    y0: 0,
-    y1: 1,
-    line: { color: colour("muted"), width: 1, dash: "dash" },
-  };
-}
-
-function markLabel(mark) {
-  return {
-    x: mark.x,
-    y: 1,
-    yref: "paper",
-    yanchor: "top",
-    xanchor: "left",
-    xshift: 4,
-    text: literal(mark.name),
-    showarrow: false,
-    font: { color: colour("muted"), size: 12 },
   };
 }
