@@ -363,7 +363,7 @@ def test_help_of_cluster_offers_what_there_is(capsys, data):
          ["IDDLClassifier separates 3 classes", "Map of the plane", "Learning", "Atoms",
           "Where the model and baselines disagree"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
-         ["DivergenceKNN separates 3 classes", "Map of the plane"]),
+         ["DivergenceKNN was fitted to 3 classes", "Map of the plane"]),
         (["evaluate", "{}/matrices.npz", "--cv", "3", "--only", "stein", "--only", "mean"],
          ["Classifiers", "Confusion matrix of", "disagree"]),
         (["cluster", "{}/matrices.npz", "-k", "3"],
