@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from divlearn.iddl.training import History, Judge, Model, Part, Recipe, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
+_WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 Teller = Callable[..., None]  # of a sentence, and from which level of detail on
@@ -57,39 +57,46 @@ def choose_heads(
 
     Atoms and divergences stay what they are in the models, one of every fold.
     """
-    rows = np.concatenate([part.rows for part in parts])
-    found: dict[tuple[int, int, float], list[RealArray]] = {}
+    features = []
     for part, model in zip(parts, models, strict=True):
-        for key, scores in _try_heads(part, model, losses, gammas, tangents):
-            found.setdefault(key, []).append(scores)
-    choices: list[Choice | None] = [None] * len(losses)
-    for (index, n_tangent, gamma), parts_scores in found.items():
-        scores = np.concatenate(parts_scores)
-        value, before = judge(scores, rows), choices[index]
-        if before is None or value < before.held_out_loss:
-            choices[index] = Choice(losses[index], gamma, n_tangent, value, rows, scores)
-    return [choice for choice in choices if choice is not None]
+        assert part.shards.whole is not None
+        assert part.held is not None
+        bare = replace(model, tangent=None)
+        features.append((bare.embed(part.shards.whole), bare.embed(part.held)))
+    found: list[list[Choice]] = [[] for _ in losses]
+    for n_tangent in tangents:
+        designs = [_add_tangent(*pair, n_tangent) for pair in zip(parts, features, strict=True)]
+        for choices, loss in zip(found, losses, strict=True):
+            choices += _follow_penalties(parts, designs, loss, gammas, n_tangent, judge)
+    return [min(choices, key=lambda choice: choice.held_out_loss) for choices in found]
 
 
-def _try_heads(
-    part: Part, model: Model, losses: Sequence[Loss], gammas: Sequence[float],
-    tangents: Sequence[int],
-) -> list[tuple[tuple[int, int, float], RealArray]]:  # fmt: skip
-    """Scores of what a fold holds out by heads of its own, the largest penalty first."""
-    seen, unseen = part.shards.whole, part.held
-    assert seen is not None
-    assert unseen is not None
-    bare = replace(model, tangent=None)
-    features = bare.embed(seen), bare.embed(unseen)
-    tried = []
-    for n_tangent, (index, loss) in product(tangents, enumerate(losses)):
-        design = _add_tangent(part, features, n_tangent)
-        samples = Samples(part.shards, part.targets, [design[0]], loss.bias)
-        head: Head | None = None
-        for gamma in sorted(gammas, reverse=True):
-            head, _ = solve_head(loss.roughly(), samples, gamma, head)
-            tried.append(((index, n_tangent, gamma), to_host(scores_of(head, design[1]))))
-    return tried
+def _follow_penalties(
+    parts: Sequence[Part], designs: Sequence[tuple[RealArray, RealArray]], loss: Loss,
+    gammas: Sequence[float], n_tangent: int, judge: Judge,
+) -> list[Choice]:  # fmt: skip
+    """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
+    rows = np.concatenate([part.rows for part in parts])
+    samples = [
+        Samples(part.shards, part.targets, [seen], loss.bias)
+        for part, (seen, _) in zip(parts, designs, strict=True)
+    ]
+    heads: list[Head | None] = [None] * len(parts)
+    choices: list[Choice] = []
+    for gamma in sorted(gammas, reverse=True):
+        heads = [
+            solve_head(loss.roughly(), one, gamma, warm)[0]
+            for one, warm in zip(samples, heads, strict=True)
+        ]
+        scores = np.concatenate([
+            to_host(scores_of(head, unseen))
+            for head, (_, unseen) in zip(heads, designs, strict=True)
+            if head is not None
+        ])  # fmt: skip
+        choices.append(Choice(loss, gamma, n_tangent, judge(scores, rows), rows, scores))
+        if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
+            break
+    return choices
 
 
 def _add_tangent(
