@@ -92,10 +92,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
         return open_data(X, y, sample_weight, engine=self.engine, accuracy=ACCURACY)
 
-    def _fit(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
+    def _fit(
+        self, task: Task, seed: int, keep_starts: bool = False
+    ) -> list[tuple[Learned, Learned | None]]:
         """Choose, train and keep the best; returns all that was learned, the best first."""
         with limit_blas(1), Interrupts() as interrupts:
-            learned = self._learn(task, seed)
+            learned = self._learn(task, seed, keep_starts)
         learned.sort(key=lambda one: one[0].choice.held_out_loss)
         self._keep(learned[0][0])
         if interrupts.seen and "interrupted" not in self.message_:
@@ -103,7 +105,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = task.shards.d
         return learned
 
-    def _learn(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
+    def _learn(
+        self, task: Task, seed: int, keep_starts: bool
+    ) -> list[tuple[Learned, Learned | None]]:
         """Train models; returns for every loss what was learned, and what it started from."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
@@ -144,7 +148,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             variant = self._variant(whole, pair)
             return [(learn_single(whole, recipe, variant, tangent, best, tell), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        return [*learn_ensemble(whole, parts, first, starts, recipe, variant, choose, tell)]
+        return learn_ensemble(
+            whole, parts, first, starts, recipe, variant, choose, tell, keep_starts
+        )
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         return make_variant(self.divergence, len(part.atoms), pair)

@@ -187,7 +187,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         shards = self._open(Prepared.checked(data.matrices))
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
-        learned = self._fit(task, seed)
+        learned = self._fit(task, seed, keep_starts=True)
         self._finish(learned, data)
         return {
             f"{stage} {one.choice.loss.name}": self._member(one, data)

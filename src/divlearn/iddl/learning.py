@@ -172,12 +172,12 @@ def learn_single(
 def learn_ensemble(
     whole: Part, parts: Sequence[Part], first: Sequence[Model], starts: Sequence[Choice],
     recipe: Recipe, variant: Variant, choose: Callable[[Sequence[Model]], list[Choice]],
-    tell: Teller,
-) -> list[tuple[Learned, Learned]]:  # fmt: skip
+    tell: Teller, keep_starts: bool,
+) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
     """Train one model per fold, then choose heads for them, one of every loss.
 
     `first` are the models to start from, and `starts` the heads chosen for these. Returns what was
-    learned and what it started from, for every loss.
+    learned for every loss and, if wanted, what it started from.
 
     The head that is solved for while atoms move does not tell whether they generalise: a held-out
     loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
@@ -199,13 +199,13 @@ def learn_ensemble(
 
     def finish(choice: Choice, some: Sequence[Model], n_iter: int, message: str) -> Learned:
         refitted = [
-            _refit(whole, replace(model, tangent=find_tangent(part, choice.n_tangent)), choice.loss,
-                   choice.gamma)
+            _refit(whole, replace(model, tangent=find_tangent(part, choice.n_tangent)),
+                   choice.loss.roughly(), choice.gamma)
             for part, model in zip(parts, some, strict=True)
         ]  # fmt: skip
         return Learned(choice, refitted, n_iter, message, history)
 
-    found = []
+    found: list[tuple[Learned, Learned | None]] = []
     for before, after in zip(starts, see_through(partial(choose, models)), strict=True):
         losses = before.held_out_loss, after.held_out_loss
         said = "{:.4g} at the start, {:.4g} after {} iterations".format(*losses, n_iter)
@@ -215,7 +215,7 @@ def learn_ensemble(
         found.append(
             (
                 see_through(partial(finish, after, models, n_iter, message)),
-                see_through(partial(finish, before, first, 0, message)),
+                see_through(partial(finish, before, first, 0, message)) if keep_starts else None,
             )
         )
     return found
