@@ -66,7 +66,9 @@ class Results:
         return {s: self._cells[data, method, s] for s in seeds if (data, method, s) in self._cells}
 
     def is_complete(self, data: str, *methods: str) -> bool:
-        return all(len(self.of(data, method)) == SOURCES[data].seeds for method in methods)
+        """Whether methods have results of all seeds that any method has results of."""
+        seeds = max(len(self.of(data, method)) for method in self.methods)
+        return all(len(self.of(data, method)) == seeds for method in methods)
 
     def common(self, methods: Sequence[str]) -> list[str]:
         """Data sets that all these methods have finished."""
