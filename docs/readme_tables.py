@@ -12,13 +12,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROWS = (
     "1-NN, AIRM",
-    "MDM, AIRM (pyRiemann)",
+    "MDM, AIRM",
     "RBF SVM, log-Euclidean vectors",
     "logistic regression, tangent vectors",
     "RBF SVM, tangent vectors",
     "shrinkage LDA, tangent vectors",
-    "kernel sparse coding, log-Euclidean",
-    "IDDL, the paper's set-up",
+    "MDM, divergence chosen",
     "IDDLClassifier",
     "DivergenceKernelClassifier",
     "SPDClassifier",
