@@ -34,7 +34,7 @@ from divlearn.baselines import (
     KernelSparseCoding,
 )
 from divlearn.committee import SPDClassifier
-from divlearn.committee.tangent import fit_space, tangent_vectors
+from divlearn.committee.tangent import tangent_features, tangent_vectors
 from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
@@ -54,7 +54,7 @@ class TangentVectors(TransformerMixin, BaseEstimator):
         self.at = at
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        self.space_ = fit_space(X, self.at)
+        self.space_ = tangent_features(X, [], self.at)[1]
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:

@@ -61,8 +61,10 @@ TENSOR_MARGIN = 8.0  # the same for atoms that torch's optimizers move, which ro
 # whatever is above was never meant to be symmetric.
 TENSOR_ASYMMETRY = 1e-2
 LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it
+# Of the smallest eigenvalues of pencils, relative: all that learning and comparing need.
+LEARNING_ACCURACY = 1e-6
 
 
 def largest_spread(condition_limit: float) -> float:
-    """Return up to where such routes serve: their errors are a few eps times the root of it."""
+    """Return the spread up to which routes without eigenvalues serve: its root multiplies eps."""
     return max(LARGEST_SPREAD, (1e-3 * condition_limit) ** 2)

@@ -20,7 +20,6 @@ NAMED: dict[str, Divergence] = {
     name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
 }
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
-ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: to compare divergences needs no more
 
 # Points from which class means choose: fewer than on maps, since each is judged by few matrices.
 _AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)

@@ -20,8 +20,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.kernels.definiteness import theory
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.optim.frames import in_frames, move_frames, usable
-
-_ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: coding needs no more
+from divlearn.tolerances import LEARNING_ACCURACY
 
 
 class LogEuclideanKernel:
@@ -65,7 +64,7 @@ class SteinKernel:
     """The Stein kernel. Points are frames of atoms, shape (n_atoms, d, d)."""
 
     def __init__(self, engine: str | Engine = "auto") -> None:
-        self.engine = get_engine(engine, accuracy=_ACCURACY)
+        self.engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
         self._member = get_divergence("stein")
 
     def prepare(self, matrices: RealArray) -> Any:

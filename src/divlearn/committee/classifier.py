@@ -26,8 +26,9 @@ from divlearn.fitting.progress import say, tell
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
-from divlearn.kernels.tables import ACCURACY, Point
+from divlearn.kernels.tables import Point
 from divlearn.threads import limit_blas
+from divlearn.tolerances import LEARNING_ACCURACY
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
 _IDDL = {
@@ -176,7 +177,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def _fits(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Callable[[], Any]]:
         """Make functions that fit a kind of member, and return its members by name."""
-        engine = get_engine(self.engine, accuracy=ACCURACY)
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
 
         @lru_cache(1)  # members that share a tangent space follow each other
         def features(at: str) -> Features:
@@ -226,7 +227,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             return 0.0
         some = data.matrices[:: max(n // _PROBED, 1)]
         began = clock()
-        make_tables(get_engine(self.engine, accuracy=ACCURACY), some, POINTS)
+        make_tables(get_engine(self.engine, accuracy=LEARNING_ACCURACY), some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
     def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.committee.held_out import choose_held_out, log_probabilities
@@ -12,8 +13,9 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import Rows
-from divlearn.kernels.tables import ACCURACY, Point, cross_table
+from divlearn.kernels.tables import Point, cross_table
 from divlearn.log_vectors import log_vectors
+from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Point | None, int]  # None is the log-Euclidean metric; number of neighbours
 
@@ -36,7 +38,7 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.matrices_, self.codes_ = data.matrices, data.codes
         self.classes_ = np.arange(len(data.classes))
         logarithms = log_vectors(data.matrices)
-        known: dict[Point | None, RealArray] = {None: squared_distances(logarithms, logarithms)}
+        known: dict[Point | None, RealArray] = {None: euclidean_distances(logarithms, squared=True)}
         known |= dict(tables.items())
 
         def decide(candidate: Candidate, k: int) -> RealArray:
@@ -53,18 +55,12 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: RealArray) -> RealArray:
         point, count = self.best_
         if point is None:
-            table = squared_distances(log_vectors(X), log_vectors(self.matrices_))
+            table = euclidean_distances(log_vectors(X), log_vectors(self.matrices_), squared=True)
         else:
-            engine = get_engine(self.engine, accuracy=ACCURACY)
+            engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
             table = cross_table(engine, X, self.matrices_, point)
         scores = _scores(table, self.codes_, count)
         return np.exp(log_probabilities(scores, len(self.classes_), self.calibration_))
-
-
-def squared_distances(first: RealArray, second: RealArray) -> RealArray:
-    """Of all vectors of the first to all of the second."""
-    squares = [(vectors**2).sum(axis=1) for vectors in (first, second)]
-    return np.maximum(squares[0][:, None] + squares[1] - 2 * first @ second.T, 0.0)
 
 
 def _scores(table: RealArray, codes: Rows, count: int) -> RealArray:

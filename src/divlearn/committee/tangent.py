@@ -7,19 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.held_out import choose_held_out, log_probabilities
-from divlearn.committee.nearest import squared_distances
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.tables import ACCURACY, decay
+from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
+from divlearn.tolerances import LEARNING_ACCURACY
 
 Rows = NDArray[np.intp]
 Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviation
@@ -30,12 +31,6 @@ Model = dict[str, Any]
 Learn = Callable[..., Model]  # of parameters
 
 
-def fit_space(X: RealArray, at: str) -> Space:
-    """Find the tangent space at the affine-invariant "mean" of matrices, or at the "identity"."""
-    whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
-    return whitener, _deviation(log_vectors(X, whitener))
-
-
 def tangent_vectors(X: RealArray, space: Space) -> RealArray:
     """Vectors of log(G^(-1/2) X G^(-1/2)), of total variance one on the training data."""
     whitener, deviation = space
@@ -43,9 +38,13 @@ def tangent_vectors(X: RealArray, space: Space) -> RealArray:
 
 
 def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
-    """Compute once what all classifiers of tangent vectors learn from: a mean for every fold."""
-    space = whitener, _ = fit_space(X, at)
+    """Compute once what all classifiers of tangent vectors learn from.
+
+    The space is at the affine-invariant "mean", one of every fold, or at the "identity".
+    """
+    whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
     everywhere = log_vectors(X, whitener)
+    space = whitener, _deviation(everywhere)
     parts = []
     for train, held in folds:
         vectors = everywhere
@@ -59,7 +58,7 @@ def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
 def _whitener(X: RealArray, near: RealArray | None = None) -> RealArray:
     """Whiten with the mean; roughly where the search starts near it, as for the part of a fold."""
     start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-3)
-    engine = get_engine(accuracy=ACCURACY)
+    engine = get_engine(accuracy=LEARNING_ACCURACY)
     return invsqrtm(mean_abld(X, 0.0, 0.0, init=start, tol=tolerance, engine=engine).mean)
 
 
@@ -140,7 +139,7 @@ def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
 
 
 def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
-    table = squared_distances(vectors, vectors)
+    table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:
         machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
@@ -153,7 +152,7 @@ def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
 
 
 def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
-    table = squared_distances(vectors, model["vectors"])
+    table = euclidean_distances(vectors, model["vectors"], squared=True)
     return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
 
 

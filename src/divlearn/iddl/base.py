@@ -37,8 +37,8 @@ from divlearn.sharded.opening import is_sharded, open_data, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
+from divlearn.tolerances import LEARNING_ACCURACY
 
-ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: learning needs no more
 _GAMMAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEARNED_GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)  # for gamma="cv"
 _LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that is free to
@@ -90,7 +90,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def _open(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
-        return open_data(X, y, sample_weight, engine=self.engine, accuracy=ACCURACY)
+        return open_data(X, y, sample_weight, engine=self.engine, accuracy=LEARNING_ACCURACY)
 
     def _fit(
         self, task: Task, seed: int, keep_starts: bool = False
@@ -133,11 +133,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 parts, models, losses, gammas, _FEATURES[self.features][2], task.judge
             )
 
-        first = [start_model(part, recipe, variant) for part in parts]
+        first: list[Model] = []
         if self.gamma == "cv":
             judged = parts, recipe, variant, _LEARNED_GAMMAS, task.judge, tell
             starts = [choose_gamma(*judged)]
         else:
+            first = [start_model(part, recipe, variant) for part in parts]
             starts = choose(first)
         if whole is not None:
             best = min(starts, key=lambda choice: choice.held_out_loss)

@@ -11,12 +11,13 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
-from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
+from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.shards import LocalShards
+from divlearn.tolerances import LEARNING_ACCURACY
 
 
 class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
@@ -170,7 +171,13 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
                 task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
             else:
                 task, data = sharded_classes_task(
-                    shards, groups, self.class_weight, self._cv(), self.engine, ACCURACY, seeds
+                    shards,
+                    groups,
+                    self.class_weight,
+                    self._cv(),
+                    self.engine,
+                    LEARNING_ACCURACY,
+                    seeds,
                 )
             self._finish(self._fit(task, seeds[1]), data)
         if block is None:

@@ -8,9 +8,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from divlearn.arrays import RealArray
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import all_or_nothing
-from divlearn.iddl.base import ACCURACY, IDDLBase, ScoreMixin
+from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
+from divlearn.tolerances import LEARNING_ACCURACY
 
 
 class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
@@ -59,7 +60,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
             task, mean, scale, single = numbers_task(
-                shards, groups, self._cv(), self.engine, ACCURACY, seeds
+                shards, groups, self._cv(), self.engine, LEARNING_ACCURACY, seeds
             )
             self._fit(task, seeds[1])
         self.single_, self.mean_, self.scale_ = single, mean, scale

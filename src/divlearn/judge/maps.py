@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_axis
-from divlearn.baselines.plane import ACCURACY, NAMED, Codes, Flags, judge_neighbors, rank_best
+from divlearn.baselines.plane import NAMED, Codes, Flags, judge_neighbors, rank_best
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
+from divlearn.tolerances import LEARNING_ACCURACY
 
 Point = tuple[float, float]
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
@@ -182,7 +183,7 @@ def plane_map(
     >>> plane.accuracy.shape, plane.at(0, 0)
     ((17, 17), 1.0)
     """
-    chosen = get_engine(engine, n_threads, ACCURACY)
+    chosen = get_engine(engine, n_threads, LEARNING_ACCURACY)
     matrices = check_spd(X, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")

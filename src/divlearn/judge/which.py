@@ -23,6 +23,7 @@ from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.likelihood.normalizer import solve_kappa
 from divlearn.means import mean_abld
 from divlearn.spd import check_spd
+from divlearn.tolerances import LEARNING_ACCURACY
 
 _LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
 _MAP_TOLERANCE = 1e-5  # of centres and divergences; the likelihood errs by its square
@@ -163,7 +164,7 @@ def which_divergence(
     >>> print(answer.summary())
     Use ...
     """
-    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=plane.ACCURACY)
+    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(X, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []

@@ -22,7 +22,8 @@ from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose, predict_held_out
 from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.tables import ACCURACY, Point, decay
+from divlearn.kernels.tables import Point, decay
+from divlearn.tolerances import LEARNING_ACCURACY
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -132,7 +133,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         never held out. Weights are factors of C, and weights of the accuracy; zero leaves a matrix
         out. Folds do not split groups.
         """
-        engine = get_engine(self.engine, accuracy=ACCURACY)
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         points = _check_points(self.alphas, self.betas)
         self._check_grid()
         data = check_labelled(X, y, sample_weight, self.class_weight, groups)
@@ -154,7 +155,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         see_through(partial(self._calibrate, data, folds, table))
         whole = decay(table, best["scale"])
         self.svc_ = see_through(partial(_fit_svc, whole, best["C"], data.codes, data.weights))
-        engine = get_engine(self.engine, accuracy=ACCURACY)
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         kernel = DivergenceKernel(point, best["scale"], engine=engine)
         self.kernel_ = see_through(partial(kernel.fit, data.matrices))
         return self

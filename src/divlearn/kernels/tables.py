@@ -12,7 +12,6 @@ from divlearn.engines import Engine
 
 Point = tuple[float, float]
 
-ACCURACY = 1e-6  # of the smallest eigenvalues of pencils: machines and neighbours need no more
 
 _BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
 _SMALL = 64  # matrices that are not worth more than one block
