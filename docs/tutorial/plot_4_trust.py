@@ -50,8 +50,9 @@ for kind, accuracy in before.items():
 # Shift
 # -----
 # Subjects differ by a linear map of their channels, that is by a congruence
-# :math:`X \mapsto A X A^T`. Re-centring removes most of it: divide the matrices of every subject by their own mean M,
-# :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it also works for a new subject.
+# :math:`X \mapsto A X A^T`. Re-centring removes most of it: divide the matrices of every subject
+# by their own mean M, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it also works
+# for a new subject.
 
 from divlearn import mean_abld
 from divlearn.spd import invsqrtm
