@@ -59,6 +59,7 @@ def demo(
         [[name, f"{row.alpha:g}", f"{row.beta:g}", f"{row.score:.1%}"] for name, row in rows],
     )
     out.say(answer.summary())
+    plot_plane(answer, path=output, title="Which divergence?")
     out.say("\n2. Classify recordings of new subjects, with fixed divergences and a learned one:")
     classifiers = {
         "nearest mean, Burg": DivergenceMDM("burg", engine=running),
@@ -74,7 +75,6 @@ def demo(
         "its logarithm, log-cosh by the logarithm.\n\n"
         f"Picture: {output}"
     )
-    plot_plane(answer, path=output, title="Which divergence?")
     page = page_of(answer)
     page = replace(page, sections=[*page.sections, *page_of(found).sections])
     out.write_page(lambda: page, "", stages | found.seconds)
