@@ -10,9 +10,10 @@ how sure the answer is.
 # %%
 # Ask the data
 # ------------
-# These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `which_divergence` tries a grid of
-# points (alpha, beta). A point is good if the nearest neighbour of a matrix has the same label.
-# Neighbours come from other subjects only, because ``groups`` says whose recording is whose.
+# These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
+# tries a grid of points (alpha, beta). A point is good if the nearest neighbour of a matrix has the
+# same label. Neighbours come from other subjects only, because ``groups`` says whose recording is
+# whose.
 
 import matplotlib.pyplot as plt
 
@@ -29,7 +30,7 @@ print(answer.summary())
 # Read the answer in two steps. First, a named divergence is recommended, with its accuracy on
 # held-out subjects. Second, the best point of the grid is compared with it. That point was chosen
 # without the matrices it is judged on, and the p-value says whether its gain is more than luck. A
-# difference that is not significant is no reason to leave a divergence that has a name.
+# difference that is not significant is no reason to prefer it to a divergence with a name.
 
 plot_plane(answer)
 plt.show()

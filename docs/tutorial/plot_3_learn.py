@@ -4,7 +4,7 @@
 
 A nearest mean describes a class by one matrix. Our states come in several variants, so one mean is
 not enough. This chapter fits three models that learn more: a support vector machine, IDDL and
-`SPDClassifier`.
+`~divlearn.committee.SPDClassifier`.
 """
 
 # %%
@@ -26,8 +26,8 @@ train, test = subjects < 8, subjects >= 8
 # A kernel machine
 # ----------------
 # :math:`e^{-s D(X, Y)}` is a similarity of two matrices, and a support vector machine needs nothing
-# else. `DivergenceKernelClassifier` chooses the divergence, the scale s and the penalty C by
-# cross-validation. One pass over all pairs serves the whole grid.
+# else. `~divlearn.kernels.DivergenceKernelClassifier` chooses the divergence, the scale s and the
+# penalty C by cross-validation. One pass over all pairs serves the whole grid.
 
 kernel = DivergenceKernelClassifier(random_state=0)
 kernel.fit(X[train], y[train], groups=subjects[train])
@@ -83,8 +83,9 @@ plt.show()
 #
 # Keep it
 # -------
-# `divlearn.save` writes any of these models, or a pipeline that contains one. `divlearn.load` reads
-# it back without running code from the file, so unlike a pickle it is safe to share.
+# `divlearn.save <divlearn.models.save>` writes any of these models, or a pipeline that contains
+# one. `divlearn.load <divlearn.models.load>` reads it back without running code from the file, so
+# unlike a pickle it is safe to share.
 
 import tempfile
 from pathlib import Path
@@ -98,5 +99,5 @@ with tempfile.TemporaryDirectory() as folder:
 print((again.predict(X[test]) == kernel.predict(X[test])).all())
 
 # %%
-# For numbers instead of classes there is `IDDLRegressor`. :doc:`The last chapter <plot_4_trust>`
-# asks how far to trust an accuracy.
+# For numbers instead of classes there is `~divlearn.iddl.IDDLRegressor`. :doc:`The last chapter
+# <plot_4_trust>` asks how far to trust an accuracy.

@@ -114,7 +114,8 @@ plt.show()
 # ---------
 #
 # - Does every subject, image or session stay in one fold? Pass ``groups``.
-# - Is the best model significantly better? `divlearn.evaluate` compares models on the same folds.
+# - Is the best model significantly better? `~divlearn.judge.evaluate` compares models on
+#   the same folds.
 # - Does new data come from elsewhere? Hold out whole sites or subjects, and re-centre.
 # - Do you use probabilities? Look at their log-loss, not only at accuracy.
 # - Is the data itself sound? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.
