@@ -65,6 +65,7 @@ def demo(
         "nearest mean, Burg": DivergenceMDM("burg", engine=running),
         "nearest mean, AIRM": DivergenceMDM("airm", engine=running),
         "nearest mean, log-cosh": DivergenceMDM("log-cosh", engine=running),
+        "SVM, AIRM": DivergenceKernelClassifier([0], [0], engine=running, random_state=0),
         "SVM, learned divergence": DivergenceKernelClassifier(engine=running, random_state=0),
     }
     with _working(out, "Cross-validating classifiers"):
