@@ -53,6 +53,10 @@ def check_demo(printed: str, folder: Path) -> None:
 
     for part in (*NAMED, "nearest mean, AIRM", "SVM, learned divergence"):
         assert part in printed
+    right = dict(re.findall(r"^ (.+?) {2,}(\d+\.\d)% \+-", printed, re.MULTILINE))
+    fixed = [float(right[f"nearest mean, {name}"]) for name in ("Burg", "AIRM", "log-cosh")]
+    story = [*fixed, float(right["SVM, learned divergence"])]
+    assert story == sorted(story)
     said = " ".join(printed.split())
     assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 360 held-out matrices", said)
     assert "\x1b" not in printed  # piped, so no colours
