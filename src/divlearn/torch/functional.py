@@ -31,8 +31,7 @@ def encode(
     Parameters
     ----------
     X : tensor of float32 or float64, shape (..., d, d)
-        Results have its dtype. Inside ``torch.autocast`` half precision becomes float32, and
-        nothing is computed in less.
+        Results have its dtype. Inside ``torch.autocast`` half precision becomes float32.
     atoms : tensor of float32 or float64, shape (n_atoms, d, d)
     alpha, beta : float or tensor, shape (n_atoms,) or (n_atoms, n_pairs)
     engine : {"auto", "cuda", "native", "reference"} or Engine

@@ -27,28 +27,20 @@ class DivergenceLayer(nn.Module):
 
     .. math:: v_{kp} = D^{(\alpha_{kp}, \beta_{kp})}(X \,\|\, B_k)
 
-    Matrices of shape (..., d, d) become vectors of shape (..., out_features), the pairs p of an
-    atom k next to each other. The layer follows layers whose results are SPD matrices, such as
-    covariances. Its atoms are points of a manifold: either wrap the steps of any torch optimizer
-    in `stepping`, or let geoopt's optimizers take them (``manifold=True`` makes the atoms a
-    `geoopt.ManifoldParameter`).
-
-    Atoms start as random matrices around the identity, from torch's generator, with logarithms
-    of norm 1.4 at most for large d. This suits matrices that are normalised; otherwise start
-    from the data by `from_data`, or from matrices of your own by `from_atoms`.
+    Matrices (..., d, d) become vectors (..., out_features), the pairs p of an atom k side by side.
+    Atoms start at random around the identity, which suits normalised matrices, or by `from_data`.
+    They are points of a manifold: either wrap the steps of any torch optimizer in `stepping`, or
+    let geoopt's take them (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
 
     Parameters
     ----------
-    n_atoms : int
-    d : int
-        Size of the matrices.
+    n_atoms, d : int
+        Number and size of the atoms.
     divergence : pairs (alpha, beta), str or one pair, default=((0.5, 0.5),)
-        Pairs are where each atom starts; it learns its own. "learn" starts at (1, 1), (0, 1) and
-        (1, 0). A single pair, a name such as "stein", and "line", three pairs with
-        alpha + beta = 1 which cost about as much as one, are not learned.
-    engine : as in `encode`
+        Pairs are where each atom starts to learn; "learn" is (1, 1), (0, 1) and (1, 0). One pair
+        alone, a name such as "stein", and "line", three pairs of alpha + beta = 1, stay fixed.
     manifold : bool, default=False
-    device, dtype : as in the layers of torch
+    engine, device, dtype : as in `encode` and in the layers of torch
 
     Attributes
     ----------
@@ -83,8 +75,7 @@ class DivergenceLayer(nn.Module):
         check_count(d, "d")
         if starts_from_grid(divergence):
             raise ValueError(
-                f"divergence={divergence!r} is for IDDLClassifier; pass pairs (alpha, beta), "
-                '"learn", "line" or a named divergence'
+                f'divergence={divergence!r} is for IDDLClassifier; pass pairs or "learn"'
             )
         self.engine, self.manifold = engine, manifold
         self._start: tuple[torch.Tensor, ...] | None = None  # where `stepping` began
@@ -103,10 +94,7 @@ class DivergenceLayer(nn.Module):
 
     @classmethod
     def from_atoms(cls, atoms: torch.Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
-        """Make a layer that starts from atoms (n_atoms, d, d), copied without their graph.
-
-        Options are ``engine`` and ``manifold``; device and dtype are those of the atoms.
-        """
+        """Start from atoms (n_atoms, d, d), copied; options are ``engine`` and ``manifold``."""
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
         options |= {"device": checked.device, "dtype": checked.dtype}
@@ -120,19 +108,17 @@ class DivergenceLayer(nn.Module):
         cls, X: torch.Tensor, y: ArrayLike | torch.Tensor | None = None, n_atoms: int = 20,
         divergence: Any = _STEIN, **options: Any,
     ) -> Self:  # fmt: skip
-        """Make a layer whose atoms start as those of `divlearn.IDDLClassifier`.
+        """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
-        They are log-Euclidean k-means centres of each class of y, or of all matrices X, shape
-        (n_matrices, d, d), without y. The seed comes from torch's generator. Options are those of
-        `from_atoms`.
+        X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
+        by torch's generator. Options are those of `from_atoms`.
         """
         given = check_matrices(X, "X").detach()
         matrices = check_spd(given.cpu().numpy(), ndim=3, dtype=np.float64)
         check_count(n_atoms, "n_atoms", most=len(matrices), fix=", the number of matrices")
-        codes = None
-        if y is not None:
-            labels = check_labels(y.cpu() if isinstance(y, torch.Tensor) else y, len(matrices))
-            codes = np.unique(labels, return_inverse=True)[1]
+        host = y.cpu() if isinstance(y, torch.Tensor) else y
+        labels = np.zeros(len(matrices)) if host is None else check_labels(host, len(matrices))
+        codes = np.unique(labels, return_inverse=True)[1]
         random = np.random.RandomState(int(torch.randint(2**31, ())))
         atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
         return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
@@ -165,9 +151,8 @@ class DivergenceLayer(nn.Module):
         (3.5e-4 in float32), or above where it began if that is lower. A body that raises, or that
         moves something to NaN, changes nothing.
 
-        Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
-        on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to
-        step do not suit these coordinates.
+        Optimizers that evaluate the loss in their step (LBFGS) work too; those that keep copies of
+        parameters do not. Weight decay does not act on atoms, since S starts at zero.
         """
         if self.manifold:
             raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
