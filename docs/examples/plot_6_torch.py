@@ -33,18 +33,21 @@ train, test = torch.arange(0, n_recordings, 2), torch.arange(1, n_recordings, 2)
 # %%
 # The network: a linear filter from eight channels to six, the covariance of its outputs, the
 # divergences of this covariance to six atoms, each with an alpha and a beta of its own, and a
-# linear classifier on them. Atoms start as k-means centres of each state.
+# linear classifier on their standardised logarithms. Atoms start as k-means centres of each state.
 
 
 class Network(nn.Module):
     """Filter, covariance, divergences, classifier."""
 
-    def __init__(self, n_filters=6, n_atoms=6):
+    def __init__(self, signals, states, n_filters=6, n_atoms=6):
         super().__init__()
         self.filter = nn.Linear(n_channels, n_filters, bias=False)
+        nn.init.orthogonal_(self.filter.weight)
         with torch.no_grad():
-            start = self.covariances(recordings[train])
-        self.divergences = DivergenceLayer.from_data(start, state[train], n_atoms)
+            start = self.covariances(signals)
+            self.divergences = DivergenceLayer.from_data(start, states, n_atoms)
+            self.register_buffer("offset", 0.1 * self.divergences(start).mean(dim=0))
+        self.standardize = nn.BatchNorm1d(n_atoms, affine=False, momentum=1.0)
         self.classify = nn.Linear(n_atoms, 3)
 
     def covariances(self, signals):
@@ -54,29 +57,34 @@ class Network(nn.Module):
 
     def forward(self, signals):
         """Scores of the three states."""
-        return self.classify(self.divergences(self.covariances(signals)))
+        logarithms = torch.log(self.divergences(self.covariances(signals)) + self.offset)
+        return self.classify(self.standardize(logarithms))
 
 
 # %%
-# It is trained as any network. Atoms have to stay positive definite: inside ``stepping`` the
-# optimizer moves them along the manifold, by steps that are relative to the atom and bounded. One
-# learning rate therefore suits all parameters.
+# It is trained as any network, with a penalty on the classifier. Atoms have to stay positive
+# definite: inside ``stepping`` the optimizer moves them along the manifold, by steps that are
+# relative to the atom and bounded.
 
-network = Network()
-optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+network = Network(recordings[train], state[train])
+layer = network.divergences
+fast = {"params": network.classify.parameters(), "lr": 0.05}
+slow = {"params": [*network.filter.parameters(), *layer.parameters()], "lr": 0.01}
+optimizer = torch.optim.Adam([fast, slow])
 losses, accuracies, path = [], [], []
-for _ in range(150):
+for _ in range(60):
+    network.train()
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(network(recordings[train]), state[train])
-    loss.backward()
-    with network.divergences.stepping():
+    (loss + 5e-3 * network.classify.weight.square().sum()).backward()
+    with layer.stepping():
         optimizer.step()
-    losses.append(loss.item())
-    layer = network.divergences
-    path.append(torch.cat([layer.alpha, layer.beta], dim=1).detach().T)
+    network.eval()
     with torch.no_grad():
         right = network(recordings[test]).argmax(dim=1) == state[test]
+    losses.append(loss.item())
     accuracies.append(right.double().mean().item())
+    path.append(torch.cat([layer.alpha, layer.beta], dim=1).detach().T)
 
 # %%
 # `divlearn.IDDLClassifier` learns the same atoms from covariances of all channels, without filters
