@@ -49,7 +49,7 @@ trials += 0.5 * rng.standard_normal(trials.shape)
 
 def make_pipeline(classifier):
     """From trials to classes."""
-    return Pipeline([("covariances", Covariances("oas")), ("classify", classifier)])
+    return Pipeline([("covariances", Covariances("scm")), ("classify", classifier)])
 
 
 def accuracies(classifier, **parameters):
@@ -78,7 +78,7 @@ figure, panel = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
 panel.plot(table, color="#bbbbbb", linewidth=1, marker="o", markersize=4)
 panel.plot(table.mean(axis=1), color="#0072b2", linewidth=3, marker="o", markersize=9)
 for place, mean in enumerate(table.mean(axis=1)):
-    panel.annotate(f"{mean:.1%}", (place, mean), (8, 8), textcoords="offset points")
+    panel.annotate(f"{mean:.1%}", (place, mean), (8, -18), textcoords="offset points")
 panel.axhline(0.5, color="#cccccc", linestyle=":")
 panel.text(2.4, 0.5, "chance", ha="right", va="bottom", color="#888888")
 panel.set_xticks(range(len(scores)), scores)
