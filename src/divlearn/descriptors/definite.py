@@ -1,16 +1,16 @@
-"""What all descriptors share: conventions of scikit-learn, and a regulariser that warns."""
+"""How matrices are made positive definite: `Regularize`, and what all descriptors share."""
 
 import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import is_number
-from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new, check_training
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
 
@@ -38,19 +38,63 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
         return tags
 
 
-def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
-    """Return the floor that ``regularize`` stands for, `least_floor` at least."""
+class Regularize(MatrixTransformer):
+    r"""Make symmetric matrices that may be rank-deficient positive definite.
+
+    .. math:: X \mapsto (1 - r) X + r \tau I , \qquad \tau = \tfrac{1}{d} \operatorname{tr} \bar X
+
+    with :math:`\bar X` the mean of the training matrices. It is learned in `fit`, and training
+    matrices and new ones undergo the same. Covariances of average-referenced EEG have rank d - 1,
+    those of n samples rank n - 1 at most: their zero eigenvalues become :math:`r \tau`. Estimators
+    of divlearn do this themselves by their parameter ``regularize``.
+
+    Parameters
+    ----------
+    regularize : {"raise", "shrink"} or float, default="shrink"
+        The weight r, > 0 and < 1; "shrink" is 0.01. "raise" changes nothing, and refuses matrices
+        that are not positive definite.
+
+    Attributes
+    ----------
+    shrinkage_ : (float, float) or None, r and tau; None for "raise".
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> signals = np.random.default_rng(0).standard_normal((10, 4, 50))
+    >>> signals -= signals.mean(axis=1, keepdims=True)  # the average is the reference
+    >>> X = signals @ signals.mT / 50
+    >>> np.linalg.matrix_rank(X[0]), np.linalg.matrix_rank(Regularize().fit_transform(X)[0])
+    (np.int64(3), np.int64(4))
+    """
+
+    def __init__(self, regularize: str | float = "shrink") -> None:
+        self.regularize = regularize
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from matrices X, shape (n_matrices, d, d), by their weighted mean; y is ignored."""
+        self.n_features_in_ = check_training(self, X, sample_weight, dtype=None).shape[-1]
+        return self
+
+    def transform(self, X: ArrayLike) -> RealArray:
+        """Regularize matrices, shape (n_matrices, d, d); float32 stays float32."""
+        return check_new(self, X, dtype=None)
+
+
+def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
+    """Return the floor that ``floor`` stands for, `least_floor` at least."""
     least = least_floor(d, dtype)
-    if isinstance(regularize, str) and regularize == "auto":
+    if isinstance(floor, str) and floor == "auto":
         return max(tolerances.repair_floor(dtype), least)
-    if not is_number(regularize) or not 0 < float(regularize) < 1:
-        raise ValueError(f'regularize={regularize!r} must be "auto" or a number > 0 and < 1')
-    if float(regularize) < least:
+    if not is_number(floor) or not 0 < float(floor) < 1:
+        raise ValueError(f'floor={floor!r} must be "auto" or a number > 0 and < 1')
+    if float(floor) < least:
         raise ValueError(
-            f"regularize={regularize!r} must be >= {least:.3g}, which matrices of size {d} in "
+            f"floor={floor!r} must be >= {least:.3g}, which matrices of size {d} in "
             f"{np.dtype(dtype)} need to be told from singular ones; raise it"
         )
-    return float(regularize)
+    return float(floor)
 
 
 def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
@@ -135,19 +179,17 @@ def _warn(
     n_matrices: int, floor: float, name: str, variables: str,
 ) -> None:  # fmt: skip
     parts = []
-    flat = np.flatnonzero(constant.any(axis=1))
+    flat, shrunk = np.flatnonzero(constant.any(axis=1)), candidates[weights > 0]
     if flat.size:
         parts.append(
             f"{flat.size} of {n_matrices} matrices had {variables} without variance (first: "
             f"{flat[0]}, number {int(np.argmax(constant[flat[0]]))}), which got {floor:.3g} of the "
             "mean variance"
         )
-    shrunk = candidates[weights > 0]
     if shrunk.size:
         parts.append(
             f"{shrunk.size} of {n_matrices} matrices had a correlation with an eigenvalue below "
-            f"{floor:.3g} (first: {shrunk[0]}) and {'was' if shrunk.size == 1 else 'were'} shrunk "
-            f"towards {'its diagonal' if shrunk.size == 1 else 'their diagonals'}, by a weight of "
-            f"{weights.max():.3g} at most"
+            f"{floor:.3g} (first: {shrunk[0]}) and were shrunk towards the diagonal, by a weight "
+            f"of {weights.max():.3g} at most"
         )
     warnings.warn(f"{name}: " + "; ".join(parts), SPDRepairWarning, stacklevel=3)

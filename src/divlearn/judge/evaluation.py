@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
+from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
-from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import tell
+from divlearn.geometry import check_symmetric
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
+from divlearn.spd import check_spd
 
 _Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
 
@@ -124,6 +127,7 @@ class Evaluation:
 def evaluate(
     X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
     groups: ArrayLike | None = None, random_state: int | None = 0,
+    regularize: str | float = "raise",
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
@@ -139,6 +143,8 @@ def evaluate(
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
         whose ``fit`` takes groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
+    regularize : {"raise", "shrink"} or float, default="raise"
+        As in `Regularize`, learned from the training part of every fold.
 
     Returns
     -------
@@ -155,7 +161,10 @@ def evaluate(
     >>> print(found.summary())
     kernel is right on ...% +- ...% of 60 held-out matrices.
     """
-    data = check_labelled(X, y, None, None, groups)
+    matrices = check_spd(X, regularize=regularize, ndim=3, dtype=np.float64)
+    if regularize != "raise":  # then folds learn it anew from these
+        matrices = check_symmetric(X, ndim=3, dtype=np.float64, graded=True)
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
@@ -167,7 +176,7 @@ def evaluate(
             steps = list(product(range(len(folds)), known))
             for number, (fold, name) in enumerate(steps):
                 tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-                result = _predict(known[name], data, *folds[fold])
+                result = _predict(known[name], data, regularize, *folds[fold])
                 if interrupts.seen:  # comparing with an unfinished fit would be unfair
                     raise KeyboardInterrupt
                 results[name].append(result)
@@ -179,12 +188,14 @@ def evaluate(
 
 
 def _predict(
-    classifier: Any, data: Labelled, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> _Fitted:
+    classifier: Any, data: Labelled, regularize: Any, train: NDArray[np.intp],
+    test: NDArray[np.intp],
+) -> _Fitted:  # fmt: skip
     started = time.perf_counter()
+    matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
     groups = None if data.groups is None else data.groups[train]
-    model = fit_grouped(clone(classifier), data.matrices[train], data.codes[train], groups)
-    return model.predict(data.matrices[test]), time.perf_counter() - started
+    model = fit_grouped(clone(classifier), matrices[train], data.codes[train], groups)
+    return model.predict(matrices[test]), time.perf_counter() - started
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
