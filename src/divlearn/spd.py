@@ -75,7 +75,7 @@ def check_spd(
            [1., 2.]])
     >>> check_spd([[1.0, 1.0], [1.0, 1.0]])
     Traceback (most recent call last):
-    ValueError: X is rank-deficient: numerical rank 1 of 2 ...
+    ValueError: X is rank-deficient: numerical rank 1 of 2, ...
     >>> check_spd([[1.0, 1.0], [1.0, 1.0]], regularize="shrink")
     array([[1.  , 0.99],
            [0.99, 1.  ]])
@@ -111,24 +111,24 @@ def _learn_shrinkage(
 ) -> Shrinkage | None:
     if regularize is None or isinstance(regularize, tuple):  # learned before
         return regularize
-    if isinstance(regularize, str) and regularize in ("raise", "shrink"):
-        regularize = {"raise": None, "shrink": SHRINK_WEIGHT}[regularize]
-    elif not is_number(regularize) or not 0 < regularize < 1:
+    if isinstance(regularize, str) and regularize == "raise":
+        return None
+    named = isinstance(regularize, str) and regularize == "shrink"
+    weight = SHRINK_WEIGHT if named else regularize
+    if not is_number(weight) or not 0 < weight < 1:
         raise ValueError(
             f'regularize={regularize!r} must be "raise", "shrink" or a number > 0 and < 1'
         )
-    if regularize is None:
-        return None
     weights = check_weights(sample_weight, len(matrices))
     # Divided before they are added, lest sums overflow.
     sizes = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64) / matrices.shape[-1]
     variance = float(weights / weights.sum() @ sizes.sum(axis=1))
     if variance <= 0:
         raise ValueError(
-            f"regularize={regularize} shrinks towards the mean of all eigenvalues, which is "
+            f"regularize={regularize!r} shrinks towards the mean of all eigenvalues, which is "
             f"{variance:.3g}, but must be > 0; check how the matrices were computed"
         )
-    return float(regularize), variance
+    return float(weight), variance
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:

@@ -173,9 +173,7 @@ def test_evaluation_learns_it_from_the_training_part_of_a_fold():
 
     seen, folds = [], [(np.arange(12), np.arange(12, 24)), (np.arange(12, 24), np.arange(12))]
     scaled = np.concatenate([X[:12], 100 * X[12:]])
-    with pytest.raises(
-        ValueError, match=r'^X\[0\] is rank-deficient.* pass regularize="shrink"'
-    ):
+    with pytest.raises(ValueError, match=r'^X\[0\] is rank-deficient.* pass regularize="shrink"'):
         evaluate(scaled, Y, {"spy": Spy()}, cv=folds)
     evaluate(scaled, Y, {"spy": Spy()}, cv=folds, regularize=0.1)
     for k, (train, test) in enumerate(folds):

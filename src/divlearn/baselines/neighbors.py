@@ -15,7 +15,6 @@ from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
-from divlearn.geometry import check_symmetric
 from divlearn.log_vectors import log_vectors
 
 Indices = NDArray[np.intp]
@@ -162,13 +161,10 @@ def is_log_euclidean(divergence: Any) -> bool:
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
-    """Check matrices to predict block by block, for tables of so many columns; X may be mapped."""
-    stack = isinstance(X, np.ndarray) and X.ndim == 3
-    array: Any = X if stack else check_symmetric(X, ndim=3, graded=True)
-    step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
-    for start in range(0, max(len(array), 1), step):
-        name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
-        yield labelled.check_new(estimator, array[start : start + step], name=name)
+    """Check matrices to predict, and cut them into blocks for tables of so many columns."""
+    matrices, step = labelled.check_new(estimator, X), max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
+    for start in range(0, len(matrices), step):
+        yield matrices[start : start + step]
 
 
 def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:

@@ -143,12 +143,10 @@ def check_training(
     return matrices
 
 
-def check_new(
-    estimator: Any, X: ArrayLike, *, dtype: Any = np.float64, name: str = "X"
-) -> RealArray:
+def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
     """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
     check_is_fitted(estimator)
-    matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype, name=name)
+    matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 

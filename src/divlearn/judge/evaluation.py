@@ -17,7 +17,6 @@ from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import tell
-from divlearn.geometry import check_symmetric
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
@@ -161,9 +160,8 @@ def evaluate(
     >>> print(found.summary())
     kernel is right on ...% +- ...% of 60 held-out matrices.
     """
-    matrices = check_spd(X, regularize=regularize, ndim=3, dtype=np.float64)
-    if regularize != "raise":  # then folds learn it anew from these
-        matrices = check_symmetric(X, ndim=3, dtype=np.float64, graded=True)
+    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
+    matrices = np.asarray(X, dtype=np.float64)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
