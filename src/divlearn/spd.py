@@ -27,7 +27,6 @@ __all__ = [
 ]  # fmt: skip
 
 Shrinkage = tuple[float, float]  # weight r and variance tau of the map (1 - r) X + r tau I
-
 SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.

@@ -134,7 +134,7 @@ def test_kernels_between_any_matrices():
 
 def test_shards_are_refused_in_one_sentence(tmp_path):
     np.save(tmp_path / "X.npy", X)
-    message = "regularize needs an array in memory, but X is in shards or mapped; pass an array"
+    message = "regularize needs X in memory, but it is in shards; pass an array"
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     models = divlearn.ABKMeans(2, n_init=1), divlearn.IDDLRegressor(cv=None, max_iter=1)
     for model in models:

@@ -99,29 +99,16 @@ def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -
 
 def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
     """Smallest floor whose matrices, of size d, pass `check_spd` once rounded to ``dtype``."""
-    return 2 * _slack(d, dtype)
-
-
-def _slack(d: int, dtype: DTypeLike) -> float:
-    """How far below the floor rounding may leave an eigenvalue that was raised to it."""
-    return 4 * tolerances.positive_definite(d, dtype)
+    return 8 * tolerances.positive_definite(d, dtype)
 
 
 def ensure_definite(
     covariances: RealArray, floor: float, *, name: str = "X", variables: str = "features"
 ) -> RealArray:
-    r"""Make positive semi-definite matrices strictly positive definite, changing few and little.
+    """Shrink matrices towards their diagonals, as little as lifts correlations to the floor.
 
-    Let :math:`R` be the correlation matrix of :math:`C` and :math:`D` the diagonal of :math:`C`.
-    Where :math:`\lambda_{\min}(R) < \varphi` the matrix is shrunk towards its own diagonal,
-
-    .. math:: C \leftarrow (1 - r) C + r D, \qquad
-              r = \frac{\varphi - \lambda_{\min}(R)}{1 - \lambda_{\min}(R)},
-
-    which is the smallest weight that gives :math:`\lambda_{\min}(R) = \varphi`. Variances stay as
-    they are, and a change of the units of a variable commutes with the repair. A variable without
-    variance gets :math:`\varphi` times the mean of the other variances. The result is the input
-    itself where nothing had to be changed; otherwise an `SPDRepairWarning` says what was.
+    A variable without variance gets that share of the mean of the others. Where nothing has to be
+    changed the result is the input itself, otherwise an `SPDRepairWarning` says what was.
     """
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
@@ -165,9 +152,8 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
     deviations = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64))
     correlations = matrices / deviations[:, :, None] / deviations[:, None, :]
     smallest = np.linalg.eigvalsh(correlations)[:, 0]
-    # Without the slack a repaired matrix, which is at the floor up to rounding, would be repaired
-    # again, and again a warning given.
-    short = smallest < floor - min(_slack(d, matrices.dtype), floor / 2)
+    # The slack is for rounding: a matrix that was lifted to the floor stays, without a warning.
+    short = smallest < floor - min(least_floor(d, matrices.dtype), floor) / 2
     weights = np.zeros(len(matrices))
     weights[short] = (floor - smallest[short]) / (1 - smallest[short])
     kept = np.asarray(1 - weights, dtype=matrices.dtype)[:, None, None]

@@ -81,8 +81,7 @@ class GaussianEmbedding(SeriesTransformer):
         self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
         floor: float | str = "auto",
     ) -> None:  # fmt: skip
-        self.estimator, self.noise = estimator, noise
-        self.normalize, self.floor = normalize, floor
+        self.estimator, self.noise, self.normalize, self.floor = estimator, noise, normalize, floor
 
     def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels

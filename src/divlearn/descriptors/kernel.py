@@ -60,9 +60,8 @@ class RBFKernelDescriptor(SeriesTransformer):
     gamma_: float
 
     def __init__(
-        self, gamma: float | str = "median", *, per_frame: bool = True,
-        floor: float | str = "auto",
-    ) -> None:  # fmt: skip
+        self, gamma: float | str = "median", *, per_frame: bool = True, floor: float | str = "auto"
+    ) -> None:
         self.gamma, self.per_frame, self.floor = gamma, per_frame, floor
 
     def _check_parameters(self) -> None:

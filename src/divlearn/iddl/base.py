@@ -76,11 +76,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.n_atoms, self.divergence, self.gamma, self.features = (
-            n_atoms, divergence, gamma, features,
-        )  # fmt: skip
-        self.solver, self.init, self.cv, self.max_iter = solver, init, cv, max_iter
-        self.random_state, self.engine = random_state, engine
+        self.n_atoms, self.divergence, self.gamma = n_atoms, divergence, gamma
+        self.features, self.solver, self.init, self.cv = features, solver, init, cv
+        self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
     def _fit(

@@ -182,10 +182,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         return self
 
     def fit_members(self, data: Labelled) -> dict[str, Self]:
-        """Fit, and make a classifier of each kind that was tried on the way.
+        """Fit to checked data; returns a classifier of each kind that was tried on the way.
 
-        They have the names of their losses, as "learned softmax"; "start softmax" has the first
-        atoms and divergences. `data` was checked by `check_labelled`.
+        "learned softmax" is named by its loss; "start softmax" has the first atoms.
         """
         self._check_parameters()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)

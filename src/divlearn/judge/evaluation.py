@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from divlearn.descriptors import Regularize
-from divlearn.fitting.folds import Folds, fit_grouped
+from divlearn.fitting.folds import Fold, Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import tell
@@ -174,7 +174,7 @@ def evaluate(
             steps = list(product(range(len(folds)), known))
             for number, (fold, name) in enumerate(steps):
                 tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-                result = _predict(known[name], data, regularize, *folds[fold])
+                result = _predict(known[name], data, regularize, folds[fold])
                 if interrupts.seen:  # comparing with an unfinished fit would be unfair
                     raise KeyboardInterrupt
                 results[name].append(result)
@@ -185,11 +185,8 @@ def evaluate(
     return _gather(results, data, folds)
 
 
-def _predict(
-    classifier: Any, data: Labelled, regularize: Any, train: NDArray[np.intp],
-    test: NDArray[np.intp],
-) -> _Fitted:  # fmt: skip
-    started = time.perf_counter()
+def _predict(classifier: Any, data: Labelled, regularize: Any, fold: Fold) -> _Fitted:
+    started, (train, test) = time.perf_counter(), fold
     matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
     groups = None if data.groups is None else data.groups[train]
     model = fit_grouped(clone(classifier), matrices[train], data.codes[train], groups)

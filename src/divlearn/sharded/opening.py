@@ -105,10 +105,7 @@ def open_data(
     """Open and check whatever an estimator was given; an array in memory is one block."""
     if is_sharded(X, engine) or isinstance(X, np.memmap):
         if regularize not in ("raise", None):
-            raise ValueError(
-                "regularize needs an array in memory, but X is in shards or mapped; pass an array, "
-                'or write regularized shards with `Regularize` and pass regularize="raise"'
-            )
+            raise ValueError("regularize needs X in memory, but it is in shards; pass an array")
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
@@ -122,12 +119,10 @@ def open_data(
     return shards
 
 
-def open_training(
-    estimator: Any, X: Any, y: Any = None, sample_weight: Any = None, **options: Any
-) -> Shards:
+def open_training(estimator: Any, *data: Any, **options: Any) -> Shards:
     """Open data to learn from, and learn how to regularize this and that of `open_new`."""
     options |= {"engine": estimator.engine, "regularize": estimator.regularize}
-    shards = open_data(X, y, sample_weight, **options)
+    shards = open_data(*data, **options)
     estimator.shrinkage_ = shards.shrinkage
     return shards
 

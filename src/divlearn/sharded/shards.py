@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from divlearn.arrays import IntArray, RealArray
 from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
-from divlearn.spd import Shrinkage
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -36,7 +35,7 @@ class Shards(ABC):
     shared by all. They are pure: a block that is lost is made again, and gives the same.
     """
 
-    shrinkage: Shrinkage | None = None  # how the matrices were regularized
+    shrinkage: tuple[float, float] | None = None  # how the matrices were regularized
 
     @abstractmethod
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
