@@ -30,7 +30,7 @@ search = GridSearchCV(
     pipeline,
     {
         "describe__features": [slopes, ["x", "y", *slopes]],
-        "describe__regularize": [1e-3],
+        "describe__floor": [1e-3],
         "classify__divergence": ["log-euclidean", "stein", "airm", (1.0, 1.0)],
     },
     cv=4,

@@ -58,6 +58,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -104,9 +105,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self, divergence: str | Sequence[float] | Divergence = "airm",
         engine: str | Engine = "auto", *, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.divergence, self.engine = divergence, engine
-        self.cv, self.random_state = cv, random_state
+        self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
     @labelled.all_or_nothing
     def fit(
@@ -123,7 +125,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             logarithms = neighbors.is_log_euclidean(self.divergence)
             self._divergence = None if logarithms else get_divergence(self.divergence)
         engine = get_engine(self.engine)
-        data = check_labelled(X, y, sample_weight, None, groups)
+        data = check_labelled(self, X, y, sample_weight, None, groups)
         self.scale_ = 1.0
         if chosen:
             self._choose(data)

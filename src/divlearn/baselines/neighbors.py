@@ -16,7 +16,6 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
 from divlearn.log_vectors import log_vectors
-from divlearn.spd import check_spd
 
 Indices = NDArray[np.intp]
 
@@ -44,6 +43,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         Votes of neighbours: one each, or inversely proportional to their distance, where those at
         zero outvote all others.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -71,10 +71,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def __init__(
         self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",
-        weights: str = "uniform", engine: str | Engine = "auto",
+        weights: str = "uniform", engine: str | Engine = "auto", *,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_neighbors, self.divergence = n_neighbors, divergence
-        self.weights, self.engine = weights, engine
+        self.weights, self.engine, self.regularize = weights, engine, regularize
 
     @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -84,7 +85,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         logarithms = is_log_euclidean(self.divergence)
         self._divergence = None if logarithms else get_divergence(self.divergence)
         get_engine(self.engine)
-        data = check_labelled(X, y, None, None)
+        data = check_labelled(self, X, y)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
@@ -160,14 +161,10 @@ def is_log_euclidean(divergence: Any) -> bool:
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
-    """Check matrices to predict block by block, for tables of so many columns; X may be mapped."""
-    array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
-    step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
-    for start in range(0, max(len(array), 1), step):
-        name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
-        block = check_spd(array[start : start + step], ndim=3, dtype=np.float64, name=name)
-        labelled.check_size(estimator, block.shape[-1])
-        yield block
+    """Check matrices to predict, and cut them into blocks for tables of so many columns."""
+    matrices, step = labelled.check_new(estimator, X), max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
+    for start in range(0, len(matrices), step):
+        yield matrices[start : start + step]
 
 
 def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:

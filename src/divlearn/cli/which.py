@@ -39,8 +39,9 @@ def which(
     together = None if y is None else keep_together(dataset, groups, out)
     with out.working("Comparing divergences"):
         answer = which_divergence(
-            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed
-        )
+            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed,
+            regularize=regularize,
+        )  # fmt: skip
     out.say(answer.summary())
     if out.interrupted:
         out.say(as_sentence(answer.message))

@@ -22,7 +22,7 @@ from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
 from divlearn.sharded.blocks import encode_block, fingerprint_block
-from divlearn.sharded.opening import open_data
+from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
 
 _LEARNED = {
@@ -47,11 +47,11 @@ class _KMeans(CentroidModel):
         self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
         max_iter: int = 100, tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.engine, self.verbose = engine, verbose
+        self.engine, self.verbose, self.regularize = engine, verbose, regularize
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -70,7 +70,7 @@ class _KMeans(CentroidModel):
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
         """
-        shards = open_data(X, None, sample_weight, engine=self.engine)
+        shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
         for name in ("n_init", "max_iter"):
             check_count(getattr(self, name), name)
@@ -154,6 +154,7 @@ class ABKMeans(_KMeans):
     engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -201,11 +202,11 @@ class ABKMeans(_KMeans):
         self, n_clusters: int = 8, divergence: str | Sequence[float] | Divergence = (0.5, 1.5), *,
         init: str | ArrayLike = "tangent", n_init: int = 4, max_iter: int = 100, tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
             n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
-            random_state=random_state, engine=engine, verbose=verbose,
+            random_state=random_state, engine=engine, verbose=verbose, regularize=regularize,
         )  # fmt: skip
         self.divergence = divergence
 
@@ -239,7 +240,7 @@ class KarcherKMeans(_KMeans):
 
     Parameters
     ----------
-    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose
+    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose, regularize
         As in `ABKMeans`.
 
     Attributes

@@ -142,7 +142,8 @@ class PlaneMap:
 
 def plane_map(
     X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
-    groups: ArrayLike | None = None, engine: str | Engine = "auto", n_threads: int | None = None,
+    groups: ArrayLike | None = None, engine: str | Engine = "auto",
+    regularize: str | float = "raise",
 ) -> PlaneMap:  # fmt: skip
     r"""Leave-one-out 1-NN accuracy at every point of a grid of the (alpha, beta) plane.
 
@@ -162,8 +163,7 @@ def plane_map(
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image) are not neighbours of each other.
     engine : str or Engine, default="auto"
-    n_threads : int, optional
-        All by default. Ignored if ``engine`` is an engine already.
+    regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
 
     Returns
     -------
@@ -183,8 +183,8 @@ def plane_map(
     >>> plane.accuracy.shape, plane.at(0, 0)
     ((17, 17), 1.0)
     """
-    chosen = get_engine(engine, n_threads, LEARNING_ACCURACY)
-    matrices = check_spd(X, ndim=3)
+    chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
+    matrices = check_spd(X, regularize=regularize, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     for first, second in (grid, grid[::-1]):

@@ -122,7 +122,7 @@ class WhichDivergence:
 def which_divergence(
     X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None, cv: int = 5,
     alphas: ArrayLike | None = None, betas: ArrayLike | None = None, engine: str | Engine = "auto",
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | np.random.RandomState | None = None, regularize: str | float = "raise",
 ) -> WhichDivergence:  # fmt: skip
     r"""Find the divergence of the (alpha, beta) plane that suits these matrices.
 
@@ -147,6 +147,7 @@ def which_divergence(
         1/4 without. Named divergences are compared whether they lie on it or not.
     engine : str or Engine, default="auto"
     random_state : int, RandomState or None, default=None
+    regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
 
     Returns
     -------
@@ -165,7 +166,7 @@ def which_divergence(
     Use ...
     """
     chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
-    matrices = check_spd(X, ndim=3)
+    matrices = check_spd(X, regularize=regularize, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
     for given, name in ((alphas, "alphas"), (betas, "betas")):

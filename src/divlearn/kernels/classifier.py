@@ -58,6 +58,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     engine : str or Engine, default="auto"
         Its threads also fit the machines.
     verbose : int, default=0
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -116,10 +117,10 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         self, alphas: ArrayLike | None = None, betas: ArrayLike | None = None,
         scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), Cs: ArrayLike = (1.0, 10.0, 100.0), *,
         cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
-        engine: str | Engine = "auto", verbose: int = 0,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.alphas, self.betas, self.scales = alphas, betas, scales
-        self.Cs, self.cv, self.class_weight = Cs, cv, class_weight
+        self.Cs, self.cv, self.class_weight, self.regularize = Cs, cv, class_weight, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @labelled.all_or_nothing
@@ -136,7 +137,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         points = _check_points(self.alphas, self.betas)
         self._check_grid()
-        data = check_labelled(X, y, sample_weight, self.class_weight, groups)
+        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
