@@ -231,7 +231,7 @@ class Divergence:
     ``div(X, Y)`` is ``scale`` times :math:`D^{(\alpha,\beta)}(X \| Y)` or, if ``symmetrized``,
     times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions;
     these call it with ``squared``, and then get what pyRiemann's own function of the same name
-    returns.
+    returns. pyRiemann's estimators need a mean as well: see `divlearn.means.for_pyriemann`.
 
     Attributes
     ----------
@@ -317,11 +317,22 @@ DIVERGENCES: dict[str, Divergence] = {
     )
 }  # fmt: skip
 
-_BY_ALIAS = {
-    alias: divergence
+LOG_EUCLIDEAN = "log-euclidean"  # a distance outside the family, which some estimators offer
+_NAMES = {
+    alias: divergence.name
     for divergence in DIVERGENCES.values()
     for alias in (divergence.name, *divergence.aliases)
-}
+} | {LOG_EUCLIDEAN: LOG_EUCLIDEAN, "logeuclid": LOG_EUCLIDEAN}
+
+
+def plain_name(name: str) -> str:
+    """Spell a name in lower case, with hyphens."""
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def standard_name(divergence: Any) -> str | None:
+    """Key of `DIVERGENCES`, or "log-euclidean", that a name stands for; None for anything else."""
+    return _NAMES.get(plain_name(divergence)) if isinstance(divergence, str) else None
 
 
 def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence:
@@ -331,7 +342,8 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
     ----------
     divergence : str, pair of floats, or Divergence
         Names are those of `DIVERGENCES` and their aliases, pyRiemann's among them; case, spaces,
-        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled.
+        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled. The
+        log-Euclidean distance is not a member; estimators that offer it take its name.
 
     Notes
     -----
@@ -351,13 +363,19 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
     if isinstance(divergence, Divergence):
         return divergence
     if isinstance(divergence, str):
-        key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
-        if key not in _BY_ALIAS:
+        name = standard_name(divergence)
+        if name == LOG_EUCLIDEAN:
             raise ValueError(
-                f"divergence={divergence!r} must be one of {', '.join(_BY_ALIAS)}, or a pair "
-                "(alpha, beta)"
+                f"divergence={divergence!r} is a distance outside the alpha-beta family, must be a "
+                "member of it; pass 'stein' or 'airm', or use DivergenceKNN, DivergenceMDM or "
+                "LogEuclideanKMeans, which offer it"
             )
-        return _BY_ALIAS[key]
+        if name is None:
+            names = ", ".join(alias for alias in _NAMES if _NAMES[alias] != LOG_EUCLIDEAN)
+            raise ValueError(
+                f"divergence={divergence!r} must be one of {names}, or a pair (alpha, beta)"
+            )
+        return DIVERGENCES[name]
     try:
         point = as_real(divergence, "divergence")
         if point.shape != (2,):

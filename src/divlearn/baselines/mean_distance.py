@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors
 from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
-from divlearn.cluster.kmeans import given_point
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
@@ -26,7 +25,7 @@ from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import track
 from divlearn.geometry import geodesic
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.means import mean_abld
+from divlearn.means import mean_abld, mean_point
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
@@ -38,6 +37,7 @@ _CANDIDATES: list[Divergence | None] = [*CANDIDATES, get_divergence("jeffreys"),
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
+@labelled.takes_metric
 class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest of the means of the classes.
 
@@ -50,9 +50,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        As in `DivergenceKNN`, of one sign. The mean in "burg" and "kullback" is the arithmetic one,
-        in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean of these two.
-        "choose" chooses the divergence by cross-validation on the training data; see Notes.
+        As in `DivergenceKNN`, of one sign; ``metric`` is the same. The mean in "burg" and
+        "kullback" is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the
+        geometric mean of these two. "choose" chooses the divergence by cross-validation on the
+        training data; see Notes.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds by which "choose" judges, as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
@@ -120,7 +121,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
-            logarithms = neighbors.is_log_euclidean(self.divergence)
+            logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
             self._divergence = None if logarithms else get_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(X, y, sample_weight, None, groups)
@@ -135,7 +136,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     @property
     def divergence_(self) -> Divergence | str:
         """The divergence in use."""
-        return "log-euclidean" if self._divergence is None else self._divergence
+        return LOG_EUCLIDEAN if self._divergence is None else self._divergence
 
     def _choose(self, data: Labelled) -> None:
         """Choose the divergence on held-out data, and the scale of probabilities."""
@@ -160,7 +161,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self._divergence = _CANDIDATES[best]
         factor = 1.0 if self._divergence is None else self._divergence.scale
         self.scale_ = float(scales[best, place]) / factor
-        names = ["log-euclidean" if one is None else one.name for one in _CANDIDATES]
+        names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
             "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
@@ -261,13 +262,7 @@ def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -
     """Means of the classes, in closed form where there is one; None is the log-Euclidean metric."""
     if divergence is None:
         return from_log_vectors(_average(data, log_vectors(data.matrices)))
-    point = None if divergence.symmetrized else given_point(divergence)
-    if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
-        raise ValueError(
-            f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
-            "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
-            "single direction (alpha, beta)"
-        )
+    point = mean_point(divergence)
     arithmetic = _average(data, data.matrices)
     if point == (0.0, 1.0):
         return arithmetic
