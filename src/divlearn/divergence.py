@@ -342,8 +342,7 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
     ----------
     divergence : str, pair of floats, or Divergence
         Names are those of `DIVERGENCES` and their aliases, pyRiemann's among them; case, spaces,
-        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled. The
-        log-Euclidean distance is not a member; estimators that offer it take its name.
+        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled.
 
     Notes
     -----
@@ -364,16 +363,11 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
         return divergence
     if isinstance(divergence, str):
         name = standard_name(divergence)
-        if name == LOG_EUCLIDEAN:
+        if name is None or name == LOG_EUCLIDEAN:
+            known = ", ".join(alias for alias in _NAMES if _NAMES[alias] in DIVERGENCES)
             raise ValueError(
-                f"divergence={divergence!r} is a distance outside the alpha-beta family, must be a "
-                "member of it; pass 'stein' or 'airm', or use DivergenceKNN, DivergenceMDM or "
-                "LogEuclideanKMeans, which offer it"
-            )
-        if name is None:
-            names = ", ".join(alias for alias in _NAMES if _NAMES[alias] != LOG_EUCLIDEAN)
-            raise ValueError(
-                f"divergence={divergence!r} must be one of {names}, or a pair (alpha, beta)"
+                f"divergence={divergence!r} must be one of {known}, or a pair (alpha, beta); "
+                "DivergenceKNN, DivergenceMDM and LogEuclideanKMeans have the log-Euclidean metric"
             )
         return DIVERGENCES[name]
     try:

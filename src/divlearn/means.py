@@ -149,7 +149,7 @@ def for_pyriemann(
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence
-        As in `divlearn.get_divergence`, of one sign.
+        Of one sign and one direction; "jeffreys" is pyRiemann's "kullback_sym".
 
     Returns
     -------
@@ -164,38 +164,25 @@ def for_pyriemann(
     >>> metric["mean"](X, sample_weight=[3, 1])
     array([[1.5, 0. ],
            [0. , 1.5]])
-    >>> metric["distance"](X[1], X[0]).round(4)
-    np.float64(0.9014)
     """
-    known = get_divergence(divergence)
-    return {"mean": partial(_mean, mean_point(known)), "distance": known}
+    return {"mean": partial(_mean, given_point(divergence)), "distance": get_divergence(divergence)}
 
 
 def _mean(
-    point: tuple[float, float] | None, X: ArrayLike, sample_weight: ArrayLike | None = None
+    point: tuple[float, float], X: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> RealArray:
-    if point is not None:
-        return mean_abld(X, *point, sample_weight).mean
-    matrices = check_spd(X, ndim=3)
-    weights = _check_weights(sample_weight, len(matrices))
-    return geodesic(arithmetic_mean(matrices, weights), harmonic_mean(matrices, weights), 0.5)
+    return mean_abld(X, *point, sample_weight).mean
 
 
-def mean_point(divergence: Divergence) -> tuple[float, float] | None:
-    """(alpha, beta) >= 0 by which `mean_abld` finds means of a divergence; None for "jeffreys".
-
-    Its means are the geometric means of the arithmetic and the harmonic one.
-    """
-    point = nonnegative_point(divergence.alpha, divergence.beta)
-    if not divergence.symmetrized or point[0] == point[1]:
-        return point
-    if sorted(point) != [0.0, 1.0]:
+def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
+    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
+    known = get_divergence(divergence)
+    if known.symmetrized:
         raise ValueError(
-            f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
-            "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
-            "single direction (alpha, beta)"
+            f"divergence={known.name!r} is the mean of both directions, must be a single one; "
+            "pass 'stein', which is symmetric, or 'burg'"
         )
-    return None
+    return nonnegative_point(known.alpha, known.beta)
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:

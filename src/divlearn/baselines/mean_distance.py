@@ -25,14 +25,14 @@ from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import track
 from divlearn.geometry import compose, expm, geodesic, graded_eigh
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.means import mean_abld, mean_point
+from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
-ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
-_SLOPES = (-1.0, -0.25, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
-_CANDIDATES: list[Divergence | None] = [*CANDIDATES, get_divergence("jeffreys"), None]
+_ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
+_SLOPES = (-1.0, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
+_CANDIDATES: list[Divergence | None] = [*CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
@@ -77,15 +77,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Notes
     -----
     Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (1/4, 1/4),
-    (0, 1/4), (1/4, 1/2) and their reverses, "jeffreys" and "log-euclidean". The one of the lowest
-    held-out log-loss, that of `predict_proba` with the best scale, is chosen if its gain over
-    "airm" exceeds two standard errors; "airm" otherwise. With few matrices the log-loss is
-    steadier than the accuracy.
-
-    The candidates are judged, and the one chosen is fitted, with means on the geodesic from the
-    AIRM mean to the arithmetic mean (beta > alpha) or the harmonic mean, at the fraction
-    :math:`|\beta - \alpha|` of the way. These are the exact means for "airm", "burg" and
-    "reverse-burg", and close to them for the others.
+    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one of the lowest held-out log-loss of
+    `predict_proba` is chosen if its gain over "airm" exceeds two standard errors, else "airm".
+    Means are then those by which candidates are judged, on the geodesic from the AIRM mean to the
+    arithmetic one at beta - alpha: exact for "airm" and "burg". "reverse-burg" has harmonic ones.
 
     Examples
     --------
@@ -152,8 +147,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
                 "divergence"
             )
         centers = _find_means(data, _CANDIDATES[0], engine)
-        rough = get_engine(self.engine, accuracy=ROUGH_ACCURACY)
-        tables = judge_means(data, folds, centers, rough)
+        rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
+        tables = _judge(data, folds, centers, rough)
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
         scales, losses = log_losses(tables, codes)
@@ -165,14 +160,13 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self.oof_proba_ = data.spread(tested, probabilities)
         best, place = least_loss(losses, weights)
         self._divergence = divergence = _CANDIDATES[best]
-        slope = 1.0 if divergence is None else divergence.beta - divergence.alpha
-        if abs(slope) == 1:  # means in closed form, as they were judged
-            self.means_ = _find_means(data, divergence, engine)
+        self.scale_ = float(scales[best, place])
+        if divergence is None:
+            self.means_ = _find_means(data, None, engine)
         else:
-            inverses = np.linalg.inv(data.matrices)
-            self.means_ = _path_means(data, inverses, centers)[_SLOPES.index(slope)]
-        factor = 1.0 if self._divergence is None else self._divergence.scale
-        self.scale_ = float(scales[best, place]) / factor
+            self.scale_ /= divergence.scale
+            means = _path_means(data, np.linalg.inv(data.matrices), centers)
+            self.means_ = means[_SLOPES.index(divergence.beta - divergence.alpha)]
         names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
@@ -218,7 +212,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return len(self.means_)
 
 
-def judge_means(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> RealArray:
+def _judge(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> RealArray:
     """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each.
 
     Centers are the AIRM means of all matrices.
@@ -242,20 +236,20 @@ def judge_means(data: Labelled, folds: Folds, centers: RealArray, engine: Engine
 
 
 def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
-    """Make a function that finds the AIRM means of parts: a Newton step from those of all."""
+    """Return a function that finds AIRM means of parts by a Newton step from those of all."""
     frames = np.linalg.cholesky(centers)
     whiteners = np.linalg.inv(frames)[data.codes]
     values, bases = graded_eigh(whiteners @ data.matrices @ whiteners.mT)
-    logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
-    tangents = compose(bases, logarithms)
-    half = np.maximum(0.5 * np.abs(logarithms[:, :, None] - logarithms[:, None]), 1e-6)
+    logarithms = np.log(np.maximum(values, 1e-300))
+    tangents, gaps = compose(bases, logarithms), logarithms[:, :, None] - logarithms[:, None]
+    half = np.maximum(0.5 * np.abs(gaps), 1e-6)
     bends = half / np.tanh(half)  # second derivatives of half the squared distance
 
     def recenter(part: Labelled, rows: NDArray[np.intp]) -> RealArray:
         steps = _average(part, tangents[rows])
         turned = bases[rows].mT @ steps[part.codes] @ bases[rows]
         curvature = _average(part, (bends[rows] * turned**2).sum(axis=(1, 2)))
-        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(curvature, np.finfo(np.float64).tiny)
+        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(curvature, 1e-300)
         return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
 
     return recenter
@@ -264,11 +258,8 @@ def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]
 def _path_means(data: Labelled, inverses: RealArray, centers: RealArray) -> RealArray:
     """Means (n_slopes, n_classes, d, d) from the harmonic ones by the centers to the arithmetic."""
     harmonic, arithmetic = np.linalg.inv(_average(data, inverses)), _average(data, data.matrices)
-    ends = [harmonic, harmonic, centers, arithmetic, arithmetic]
-    return np.stack([
-        geodesic(centers, end, abs(slope)) if abs(slope) < 1 else end
-        for end, slope in zip(ends, _SLOPES, strict=True)
-    ])  # fmt: skip
+    harmonic = 0.5 * (harmonic + harmonic.mT)
+    return np.stack([harmonic, centers, geodesic(centers, arithmetic, 0.25), arithmetic])
 
 
 def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
@@ -281,9 +272,6 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     for slope, spectra in zip(_SLOPES, t, strict=True):
         some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
         tables[some] = evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
-        if slope == 0:
-            burgs = np.array([(0.0, 1.0), (1.0, 0.0)])
-            tables[len(CHOICES)] = evaluate_plane(np.ascontiguousarray(spectra), burgs).mean(axis=0)
     return tables.reshape(-1, n, n_classes)
 
 
@@ -291,7 +279,13 @@ def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -
     """Means of the classes, in closed form where there is one; None is the log-Euclidean metric."""
     if divergence is None:
         return from_log_vectors(_average(data, log_vectors(data.matrices)))
-    point = mean_point(divergence)
+    point = None if divergence.symmetrized else given_point(divergence)
+    if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
+        raise ValueError(
+            f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
+            "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
+            "single direction (alpha, beta)"
+        )
     arithmetic = _average(data, data.matrices)
     if point == (0.0, 1.0):
         return arithmetic

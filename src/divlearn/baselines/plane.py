@@ -21,7 +21,7 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 # Points from which class means choose: fewer than on maps, since each is judged by few matrices.
-_BETWEEN = [(0.25, 0.25), (0.0, 0.25), (0.25, 0.0), (0.25, 0.5), (0.5, 0.25)]
+_BETWEEN = [(0.25, 0.25), (0.0, 0.25), (0.25, 0.5)]
 CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
 CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
 _SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest

@@ -16,11 +16,12 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, 
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point
+from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing, takes_metric
 from divlearn.fitting.progress import say
+from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards
@@ -260,14 +261,3 @@ class KarcherKMeans(_KMeans):
 
     def _rule(self) -> Rule:
         return Rule(0.0, 0.0)
-
-
-def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
-    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
-    known = get_divergence(divergence)
-    if known.symmetrized:
-        raise ValueError(
-            f"divergence={known.name!r} is the mean of both directions, must be a single one; "
-            "pass 'stein', which is symmetric, or 'burg'"
-        )
-    return nonnegative_point(known.alpha, known.beta)

@@ -56,8 +56,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     divergence : str, pair (alpha, beta) or Divergence, default="learn"
         "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
         "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any
-        divergence that `divlearn.get_divergence` knows. kappa is always learned. ``metric`` is
-        another name for this parameter, as in pyRiemann.
+        divergence of `divlearn.get_divergence`. ``metric`` is the same. kappa is always learned.
     share : {"all", "divergence", "none"}, default="all"
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
         Components of fewer than 5 matrices never get parameters of their own, as they would grow

@@ -46,10 +46,8 @@ def takes_metric(estimator: _Class) -> _Class:
     def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def renamed(self: Any, *given: Any, **named: Any) -> Any:
-            if "metric" in named and "divergence" in named:
-                raise TypeError("metric= is another name for divergence=; pass one of them")
             if "metric" in named:
-                named["divergence"] = named.pop("metric")
+                return method(self, *given, divergence=named.pop("metric"), **named)
             return method(self, *given, **named)
 
         return renamed

@@ -179,8 +179,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         return np.exp(self.predict_log_proba(X))
 
     def _check_grid(self) -> tuple[list[float], list[float]]:
-        penalties = [self.C] if isinstance(self.C, Real) else self.C
-        return _check_positive(self.scales, "scales"), _check_positive(penalties, "C")
+        return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
     def _choose(
         self, data: Labelled, folds: Folds, known: dict[Point, RealArray],
@@ -277,7 +276,7 @@ def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:
-    axis: list[float] = as_axis(values, name).tolist()
+    axis: list[float] = as_axis([values] if isinstance(values, Real) else values, name).tolist()
     if min(axis) <= 0:
         raise ValueError(f"{name}={axis} must be > 0")
     return axis
