@@ -83,8 +83,7 @@ class WhichDivergence:
     p_chance : float, p-value of no divergence being better than predicting the largest class
         (Bonferroni over the compared divergences). NaN without labels.
     n_groups : int or None, number of groups.
-    mean_score : float, held-out accuracy of the nearest mean, in the divergence that
-        `DivergenceMDM` chooses without each fold; NaN without labels.
+    mean_score : float, of the nearest mean; `DivergenceMDM` chooses without each fold. Or NaN.
     p_mean : float, of no difference between ``mean_score`` and ``score``.
     mean_divergence : str, the divergence that `DivergenceMDM` chooses.
     """
@@ -123,10 +122,11 @@ class WhichDivergence:
         """Recommend a divergence, and say how sure that is."""
         if self.criterion == "likelihood":
             return _say_likelihood(self)
-        doubt = "" if self.p_mean < SIGNIFICANT else "; the difference is not significant"
+        better = "mean" if self.mean_score > self.score else "neighbour"
+        told = f"use the {better}" if self.p_mean < SIGNIFICANT else "no significant difference"
         return (
             f"{_say_accuracy(self)} Nearest mean, in {self.mean_divergence}, is right on "
-            f"{self.mean_score:.1%}, nearest neighbour on {self.score:.1%}{doubt}."
+            f"{self.mean_score:.1%}, nearest neighbour on {self.score:.1%}: {told}."
         )
 
     def _repr_html_(self) -> str:
@@ -177,7 +177,7 @@ def which_divergence(
     >>> answer.map.shape, answer.criterion, list(answer.named)[:2]
     ((17, 17), 'accuracy', ['airm', 'stein'])
     >>> print(answer.summary())
-    Use ...
+    No difference found between airm, stein and log-cosh (98.3%): ...
     """
     chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(X, ndim=3)
