@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
@@ -21,11 +21,11 @@ Indices = NDArray[np.intp]
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")
-_LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 
 
+@labelled.takes_metric
 class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
@@ -38,7 +38,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
         "log-euclidean", the Frobenius distance of logarithms; a name that `divlearn.get_divergence`
         knows, such as "airm", "stein" or "jeffreys"; or a pair, such as the ``(alpha_, beta_)``
-        that an estimator has learned.
+        that an estimator has learned. As in pyRiemann, ``metric`` is another name for this
+        parameter, "riemann" for "airm", "logdet" for "stein" and "logeuclid" for the first.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to their distance, where those at
         zero outvote all others.
@@ -82,7 +83,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        logarithms = is_log_euclidean(self.divergence)
+        logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
         self._divergence = None if logarithms else get_divergence(self.divergence)
         get_engine(self.engine)
         data = check_labelled(self, X, y)
@@ -153,11 +154,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         with np.errstate(divide="ignore", invalid="ignore"):
             weights: RealArray = np.where(usual, nearest / distances, distances == nearest)
         return weights
-
-
-def is_log_euclidean(divergence: Any) -> bool:
-    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives."""
-    return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:

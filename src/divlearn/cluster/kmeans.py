@@ -16,11 +16,12 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, 
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point
+from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import all_or_nothing, takes_metric
 from divlearn.fitting.progress import say
+from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
@@ -123,6 +124,7 @@ class _KMeans(CentroidModel):
         return partial(nearest_block, centers=centers, alpha=self.alpha_, beta=self.beta_)
 
 
+@takes_metric
 class ABKMeans(_KMeans):
     r"""k-means of SPD matrices in an alpha-beta log-det divergence, which may be learned too.
 
@@ -140,7 +142,8 @@ class ABKMeans(_KMeans):
         :math:`\Omega = 0`. Learned: "learn" is the paper's rule
         :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
         densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
-        "paper" and "paper-tied" are those of `paper`.
+        "paper" and "paper-tied" are those of `paper`. ``metric`` is another name for this
+        parameter, as in pyRiemann.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
         or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
@@ -259,14 +262,3 @@ class KarcherKMeans(_KMeans):
 
     def _rule(self) -> Rule:
         return Rule(0.0, 0.0)
-
-
-def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
-    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
-    known = get_divergence(divergence)
-    if known.symmetrized:
-        raise ValueError(
-            f"divergence={known.name!r} is the mean of both directions, must be a single one; "
-            "pass 'stein', which is symmetric, or 'burg'"
-        )
-    return nonnegative_point(known.alpha, known.beta)

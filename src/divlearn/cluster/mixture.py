@@ -25,7 +25,7 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, takes_metric
 from divlearn.fitting.progress import say
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -37,6 +37,7 @@ TOLERANCE = 1e-4  # a start ends where the mean log-likelihood rises by no more
 _SHARES = ("all", "divergence", "none")
 
 
+@takes_metric
 class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
@@ -56,7 +57,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     divergence : str, pair (alpha, beta) or Divergence, default="learn"
         "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
         "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any
-        divergence that `divlearn.get_divergence` knows. kappa is always learned.
+        divergence of `divlearn.get_divergence`. ``metric`` is the same. kappa is always learned.
     share : {"all", "divergence", "none"}, default="all"
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
         Components of fewer than 5 matrices never get parameters of their own, as they would grow

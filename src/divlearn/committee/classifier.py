@@ -198,7 +198,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         def kernel() -> dict[str, Any]:
             # A coarse grid: the average makes up for it.
             member = DivergenceKernelClassifier(
-                scales=(0.3, 1, 3), Cs=(3, 30), cv=list(folds), engine=self.engine
+                scales=(0.3, 1, 3), C=(3, 30), cv=list(folds), engine=self.engine
             )
             return {"kernel": member.fit_tables(data, folds, tables())}
 

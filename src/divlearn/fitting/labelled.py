@@ -18,6 +18,7 @@ from divlearn.spd import Shrinkage, check_and_learn, check_spd
 from divlearn.weights import check_total_weight, check_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
+_Class = TypeVar("_Class", bound=type)
 
 
 def all_or_nothing(fit: _Fit) -> _Fit:
@@ -34,6 +35,26 @@ def all_or_nothing(fit: _Fit) -> _Fit:
             raise
 
     return cast(_Fit, whole)
+
+
+def takes_metric(estimator: _Class) -> _Class:
+    """Let a class take ``metric``, pyRiemann's name, for its parameter ``divergence``.
+
+    The alias is no parameter of its own: `get_params` and `clone` know ``divergence`` only.
+    """
+
+    def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def renamed(self: Any, *given: Any, **named: Any) -> Any:
+            if "metric" in named:
+                return method(self, *given, divergence=named.pop("metric"), **named)
+            return method(self, *given, **named)
+
+        return renamed
+
+    for name in ("__init__", "set_params"):
+        setattr(estimator, name, renaming(getattr(estimator, name)))
+    return estimator
 
 
 class MatricesMixin:

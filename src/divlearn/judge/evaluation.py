@@ -117,7 +117,7 @@ class Evaluation:
             )
         if len(ties) == len(others):
             return f"{text}. No other is significantly worse."
-        return f"{text}. Not significantly worse: {', '.join(ties)}."
+        return f"{text}. Not significantly worse: {'; '.join(ties)}."
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary())}</p>"

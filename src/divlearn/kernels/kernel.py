@@ -15,7 +15,13 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new, check_training
+from divlearn.fitting.labelled import (
+    MatricesMixin,
+    all_or_nothing,
+    check_new,
+    check_training,
+    takes_metric,
+)
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
 from divlearn.kernels.tables import Point, decay
@@ -23,6 +29,7 @@ from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
 
+@takes_metric
 class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Kernel of a divergence between SPD matrices.
 
@@ -38,7 +45,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     divergence : str, pair (alpha, beta) or Divergence, default="stein"
         A name stands for the textbook form, a pair for :math:`D^{(\alpha,\beta)}` itself: "stein"
         is a quarter of (1/2, 1/2). See `divlearn.get_divergence`. The signs of alpha and beta must
-        not differ.
+        not differ. ``metric`` is another name for this parameter, as in pyRiemann.
     scale : float or "median", default="median"
         s > 0. "median" is one over the median of :math:`\tilde D` over all pairs of training
         matrices that differ, so that half of them have a kernel below 1/e.
