@@ -12,7 +12,7 @@ from typing import Any
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Choosing": ("judge",),
-    "Learning": ("committee", "iddl", "kernels", "torch"),
+    "Learning": ("committee", "iddl", "kernels", "transfer", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spectral", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -120,14 +119,16 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
-            logarithms = neighbors.is_log_euclidean(self.divergence)
-            self._divergence = None if logarithms else get_divergence(self.divergence)
+            self._divergence = neighbors.known_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(X, y, sample_weight, None, groups)
         self.scale_ = 1.0
         if chosen:
             self._choose(data)
-        self.means_ = _find_means(data, self._divergence, engine)
+        self.means_ = find_means(
+            data.matrices, data.codes, data.weights, self._divergence, engine,
+            [f"class {name!s}" for name in data.classes],
+        )  # fmt: skip
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
         return self
@@ -210,35 +211,23 @@ def _judge(data: Labelled, folds: Folds, engine: Engine) -> RealArray:
     tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
     for train, held in track(folds, "folds"):
-        part = replace(
-            data, matrices=data.matrices[train], codes=data.codes[train],
-            weights=data.weights[train],
-        )  # fmt: skip
-        arithmetic, harmonic = _average(part, part.matrices), _average(part, inverses[train])
-        harmonic = np.linalg.inv(harmonic)
+        matrices, codes, weights = data.matrices[train], data.codes[train], data.weights[train]
+        arithmetic = _average(matrices, codes, weights)
+        harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
         middle = geodesic(arithmetic, harmonic, 0.5)
-        center = _iterate(part, (0.0, 0.0), middle, engine, rough=True)
+        center = _iterate(matrices, codes, weights, (0.0, 0.0), middle, engine)
         rising = _SLOPES >= 0
         means = np.concatenate([
-            _along(center, harmonic, -_SLOPES[~rising]), _along(center, arithmetic, _SLOPES[rising])
+            geodesic(center, harmonic, -_SLOPES[~rising, None]),
+            geodesic(center, arithmetic, _SLOPES[rising, None]),
         ])  # fmt: skip
         step = max(1, _TABLE_ENTRIES // means[..., 0].size)
         for start in range(0, len(held), step):
             rows = held[start : start + step]
             tables[:-1, rows] = _candidate_tables(data.matrices[rows], means, engine)
-        gaps = vectors[held][:, None] - _average(part, vectors[train])
+        gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
     return tables
-
-
-def _along(start: RealArray, end: RealArray, fractions: RealArray) -> RealArray:
-    """Points of geodesics, shape (n_fractions, n_classes, d, d)."""
-    lower = np.linalg.cholesky(start)
-    inner = np.linalg.solve(lower, np.linalg.solve(lower, end).mT)
-    values, vectors = np.linalg.eigh(0.5 * (inner + inner.mT))
-    frame = lower @ vectors
-    powers = np.maximum(values, np.finfo(np.float64).tiny) ** fractions[:, None, None]
-    return (frame * powers[:, :, None]) @ frame.mT
 
 
 def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
@@ -257,10 +246,13 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     return tables.reshape(-1, n, n_classes)
 
 
-def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
-    """Means of the classes, in closed form where there is one; None is the log-Euclidean metric."""
+def find_means(
+    matrices: RealArray, codes: NDArray[np.intp], weights: RealArray,
+    divergence: Divergence | None, engine: Engine, names: Sequence[str],
+) -> RealArray:  # fmt: skip
+    """Means of the matrices of each code, in closed form where there is one; None: log-Euclidean."""
     if divergence is None:
-        return from_log_vectors(_average(data, log_vectors(data.matrices)))
+        return from_log_vectors(_average(log_vectors(matrices), codes, weights))
     point = None if divergence.symmetrized else given_point(divergence)
     if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
         raise ValueError(
@@ -268,45 +260,48 @@ def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -
             "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
             "single direction (alpha, beta)"
         )
-    arithmetic = _average(data, data.matrices)
+    arithmetic = _average(matrices, codes, weights)
     if point == (0.0, 1.0):
         return arithmetic
-    harmonic = np.linalg.inv(_average(data, np.linalg.inv(data.matrices)))
+    harmonic = np.linalg.inv(_average(np.linalg.inv(matrices), codes, weights))
     harmonic = 0.5 * (harmonic + harmonic.mT)
     if point == (1.0, 0.0):
         return harmonic
     middle = geodesic(arithmetic, harmonic, 0.5)
-    return middle if point is None else _iterate(data, point, middle, engine)
+    if point is None:
+        return middle
+    return _iterate(matrices, codes, weights, point, middle, engine, names)
 
 
-def _average(data: Labelled, values: RealArray) -> RealArray:
-    """Weighted means over each class of something that each matrix has."""
-    n, n_classes = len(data.codes), len(data.classes)
-    largest = np.zeros(n_classes)
-    np.maximum.at(largest, data.codes, data.weights)
-    weights = data.weights / largest[data.codes]  # tiny ones must not underflow in the sum
-    shares = weights / np.bincount(data.codes, weights)[data.codes]
-    classes = sparse.csr_array((shares, (data.codes, np.arange(n))), shape=(n_classes, n))
-    means: RealArray = classes @ values.reshape(n, -1)
-    return means.reshape(n_classes, *values.shape[1:])
+def _average(values: RealArray, codes: NDArray[np.intp], weights: RealArray) -> RealArray:
+    """Weighted means over each code of something that each matrix has."""
+    n, n_codes = len(codes), int(codes.max()) + 1
+    largest = np.zeros(n_codes)
+    np.maximum.at(largest, codes, weights)
+    weights = weights / largest[codes]  # tiny ones must not underflow in the sum
+    shares = weights / np.bincount(codes, weights)[codes]
+    table = sparse.csr_array((shares, (codes, np.arange(n))), shape=(n_codes, n))
+    means: RealArray = table @ values.reshape(n, -1)
+    return means.reshape(n_codes, *values.shape[1:])
 
 
 def _iterate(
-    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine, *,
-    rough: bool = False,
+    matrices: RealArray, codes: NDArray[np.intp], weights: RealArray, point: tuple[float, float],
+    starts: RealArray, engine: Engine, names: Sequence[str] | None = None,
 ) -> RealArray:  # fmt: skip
+    """Means by iteration, without `names` rough ones."""
+    tol, steps = (_TOLERANCE, 200) if names else (_ROUGH_TOLERANCE, _ROUGH_STEPS)
     means = []
     for code, start in enumerate(starts):
-        rows = np.flatnonzero(data.codes == code)
-        matrices = engine.keep(Prepared.checked(data.matrices[rows]))
+        rows = np.flatnonzero(codes == code)
+        own = engine.keep(Prepared.checked(matrices[rows]))
         found = mean_abld(
-            matrices, *point, data.weights[rows], start,
-            tol=_ROUGH_TOLERANCE if rough else _TOLERANCE, max_iter=_ROUGH_STEPS if rough else 200,
-            engine=engine_for(engine, len(rows), matrices.d),
+            own, *point, weights[rows], start, tol=tol, max_iter=steps,
+            engine=engine_for(engine, len(rows), own.d),
         )  # fmt: skip
-        if not (found.converged or rough):
+        if names and not found.converged:
             warnings.warn(
-                f"the mean of class {data.classes[code]!s} is not exact: {found.message}",
+                f"the mean of {names[code]} is not exact: {found.message}",
                 ConvergenceWarning, stacklevel=3,
             )  # fmt: skip
         means.append(found.mean)

@@ -81,15 +81,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        logarithms = is_log_euclidean(self.divergence)
-        self._divergence = None if logarithms else get_divergence(self.divergence)
+        self._divergence = known_divergence(self.divergence)
         get_engine(self.engine)
         data = check_labelled(X, y, None, None)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
         self._matrices = data.matrices
-        if logarithms:
+        if self._divergence is None:
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
@@ -154,9 +153,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return weights
 
 
-def is_log_euclidean(divergence: Any) -> bool:
-    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives."""
-    return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
+def known_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence | None:
+    """Return a divergence; None is the log-Euclidean metric, which no pair (alpha, beta) gives."""
+    if isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN:
+        return None
+    return get_divergence(divergence)
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
