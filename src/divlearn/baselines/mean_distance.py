@@ -250,7 +250,7 @@ def find_means(
     matrices: RealArray, codes: NDArray[np.intp], weights: RealArray,
     divergence: Divergence | None, engine: Engine, names: Sequence[str],
 ) -> RealArray:  # fmt: skip
-    """Means of the matrices of each code, in closed form where there is one; None: log-Euclidean."""
+    """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
     if divergence is None:
         return from_log_vectors(_average(log_vectors(matrices), codes, weights))
     point = None if divergence.symmetrized else given_point(divergence)
