@@ -214,6 +214,7 @@ def _judge(data: Labelled, folds: Folds, engine: Engine) -> RealArray:
         matrices, codes, weights = data.matrices[train], data.codes[train], data.weights[train]
         arithmetic = _average(matrices, codes, weights)
         harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
+        harmonic = 0.5 * (harmonic + harmonic.mT)
         middle = geodesic(arithmetic, harmonic, 0.5)
         center = _iterate(matrices, codes, weights, (0.0, 0.0), middle, engine)
         rising = _SLOPES >= 0
