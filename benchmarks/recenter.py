@@ -42,7 +42,7 @@ HOW = {
     "stretch": "by group, stretched",
 }
 CLASSIFIERS = {"mdm": "DivergenceMDM", "ts-lda": "tangent LDA", "spd": "SPDClassifier"}
-BATCHES = (1, 2, 5, 10, 20, 50, 200)  # matrices of a new session that are given together
+BATCHES = (1, 2, 5, 20, 100)  # matrices of a new session that are given together
 GESTURES = (1, 2, 3, 4, 5)  # that occur in a new session
 Groups = tuple[np.ndarray | None, np.ndarray | None]
 
