@@ -53,7 +53,7 @@ class Recenter(MatrixTransformer):
     ----------
     groups_ : ndarray, shape (n_groups,), names of the groups in `fit`; empty without groups.
     means_ : ndarray, shape (n_groups, d, d), a single one without groups.
-    dispersions_ : ndarray, shape (n_groups,), the squares of sigma.
+    dispersions_ : ndarray, shape (n_groups,), the squares of sigma, with ``stretch``.
     mean_ : ndarray, shape (d, d), the mean of ``means_``.
     n_features_in_ : int, size of the matrices.
 
@@ -62,17 +62,15 @@ class Recenter(MatrixTransformer):
     `transform` uses the mean and the dispersion from `fit` for every group that was there. Give a
     new session a new name.
 
-    The mean C of a new group is that of the n matrices given to `transform`. As few matrices make a
-    poor mean, and a single one would become the identity, it is pulled along the geodesic towards
-    ``mean_``, called M, by the rule of James and Stein:
+    A new group has the mean C of the n matrices given to `transform`. Few matrices make a poor
+    mean, and a single one would become the identity. So ``mean_``, called M, takes the place of one
+    of them, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, that of one dispersion:
 
-    .. math:: M_g = M^{1/2} (M^{-1/2} C M^{-1/2})^t M^{1/2} , \qquad
-              t = \max\Bigl( 0, 1 - \frac{\bar\sigma^2}{(n - 1) \, \delta(M, C)^2} \Bigr) ,
+    .. math:: M_g = M^{1/2} (M^{-1/2} C M^{-1/2})^{1 - 1/n} M^{1/2} , \qquad
+              \sigma_g^2 = (1 - 1/n) \, \sigma_C^2 + \bar\sigma^2 / n .
 
-    with the mean :math:`\bar\sigma^2` of ``dispersions_`` and the affine-invariant distance
-    :math:`\delta`. It counts n - 1 matrices, as none tells of its own shift. The dispersion
-    becomes :math:`(1 - 1/n) \sigma_g^2 + \bar\sigma^2 / n`. So a single matrix is treated like
-    the average training group, and many matrices keep their own mean and dispersion.
+    A single matrix is thus treated like the average training group, as it cannot tell its own
+    shift, and many matrices keep their own mean and dispersion.
 
     Without groups, all matrices given are one group, which is new in `transform`. With
     ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
@@ -128,9 +126,9 @@ class Recenter(MatrixTransformer):
         self.means_ = self._find_means(matrices, codes, names)
         self.mean_ = self._find_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
         centered = _center(matrices, codes, self.means_)
-        vectors = log_vectors(centered)
-        self.dispersions_ = _find_dispersions(vectors, codes)
         if self.stretch:
+            vectors = log_vectors(centered)
+            self.dispersions_ = _find_dispersions(vectors, codes)
             centered = _stretch(vectors, codes, self.dispersions_)
         return centered.astype(matrices.dtype, copy=False)
 
@@ -145,15 +143,16 @@ class Recenter(MatrixTransformer):
         names, codes = _find_groups(groups, len(matrices))
         seen = {name: place for place, name in enumerate(self.groups_.tolist())}
         places = np.array([seen.get(name, -1) for name in names.tolist()])
-        new = places < 0
+        new, share = places < 0, 1 / np.bincount(codes)
         means = self.means_[places]
         if new.any():
-            means[new] = self._estimate_means(matrices, codes, names)[new]
+            own = self._find_means(matrices, codes, names)
+            means[new] = geodesic(self.mean_, own, 1 - share)[new]
         centered = _center(matrices, codes, means)
         if self.stretch:
             vectors = log_vectors(centered)
             own = _find_dispersions(vectors, codes)
-            pulled = own + (self.dispersions_.mean() - own) / np.bincount(codes)
+            pulled = (1 - share) * own + share * self.dispersions_.mean()
             dispersions = np.where(new, pulled, self.dispersions_[places])
             centered = _stretch(vectors, codes, dispersions)
         return centered.astype(matrices.dtype, copy=False)
@@ -164,14 +163,6 @@ class Recenter(MatrixTransformer):
             matrices.astype(np.float64, copy=False), codes, np.ones(len(codes)), divergence, engine,
             ["all matrices" if name is None else f"group {name!s}" for name in names],
         )  # fmt: skip
-
-    def _estimate_means(self, matrices: RealArray, codes: Indices, names: Names) -> RealArray:
-        """Means of new groups, pulled towards that of the training groups."""
-        means = self._find_means(matrices, codes, names)
-        shift = (log_vectors(means, invsqrtm(self.mean_)) ** 2).sum(axis=1)
-        signal, noise = (np.bincount(codes) - 1) * shift, self.dispersions_.mean()
-        share = np.divide(noise, signal, out=np.ones_like(signal), where=signal > noise)
-        return geodesic(self.mean_, means, 1 - share)
 
 
 def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Names, Indices]:
