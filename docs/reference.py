@@ -13,7 +13,7 @@ from typing import Any
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Choosing": ("judge",),
-    "Learning": ("committee", "iddl", "kernels", "baselines", "torch"),
+    "Learning": ("committee", "iddl", "kernels", "baselines", "transfer", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),

@@ -24,7 +24,7 @@ ORDER = [
     "atomic", "checks", "arrays", "tolerances", "threads", "weights", "vector_kmeans", "geometry",
     "spectral", "spd", "log_vectors", "engines", "pairs", "divergence", "optim", "means", "files",
     "models", "fitting", "descriptors", "datasets", "likelihood", "sharded", "iddl", "cluster",
-    "kernels", "baselines", "committee", "torch", "judge", "report", "cli", "__main__",
+    "kernels", "baselines", "transfer", "committee", "torch", "judge", "report", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ __version__ = "0.2.0.dev0"
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (
     "baselines", "cluster", "committee", "datasets", "descriptors", "fitting", "iddl",
-    "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch",
+    "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch", "transfer",
 )  # fmt: skip
 _LATE = {
     name: f"divlearn.{module}"
@@ -33,6 +33,7 @@ _LATE = {
         "judge": ("evaluate", "plane_map", "which_divergence"),
         "kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
         "models": ("load", "save"),
+        "transfer": ("Recenter",),
     }.items()
     for name in names
 }
@@ -40,7 +41,7 @@ _LATE = {
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
     "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
-    "KarcherKMeans", "LogEuclideanKMeans", "SPDClassifier", "abld",
+    "KarcherKMeans", "LogEuclideanKMeans", "Recenter", "SPDClassifier", "abld",
     "abld_grad", "available_engines", "check_spd", "divergence_plane", "evaluate",
     "get_divergence", "get_engine", "load", "mean_abld", "pairwise_abld", "plane_map", "resumable",
     "save", "which_divergence",

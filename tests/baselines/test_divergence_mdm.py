@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from hostile_arrays import spread
 from pyriemann.classification import MDM
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -177,3 +178,10 @@ def test_wrong_input():
         DivergenceMDM().fit(X, y, -np.ones(90))
     with pytest.raises(ValueError, match="of size 2, but DivergenceMDM is expecting"):
         DivergenceMDM().fit(X, y).predict(X[:, :2, :2])
+
+
+def test_a_divergence_is_chosen_on_nearly_singular_matrices():
+    """Rounding makes the inverse of their mean inverse asymmetric."""
+    X, y = classes(9)
+    model = DivergenceMDM("choose", cv=2, random_state=0).fit(spread(X, 15), y)
+    assert model.score(spread(X, 15), y) > 0.5

@@ -38,6 +38,8 @@ ESTIMATORS = {
     "DivergenceKernel": divlearn.DivergenceKernel(),
     "DivergenceKNN": baselines.DivergenceKNN(1),
     "DivergenceMDM": baselines.DivergenceMDM(),
+    "Recenter": divlearn.Recenter(),
+    "Recenter, stretching": divlearn.Recenter("burg", stretch=True),
     "LogEuclideanSVM": baselines.LogEuclideanSVM(**SEED),
     "LEML": baselines.LEML(20, max_iter=2, **SEED),
     "RSPDL": baselines.RSPDL(2, penalty=0.1, max_iter=1, **SEED),

@@ -101,6 +101,10 @@ def make(name, **state):
     return {"object": name, "state": state}
 
 
+def requests(method, alias):
+    return {"requests": ["x", {"dict": [[method, {"dict": [["groups", alias]]}]]}]}
+
+
 HOSTILE = {
     "a later format": (put(version=4), "version 4, must be 3; install a later divlearn"),
     "the format before": (put(version=2), "version 2, must be 3; fit the model again"),
@@ -138,6 +142,8 @@ HOSTILE = {
         put(model={"object": "divlearn.ABKMeans", "state": []}), "place of a dict",
     ),
     "a generator of nothing": (set_state(init={"random state": [1]}), "damaged"),
+    "requests of what is no method": (set_state(init=requests("__class__", True)), "damaged"),
+    "requests of what has no name": (set_state(init=requests("fit", "no name")), "damaged"),
     "an engine of nothing": (set_state(init={"engine": ["x"]}), "damaged"),
     "an engine by name": (set_state(init={"engine": {"name": "x"}}), "place of a list"),
     "a key that cannot be one": (set_state(init={"dict": [[[], 1]]}), "damaged"),

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors
 from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
@@ -27,6 +26,8 @@ from divlearn.geometry import compose, expm, geodesic, graded_eigh
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
+
+Codes = NDArray[np.intp]
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
@@ -121,15 +122,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
-            logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
-            self._divergence = None if logarithms else get_divergence(self.divergence)
+            self._divergence = neighbors.known_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight, None, groups)
         self.scale_ = 1.0
         if chosen:
             self._choose(data, engine)
         else:
-            self.means_ = _find_means(data, self._divergence, engine)
+            self.means_ = _class_means(data, self._divergence, engine)
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
         return self
@@ -148,7 +148,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
                 "divergence='choose', one to train on and one to judge by; pass more, or name a "
                 "divergence"
             )
-        centers = _find_means(data, _CANDIDATES[0], engine)
+        centers = _class_means(data, _CANDIDATES[0], engine)
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
         tables = _judge(data, folds, centers, rough)
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
@@ -164,10 +164,11 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self._divergence = divergence = _CANDIDATES[best]
         self.scale_ = float(scales[best, place])
         if divergence is None:
-            self.means_ = _find_means(data, None, engine)
+            self.means_ = _class_means(data, None, engine)
         else:
             self.scale_ /= divergence.scale
-            means = _path_means(data, np.linalg.inv(data.matrices), centers)
+            inverses = np.linalg.inv(data.matrices)
+            means = _path_means(data.matrices, inverses, data.codes, data.weights, centers)
             self.means_ = means[_SLOPES.index(divergence.beta - divergence.alpha)]
         names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
@@ -223,16 +224,14 @@ def _judge(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> 
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
     recenter = _recentering(data, centers)
     for train, held in track(folds, "folds"):
-        part = replace(
-            data, matrices=data.matrices[train], codes=data.codes[train],
-            weights=data.weights[train],
-        )  # fmt: skip
-        means = _path_means(part, inverses[train], recenter(part, train))
+        codes, weights = data.codes[train], data.weights[train]
+        center = recenter(train, codes, weights)
+        means = _path_means(data.matrices[train], inverses[train], codes, weights, center)
         step = max(1, _TABLE_ENTRIES // means[..., 0].size)
         for start in range(0, len(held), step):
             rows = held[start : start + step]
             tables[:-1, rows] = _candidate_tables(data.matrices[rows], means, engine)
-        gaps = vectors[held][:, None] - _average(part, vectors[train])
+        gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
     return tables
 
@@ -247,19 +246,22 @@ def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]
     half = np.maximum(0.5 * np.abs(gaps), 1e-6)
     bends = half / np.tanh(half)  # second derivatives of half the squared distance
 
-    def recenter(part: Labelled, rows: NDArray[np.intp]) -> RealArray:
-        steps = _average(part, tangents[rows])
-        turned = bases[rows].mT @ steps[part.codes] @ bases[rows]
-        curvature = _average(part, (bends[rows] * turned**2).sum(axis=(1, 2)))
+    def recenter(rows: Codes, codes: Codes, weights: RealArray) -> RealArray:
+        steps = _average(tangents[rows], codes, weights)
+        turned = bases[rows].mT @ steps[codes] @ bases[rows]
+        curvature = _average((bends[rows] * turned**2).sum(axis=(1, 2)), codes, weights)
         lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(curvature, 1e-300)
         return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
 
     return recenter
 
 
-def _path_means(data: Labelled, inverses: RealArray, centers: RealArray) -> RealArray:
+def _path_means(
+    matrices: RealArray, inverses: RealArray, codes: Codes, weights: RealArray, centers: RealArray
+) -> RealArray:
     """Means (n_slopes, n_classes, d, d) from the harmonic ones by the centers to the arithmetic."""
-    harmonic, arithmetic = np.linalg.inv(_average(data, inverses)), _average(data, data.matrices)
+    harmonic = np.linalg.inv(_average(inverses, codes, weights))
+    arithmetic = _average(matrices, codes, weights)
     harmonic = 0.5 * (harmonic + harmonic.mT)
     return np.stack([harmonic, centers, geodesic(centers, arithmetic, 0.25), arithmetic])
 
@@ -277,10 +279,18 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     return tables.reshape(-1, n, n_classes)
 
 
-def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
-    """Means of the classes, in closed form where there is one; None is the log-Euclidean metric."""
+def _class_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
+    names = [f"class {name!s}" for name in data.classes]
+    return find_means(data.matrices, data.codes, data.weights, divergence, engine, names)
+
+
+def find_means(
+    matrices: RealArray, codes: Codes, weights: RealArray, divergence: Divergence | None,
+    engine: Engine, names: Sequence[str],
+) -> RealArray:  # fmt: skip
+    """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
     if divergence is None:
-        return from_log_vectors(_average(data, log_vectors(data.matrices)))
+        return from_log_vectors(_average(log_vectors(matrices), codes, weights))
     point = None if divergence.symmetrized else given_point(divergence)
     if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
         raise ValueError(
@@ -288,43 +298,46 @@ def _find_means(data: Labelled, divergence: Divergence | None, engine: Engine) -
             "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
             "single direction (alpha, beta)"
         )
-    arithmetic = _average(data, data.matrices)
+    arithmetic = _average(matrices, codes, weights)
     if point == (0.0, 1.0):
         return arithmetic
-    harmonic = np.linalg.inv(_average(data, np.linalg.inv(data.matrices)))
+    harmonic = np.linalg.inv(_average(np.linalg.inv(matrices), codes, weights))
     harmonic = 0.5 * (harmonic + harmonic.mT)
     if point == (1.0, 0.0):
         return harmonic
     middle = geodesic(arithmetic, harmonic, 0.5)
-    return middle if point is None else _iterate(data, point, middle, engine)
+    if point is None:
+        return middle
+    return _iterate(matrices, codes, weights, point, middle, engine, names)
 
 
-def _average(data: Labelled, values: RealArray) -> RealArray:
-    """Weighted means over each class of something that each matrix has."""
-    n, n_classes = len(data.codes), len(data.classes)
-    largest = np.zeros(n_classes)
-    np.maximum.at(largest, data.codes, data.weights)
-    weights = data.weights / largest[data.codes]  # tiny ones must not underflow in the sum
-    shares = weights / np.bincount(data.codes, weights)[data.codes]
-    classes = sparse.csr_array((shares, (data.codes, np.arange(n))), shape=(n_classes, n))
-    means: RealArray = classes @ values.reshape(n, -1)
-    return means.reshape(n_classes, *values.shape[1:])
+def _average(values: RealArray, codes: Codes, weights: RealArray) -> RealArray:
+    """Weighted means over each code of something that each matrix has."""
+    n, n_codes = len(codes), int(codes.max()) + 1
+    largest = np.zeros(n_codes)
+    np.maximum.at(largest, codes, weights)
+    weights = weights / largest[codes]  # tiny ones must not underflow in the sum
+    shares = weights / np.bincount(codes, weights)[codes]
+    table = sparse.csr_array((shares, (codes, np.arange(n))), shape=(n_codes, n))
+    means: RealArray = table @ values.reshape(n, -1)
+    return means.reshape(n_codes, *values.shape[1:])
 
 
 def _iterate(
-    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine
-) -> RealArray:
+    matrices: RealArray, codes: Codes, weights: RealArray, point: tuple[float, float],
+    starts: RealArray, engine: Engine, names: Sequence[str],
+) -> RealArray:  # fmt: skip
     means = []
     for code, start in enumerate(starts):
-        rows = np.flatnonzero(data.codes == code)
-        matrices = engine.keep(Prepared.checked(data.matrices[rows]))
+        rows = np.flatnonzero(codes == code)
+        own = engine.keep(Prepared.checked(matrices[rows]))
         found = mean_abld(
-            matrices, *point, data.weights[rows], start, tol=_TOLERANCE,
-            engine=engine_for(engine, len(rows), matrices.d),
+            own, *point, weights[rows], start, tol=_TOLERANCE,
+            engine=engine_for(engine, len(rows), own.d),
         )  # fmt: skip
         if not found.converged:
             warnings.warn(
-                f"the mean of class {data.classes[code]!s} is not exact: {found.message}",
+                f"the mean of {names[code]} is not exact: {found.message}",
                 ConvergenceWarning, stacklevel=3,
             )  # fmt: skip
         means.append(found.mean)

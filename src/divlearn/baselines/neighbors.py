@@ -83,15 +83,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
-        self._divergence = None if logarithms else get_divergence(self.divergence)
+        self._divergence = known_divergence(self.divergence)
         get_engine(self.engine)
         data = check_labelled(self, X, y)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
         self._matrices = data.matrices
-        if logarithms:
+        if self._divergence is None:
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
@@ -154,6 +153,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         with np.errstate(divide="ignore", invalid="ignore"):
             weights: RealArray = np.where(usual, nearest / distances, distances == nearest)
         return weights
+
+
+def known_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence | None:
+    """Return a divergence; None is the log-Euclidean metric, which no pair (alpha, beta) gives."""
+    return None if standard_name(divergence) == LOG_EUCLIDEAN else get_divergence(divergence)
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:

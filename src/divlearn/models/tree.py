@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
@@ -80,8 +81,6 @@ class _Writer:
             ) from None
         if dataclasses.is_dataclass(kind):  # without what it computes by itself
             state = {field.name: state[field.name] for field in dataclasses.fields(kind)}
-        # What an estimator requests of metadata routing, which fits need, refers to the estimator.
-        state = {key: item for key, item in state.items() if key != "_metadata_request"}
         name = self._write_name(kind, path)
         nodes = {key: self.write(item, f"{path}.{key}", depth + 1) for key, item in state.items()}
         return {"object": name, "state": nodes}
@@ -161,6 +160,14 @@ def _join_random(*state: Any) -> np.random.RandomState:
     return random
 
 
+def _join_requests(owner: str, requests: dict[str, dict[str, Any]]) -> MetadataRequest:
+    joined = MetadataRequest(owner)
+    for method, aliases in requests.items():
+        for name, alias in aliases.items():
+            getattr(joined, method).add_request(param=name, alias=alias)
+    return joined
+
+
 # By name: the type, the parts of a value, None if it has none, and how parts make a value.
 _KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]] = {
     "list": (list, lambda v: v, lambda *parts: list(parts)),
@@ -179,6 +186,9 @@ _KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]]
     "objects": (
         np.ndarray, lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
+    ),
+    "requests": (  # of metadata; their owner, for display only, is the model itself
+        MetadataRequest, lambda v: (type(v.owner).__name__, v._serialize()), _join_requests,
     ),
     "random state": (
         np.random.RandomState,

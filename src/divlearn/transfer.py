@@ -1,0 +1,210 @@
+"""Transfer between subjects, sessions and devices: re-centring of groups of SPD matrices."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.baselines.mean_distance import find_means
+from divlearn.baselines.neighbors import Indices, known_divergence
+from divlearn.descriptors.definite import MatrixTransformer
+from divlearn.divergence import Divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import check_groups, count_groups
+from divlearn.fitting.labelled import all_or_nothing, check_size
+from divlearn.fitting.targets import check_rows
+from divlearn.geometry import geodesic, invsqrtm
+from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.spd import check_spd
+
+__all__ = ["Recenter"]
+
+Names = NDArray[Any]
+_ALL = np.array([None])  # name of the group of all matrices
+_EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their mean only
+
+
+class Recenter(MatrixTransformer):
+    r"""Map the mean of every group of SPD matrices to the identity.
+
+    Groups are subjects, sessions or devices between which matrices shift. With the mean
+    :math:`M_g` of group g, and :math:`\sigma_g = 1` unless ``stretch``,
+
+    .. math:: M_g = \arg\min_M \sum_{i \in g} D(X_i \,\|\, M) , \qquad
+              X \mapsto \bigl( M_g^{-1/2} X M_g^{-1/2} \bigr)^{1 / \sigma_g} .
+
+    This removes a shift :math:`X \mapsto A X A^T` between groups up to a rotation. It uses no
+    labels, and assumes that classes are about equally frequent in every group.
+
+    Parameters
+    ----------
+    divergence : str, pair (alpha, beta) or Divergence, default="airm"
+        D, as in `DivergenceMDM` except "choose". The identity becomes the mean in D of every
+        training group; for "log-euclidean" only approximately.
+    stretch : bool, default=False
+        Whether to bring dispersions to one as well: :math:`\sigma_g^2` is the mean squared
+        affine-invariant distance of the matrices of a group to its mean.
+    engine : str or Engine, default="auto"
+
+    Attributes
+    ----------
+    groups_ : ndarray, shape (n_groups,), names of the groups in `fit`; empty without groups.
+    means_ : ndarray, shape (n_groups, d, d), a single one without groups.
+    dispersions_ : ndarray, shape (n_groups,), the squares of sigma, with ``stretch``.
+    mean_ : ndarray, shape (d, d), the mean of ``means_``.
+    n_features_in_ : int, size of the matrices.
+
+    Notes
+    -----
+    `transform` uses the mean and the dispersion from `fit` for every group that was there. Give a
+    new session a new name.
+
+    A new group has the mean C of the n matrices given to `transform`. Few matrices make a poor
+    mean, and a single one would become the identity. So ``mean_``, called M, takes the place of one
+    of them, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, that of one dispersion:
+
+    .. math:: M_g = M^{1/2} (M^{-1/2} C M^{-1/2})^{1 - 1/n} M^{1/2} , \qquad
+              \sigma_g^2 = (1 - 1/n) \, \sigma_C^2 + \bar\sigma^2 / n .
+
+    A single matrix is thus treated like the average training group, as it cannot tell its own
+    shift, and many matrices keep their own mean and dispersion.
+
+    Without groups, all matrices given are one group, which is new in `transform`. With
+    ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
+
+    Examples
+    --------
+    >>> from divlearn.baselines import DivergenceMDM
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
+    >>> gains = np.diag([1.0, 10.0, 0.2, 3.0])  # of the amplifiers in the second session
+    >>> first, second = X[::2], gains @ X[1::2] @ gains
+    >>> round(DivergenceMDM().fit(first, y[::2]).score(second, y[1::2]), 2)
+    0.5
+    >>> recenter = Recenter()
+    >>> model = DivergenceMDM().fit(recenter.fit_transform(first), y[::2])
+    >>> round(model.score(recenter.transform(second), y[1::2]), 2)
+    0.88
+    """
+
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    __metadata_request__transform = {"groups": True}  # noqa: RUF012
+
+    groups_: NDArray[Any]
+    means_: RealArray
+    dispersions_: RealArray
+    mean_: RealArray
+
+    def __init__(
+        self, divergence: str | Sequence[float] | Divergence = "airm", *, stretch: bool = False,
+        engine: str | Engine = "auto",
+    ) -> None:  # fmt: skip
+        self.divergence, self.stretch, self.engine = divergence, stretch, engine
+
+    def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
+        """Find the means of the groups.
+
+        X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y only serve to
+        refuse groups inside classes, where re-centring would remove the classes with the shift.
+        """
+        self.fit_transform(X, y, groups)
+        return self
+
+    @all_or_nothing
+    def fit_transform(
+        self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+    ) -> RealArray:
+        """Fit, and re-centre the same matrices; see `fit` and `transform`."""
+        matrices = check_spd(X, ndim=3)
+        names, codes = _find_groups(groups, len(matrices))
+        _check_groups(names, codes, y)
+        self.n_features_in_ = matrices.shape[-1]
+        self.groups_ = names[:0] if groups is None else names
+        self.means_ = self._find_means(matrices, codes, names)
+        self.mean_ = self._find_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
+        centered = _center(matrices, codes, self.means_)
+        if self.stretch:
+            vectors = log_vectors(centered)
+            self.dispersions_ = _find_dispersions(vectors, codes)
+            centered = _stretch(vectors, codes, self.dispersions_)
+        return centered.astype(matrices.dtype, copy=False)
+
+    def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
+        """Re-centre matrices, those of new groups by a mean of their own; see Notes.
+
+        The result has the shape of X, and is float32 if X is, else float64.
+        """
+        check_is_fitted(self)
+        matrices = check_spd(X, ndim=3)
+        check_size(self, matrices.shape[-1])
+        names, codes = _find_groups(groups, len(matrices))
+        seen = {name: place for place, name in enumerate(self.groups_.tolist())}
+        places = np.array([seen.get(name, -1) for name in names.tolist()])
+        new, share = places < 0, 1 / np.bincount(codes)
+        means = self.means_[places]
+        if new.any():
+            own = self._find_means(matrices, codes, names)
+            means[new] = geodesic(self.mean_, own, 1 - share)[new]
+        centered = _center(matrices, codes, means)
+        if self.stretch:
+            vectors = log_vectors(centered)
+            own = _find_dispersions(vectors, codes)
+            pulled = (1 - share) * own + share * self.dispersions_.mean()
+            dispersions = np.where(new, pulled, self.dispersions_[places])
+            centered = _stretch(vectors, codes, dispersions)
+        return centered.astype(matrices.dtype, copy=False)
+
+    def _find_means(self, matrices: RealArray, codes: Indices, names: Names) -> RealArray:
+        divergence, engine = known_divergence(self.divergence), get_engine(self.engine)
+        return find_means(
+            matrices.astype(np.float64, copy=False), codes, np.ones(len(codes)), divergence, engine,
+            ["all matrices" if name is None else f"group {name!s}" for name in names],
+        )  # fmt: skip
+
+
+def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Names, Indices]:
+    """Names of groups, and for every matrix the index of its group."""
+    known = check_groups(groups, n_matrices)
+    if known is None:
+        return _ALL, np.zeros(n_matrices, np.intp)
+    return np.unique(known, return_inverse=True)
+
+
+def _check_groups(names: Names, codes: Indices, y: Any) -> None:
+    """Raise where re-centring would leave nothing to learn."""
+    counts = np.bincount(codes)
+    if counts.min() < 2:
+        where = "X" if names[0] is None else f"group {names[counts.argmin()]!s}"
+        raise ValueError(
+            f"{where} has 1 matrix (n_samples=1), must have >= 2 in fit, as one would become the "
+            "identity; pass more, join groups or leave it out"
+        )
+    labels = np.asarray(y)
+    if names[0] is None or labels.ndim != 1:  # several targets are no classes
+        return
+    check_rows(labels, len(codes), "y")
+    classes, labels = np.unique(labels, return_inverse=True)
+    if len(classes) > 1 and count_groups(labels, codes).sum() == len(names):
+        raise ValueError(
+            f"each of the {len(names)} groups lies inside one of the {len(classes)} classes, must "
+            "have several: re-centring would remove the classes with the shift; leave out groups"
+        )
+
+
+def _center(matrices: RealArray, codes: Indices, means: RealArray) -> RealArray:
+    whiteners = invsqrtm(means)[codes]
+    centered = whiteners @ matrices @ whiteners
+    return 0.5 * (centered + centered.mT)
+
+
+def _find_dispersions(vectors: RealArray, codes: Indices) -> RealArray:
+    return np.bincount(codes, weights=(vectors**2).sum(axis=1)) / np.bincount(codes)
+
+
+def _stretch(vectors: RealArray, codes: Indices, dispersions: RealArray) -> RealArray:
+    """Powers of the matrices with these logarithms, which bring dispersions to one."""
+    sigmas = np.sqrt(np.where(dispersions > _EQUAL, dispersions, 1.0))
+    return from_log_vectors(vectors / sigmas[codes, None])
