@@ -39,7 +39,7 @@ def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
         if not np.isfinite(start.value):
             raise ValueError(
                 "the objective is infinite at the first atoms: matrices in X are too close to "
-                "singular for conic codes; regularize them by check_spd"
+                'singular for conic codes; repair them with check_spd(X, regularize="shrink")'
             )
         yield block, cone.atoms, codes, start.value
         found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial

@@ -47,8 +47,8 @@ def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: 
         raise ValueError(f'regularize={regularize!r} must be "auto" or a number > 0 and < 1')
     if float(regularize) < least:
         raise ValueError(
-            f"regularize={regularize!r} must be >= {least:.3g}, which matrices of size {d} in "
-            f"{np.dtype(dtype)} need to be told from singular ones; raise it"
+            f"regularize={regularize!r} must be >= {least:.3g}, or matrices of size {d} in "
+            f"{np.dtype(dtype)} are singular up to rounding; raise it"
         )
     return float(regularize)
 
@@ -106,7 +106,7 @@ def _fill_constant(
         more = f" (and {hopeless.size - 1} more)" if hopeless.size > 1 else ""
         raise ValueError(
             f"{name}: matrix {hopeless[0]}{more} has no variance in any variable, so there is no "
-            "scale to regularise it to; drop what it comes from or use variables that vary in it"
+            "scale to regularise it to; drop this sample, or use variables that vary"
         )
     matrices[constant[:, :, None] | constant[:, None, :]] = 0
     variances = np.diagonal(matrices, axis1=1, axis2=2)

@@ -15,7 +15,7 @@ from sklearn.metrics import confusion_matrix
 from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, check_labelled
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 
@@ -123,7 +123,7 @@ class Evaluation:
 
 def evaluate(
     X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
-    groups: ArrayLike | None = None, random_state: int | None = 0,
+    groups: ArrayLike | None = None, random_state: int | None = 0, verbose: int = 0,
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
@@ -139,6 +139,7 @@ def evaluate(
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
         whose ``fit`` takes groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
+    verbose : int, default=0, 1 prints progress.
 
     Returns
     -------
@@ -162,7 +163,7 @@ def evaluate(
     data.require_two("drop the class, or pass more of it")
     folds = data.folds(cv, random_state)
     results: dict[str, list[_Fitted]] = {name: [] for name in known}
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, narrated("evaluate", verbose):
         try:
             steps = list(product(range(len(folds)), known))
             for number, (fold, name) in enumerate(steps):
