@@ -95,7 +95,7 @@ def _working(out: Output, text: str) -> Iterator[None]:
 
 
 def _show_plane(out: Output, plane: PlaneMap) -> None:
-    """Print the named divergences, and every fourth of the plane with beta upwards."""
+    """Print the named divergences."""
     from divlearn.judge import NAMED
 
     errors = plane.standard_error
@@ -107,15 +107,6 @@ def _show_plane(out: Output, plane: PlaneMap) -> None:
             for name, known in NAMED.items()
         ],
     )  # fmt: skip
-    values = [float(value) for value in plane.alphas if 4 * value == int(4 * value)]
-    out.say("Accuracy in %, alpha to the right and beta upwards:")
-    out.table(
-        ["", *(f"{alpha:g}" for alpha in values)],
-        [
-            [f"{beta:g}", *(f"{100 * plane.at(alpha, beta):.1f}" for alpha in values)]
-            for beta in reversed(values)
-        ],
-    )
 
 
 def _compare(
