@@ -2,14 +2,14 @@
 A network that ends in a divergence
 ===================================
 
-A network can learn what to measure; a covariance says how measurements vary together; a divergence
-compares covariances. With the torch layer all three are learned at once. (This example needs
-PyTorch. Where the manual is built without it, the code is shown but not run.)
+A network learns filters, a covariance describes how their outputs vary together, and divergences
+compare the covariance with atoms. The torch layer trains all three together. (This example needs
+PyTorch. If the manual is built without it, the code is shown but not run.)
 """
 
 # %%
-# Recordings of eight channels in three states; what differs is which hidden source is active. The
-# sources are mixed, so that no single channel tells.
+# Recordings have eight channels and three states. The states differ in which hidden source is
+# active. The sources are mixed, so no single channel shows the state.
 
 import matplotlib.pyplot as plt
 import torch
@@ -55,8 +55,8 @@ class Network(nn.Module):
 
 
 # %%
-# It is trained as any network. Atoms have to stay positive definite: inside ``stepping`` the
-# optimizer moves them along the manifold, by steps that are relative to the atom and bounded. One
+# The training loop is the usual one. Atoms have to stay positive definite: inside ``stepping`` the
+# optimizer moves them along the manifold, by bounded steps that are relative to the atom. One
 # learning rate therefore suits all parameters.
 
 network = Network()
@@ -75,12 +75,12 @@ for _ in range(200):
     accuracies.append(right.double().mean().item())
 
 # %%
-# On the left, learning. On the right, where the divergences went: all start at Stein's (0.5, 0.5),
-# and every atom finds a place of its own.
+# The left panel shows the training. The right panel shows the divergences: all start at Stein's
+# (0.5, 0.5), and each atom moves to a point of its own.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
 left.plot(losses, color="#0072b2", label="loss in training")
-left.plot(accuracies, color="#d55e00", label="accuracy on recordings held out")
+left.plot(accuracies, color="#d55e00", label="accuracy on held-out recordings")
 left.axhline(1 / 3, color="#cccccc", linestyle=":")
 left.text(len(losses), 1 / 3, "chance ", ha="right", va="top", color="#888888")
 left.set(xlabel="step", ylim=(0, None), title="learning filters, atoms and divergences")
