@@ -88,7 +88,6 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             self.unit_, self.machine_, history = _fit_machine(codes, data.codes, folds)
         self.best_score_ = float(np.fmax.reduce(history["accuracy"]))
         self.parameters_ = chosen | {"C": self.machine_.C}
-        say(self, f"{self.n_iter_} iterations; {self.message_}")
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         means = LogEuclideanKMeans(n_atoms, random_state=seed)

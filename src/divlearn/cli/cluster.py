@@ -10,7 +10,6 @@ from divlearn.cli import options
 from divlearn.cli.output import Output
 
 _MOST = 20  # clusters to choose from
-_EACH = 5  # matrices for each: fewer have no spread of their own
 
 
 def cluster(
@@ -81,15 +80,14 @@ def _choose_number(model: Any, matrices: Any) -> tuple[dict[int, float], str]:
 
     divergence = model.divergence if isinstance(model, ABMixture) else "learn"
     bics: dict[int, float] = {}
-    for count in range(1, min(_MOST, max(len(matrices) // _EACH, 1)) + 1):
+    for count in range(1, min(_MOST, max(len(matrices) // 5, 1)) + 1):  # fewer have no spread
         given = {"random_state": model.random_state, "engine": model.engine}
         bics |= ABMixture(count, divergence, **given).fit(matrices).bics_
         best = min(bics, key=bics.__getitem__)
         if is_interrupted() or count >= best + 2:
             break
-    more = "; pass -k for more" * (best == _MOST)
     found = f"the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to {count} components"
-    return bics, f"Number of clusters: {best}, {found}{more}. "
+    return bics, f"Number of clusters: {best}, {found}{'; pass -k for more' * (best == _MOST)}. "
 
 
 def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:

@@ -45,8 +45,8 @@ def describe(
     arrays = {"X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each)}
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    names, n_channels = data.descriptor.feature_names_, data.descriptor.n_features_in_
-    ignored = n_channels == 3 and not {"R", "G", "B"} & {*names}
+    names = data.descriptor.feature_names_
+    ignored = data.descriptor.n_features_in_ == 3 and "R" not in names
     grey = " Colour was ignored; presets kth-tips2 and cancer use it." if ignored else ""
     out.say(
         f"{len(matrices)} matrices of size {d} from {n_images} images of "

@@ -65,8 +65,7 @@ class EM:
             def save(_: int) -> None:
                 rounds.save((mixture, rows))
 
-            ended = repeat(turn, save, len(rows) - 1, self.max_iter)
-        _, converged, interrupted, message = ended
+            _, converged, interrupted, message = repeat(turn, save, len(rows) - 1, self.max_iter)
         bounds, families, seconds = zip(*rows, strict=True)
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
         for name in ("alpha", "beta", "kappa"):

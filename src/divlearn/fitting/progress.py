@@ -11,7 +11,6 @@ Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all
 
 _T = TypeVar("_T")
 _EVERY = 2.0  # seconds between lines, and before the first
-_SHARE = 0.1  # of the time so far that lines also wait: long work prints few
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 clock = time.monotonic  # tests have their own
 
@@ -67,7 +66,7 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
         seconds, text = clock() - began, "; ".join(parts.values())
         if verbose > 1 or seconds >= due:
             print(f"[{name}] {seconds:.0f} s: {text}", flush=True)
-            due, text = (1 + _SHARE) * seconds + _EVERY, ""
+            due, text = 1.1 * seconds + _EVERY, ""  # long work prints few lines
 
     with listen(narrate):
         yield

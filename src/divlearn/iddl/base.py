@@ -136,8 +136,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         first: list[Model] = []
         if self.gamma == "cv":
-            judged = parts, recipe, variant, _LEARNED_GAMMAS, task.judge
-            starts = [choose_gamma(*judged)]
+            starts = [choose_gamma(parts, recipe, variant, _LEARNED_GAMMAS, task.judge)]
         else:
             first = [start_model(part, recipe, variant) for part in parts]
             starts = choose(first)

@@ -145,8 +145,7 @@ def choose_gamma(
         ]
         said = np.concatenate(scores)
         choices.append(Choice(recipe.loss, gamma, 0, judge(said, rows), rows, said))
-        news = f"gamma={gamma:g}: held-out loss {choices[-1].held_out_loss:.4g}"
-        tell("penalties", len(choices), len(gammas), news)
+        tell("penalties", len(choices), len(gammas), f"loss {choices[-1].held_out_loss:.4g}")
     return min(choices, key=lambda choice: choice.held_out_loss)
 
 

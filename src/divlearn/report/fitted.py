@@ -88,9 +88,7 @@ def classifier_page(
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
 
-def iddl_sections(
-    model: IDDLClassifier, X: RealArray, plane: PlaneMap | None = None
-) -> list[Section]:
+def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
     """Show the divergences, the learning curve and the atoms of a model fitted to X."""
     nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
     note = "Small marks are the learned divergences of atoms."

@@ -28,7 +28,6 @@ from divlearn.report.planes import TITLES, edges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
 _LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
@@ -174,8 +173,7 @@ def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
             color=_COLOUR if place else _BEST,
         )  # fmt: skip
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlabel("accuracy in %, with its standard error")
+    ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
     ax.set_title(f"{len(found.codes)} matrices, {found.n_folds} folds")
     ax.grid(axis="x", alpha=0.3)
     return ax
@@ -255,7 +253,7 @@ def _make_axes(ax: Axes | None, size: tuple[float, float], *, shown: bool = True
     return ax if ax is not None else _make_figure(size, shown=shown).add_subplot()
 
 
-def _make_figure(size: tuple[float, float], *, shown: bool = True) -> Figure:
+def _make_figure(size: tuple[float, float], *, shown: bool = True) -> Any:
     import_extra("matplotlib", "the picture needs matplotlib", "plot")
     from matplotlib import pyplot
     from matplotlib.figure import Figure
