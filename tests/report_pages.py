@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from divlearn.report import Page
+from divlearn.judge import Evaluation, PlaneMap, default_classifiers
+from divlearn.report import Page, page_of
 from divlearn.report.atoms import atoms_section
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
@@ -77,6 +78,26 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
         ],
         detail=f"detail {word}",
     )  # fmt: skip
+
+
+def evaluation_page() -> Page:
+    """What `divlearn evaluate` reports, of all default classifiers and ten classes."""
+    rng = np.random.default_rng(0)
+    classes = np.array([f"material {k}" for k in range(10)])
+    codes = rng.integers(10, size=400)
+    known = {
+        name: np.where(rng.random(400) < share, codes, rng.integers(10, size=400))
+        for name, share in zip(default_classifiers(), np.linspace(0.99, 0.5, 9), strict=True)
+    }
+    seconds = dict(zip(known, np.geomspace(1234, 0.1, 9).tolist(), strict=True))
+    rows = np.arange(400)
+    return page_of(Evaluation(classes, codes, known, seconds, 5, rows, "all 5 folds completed"))
+
+
+def plane_page() -> Page:
+    """What `divlearn which` reports: a map, named divergences and what was learned."""
+    correct = np.random.default_rng(0).random((17, 17, 200)) < 0.8
+    return page_of(PlaneMap(np.arange(17) / 8, np.arange(17) / 8, correct))
 
 
 def large_page() -> Page:

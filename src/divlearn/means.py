@@ -296,7 +296,7 @@ def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
 def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
     first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
     if first.ndim or second.ndim:
-        raise ValueError("alpha and beta must be single numbers: a mean has one of each")
+        raise ValueError("alpha and beta must be single numbers")
     return nonnegative_point(float(first), float(second))
 
 

@@ -288,11 +288,12 @@ def test_an_interruption_keeps_the_best(at, monkeypatch):
     assert model.score(X, y) == 1
 
 
-def test_verbose(capsys):
+def test_verbose(capsys, monkeypatch):
+    monkeypatch.setattr("divlearn.fitting.progress.clock", lambda: 0.0)
     X, y = classes(12)
     LEML(30, 0.5, max_iter=2, random_state=0, verbose=2).fit(X, y)
     told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("[LEML] pass 1 changed the multipliers by")
+    assert told[0].startswith("[LEML] 0 s: 1 of 2 passes, multipliers changed by")
     assert told[-1].startswith("[LEML] 30 constraints, eta=0.5: ")
 
 

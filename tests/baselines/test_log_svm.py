@@ -107,7 +107,7 @@ def test_pipeline_search_clone_and_pickle():
         ({"kernel": "poly"}, r"kernel='poly' must be one of linear, rbf"),
         ({"C": 0.0}, r"C=0.0 must be a finite number > 0"),
         ({"kernel": "rbf", "gamma": -1.0}, r"gamma=-1.0 must be a finite number > 0"),
-        ({"gamma": 1.0}, r"gamma=1.0 has no meaning for kernel='linear'; pass kernel='rbf'"),
+        ({"gamma": 1.0}, r"gamma=1.0 must be None for kernel='linear'; leave it out"),
     ],
 )
 def test_wrong_parameters(parameters, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from types import ModuleType
@@ -21,6 +22,7 @@ import divlearn
 from divlearn import load
 from divlearn.baselines import DivergenceMDM
 from divlearn.cli import main
+from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 
 NAMES = np.array(["bark", "moss", "sand"])
@@ -85,7 +87,7 @@ def test_help_imports_little():
 
 
 def test_wrong_options(capsys, data):
-    for arguments in (["fly"], ["cluster", data / "matrices.npz"], ["fit", "--fast"]):
+    for arguments in (["fly"], ["predict", data / "matrices.npz"], ["fit", "--fast"]):
         code, _, complaint = run(capsys, *arguments)
         assert code == 2
         assert "Error" in complaint or "No such command" in complaint
@@ -102,7 +104,7 @@ def test_wrong_options(capsys, data):
         (["which", "{}/matrices.npz", "--cv", "1"], "cv=1"),
         (["which", "{}/matrices.npz", "--engine", "steam"], "engine='steam'"),
         (["which", "{}/matrices.npz", "--regularize", "hope"], "--regularize 'hope' must be"),
-        (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels, must have them here"),
+        (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels; name their array with --labels"),
         (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
         (["fit", "{}/bad.npz", "-o", "."], "--output . is a folder, must be a file; add the name"),
         (["fit", "{}/bad.npz", "-o", "{}/bad.npz/m"], "bad.npz: Not a directory; choose another"),
@@ -110,7 +112,7 @@ def test_wrong_options(capsys, data):
         (["cluster", "{}/bad.npz", "-k", "3", "-o", "{}"], "is a folder, must be a file"),
         (["predict", "{}/no model", "{}/bad.npz", "-o", "{}"], "is a folder, must be a file"),
         (["describe", "{}/no images", "-o", "{}"], "is a folder, must be a file"),
-        (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic is part of no name"),
+        (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic matches no classifier"),
         (["cluster", "{}/matrices.npz", "-k", "100"], "n_clusters=100 must be <= n_matrices=60"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--method", "magic"], "--method magic must be"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "1,x"], "two numbers"),
@@ -327,6 +329,43 @@ def test_cluster(capsys, data, tmp_path, options):
         assert load(path).predict(stored["X"]).tolist() == found["labels"]
 
 
+@pytest.mark.parametrize("options", [[], ["--method", "mixture"]])
+def test_cluster_chooses_their_number(capsys, data, tmp_path, options):
+    arguments = ["cluster", data / "matrices.npz", *options]
+    code, printed, _ = run(capsys, *arguments, "--report", tmp_path / "page.html")
+    assert code == 0
+    found = re.search(
+        r"Number of clusters: 3, the lowest BIC \((\S+)\) of mixtures of 1 to 5", printed
+    )
+    with np.load(data / "matrices.npz") as stored:
+        bics = ABMixture(range(1, 6), random_state=0).fit(stored["X"]).bics_
+    assert float(found[1]) == pytest.approx(min(bics.values()), abs=0.06)
+    assert min(bics, key=bics.get) == 3
+    assert "<h2>Number of clusters</h2>" in (tmp_path / "page.html").read_text()
+    code, printed, complaint = run(capsys, "cluster", data / "matrices.npz", "-k", 0)
+    assert (code, printed) == (1, "")
+    assert "n_clusters=0 must be >= 1" in complaint
+
+
+def test_describe_says_what_it_used(capsys, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    pixels = np.random.default_rng(0).integers(256, size=(2, 24, 24, 3)).astype(np.uint8)
+    for name, one in zip(("a", "b"), pixels, strict=True):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        image.fromarray(one).save(tmp_path / "images" / name / "1.png")
+    arguments = ["describe", tmp_path / "images", "-o", tmp_path / "m.npz"]
+    code, printed, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "Preset texture: covariances of I, |Ix|, |Iy|, |Ixx|, |Iyy|. Colour was ign" in printed
+    code, printed, _ = run(capsys, *arguments, "--preset", "cancer")
+    assert (
+        "Preset cancer: covariances of R, G, B, |Ix|, |Iy|, |Ixx|, |Iyy|, magnitude.\n" in printed
+    )
+    _, found = run_json(capsys, *arguments, "--preset", "brodatz")
+    assert (found["preset"], found["colour_ignored"]) == ("brodatz", True)
+    assert found["features"] == ["x", "y", "I", "|Ix|", "|Iy|"]
+
+
 def test_describe(capsys, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
     rng = np.random.default_rng(0)
@@ -339,6 +378,7 @@ def test_describe(capsys, tmp_path):
     code, printed, _ = run(capsys, "describe", tmp_path, "-o", path)
     assert code == 0
     assert "8 matrices of size 5 from 8 images of 2 classes" in printed
+    assert "Colour" not in printed
     code, found = run_json(capsys, "describe", tmp_path, "-o", path, "--patch", 16)
     assert found["n_matrices"] == 72
     with np.load(path) as stored:

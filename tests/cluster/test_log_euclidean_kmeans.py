@@ -83,7 +83,7 @@ def test_in_other_tools(data):
 def test_it_says_why_it_stopped(data):
     X, _ = data
     found = LogEuclideanKMeans(3, random_state=0).fit(X)
-    assert found.message_.startswith("the clusters stay")
+    assert found.message_.startswith("the clusters no longer change")
     assert LogEuclideanKMeans(6, init=X[:6], max_iter=1).fit(X).message_ == "max_iter=1 reached"
 
 

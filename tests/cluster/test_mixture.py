@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from functools import cache
 
 import numpy as np
@@ -107,7 +108,7 @@ def test_lonely_matrices_get_no_kappa_of_their_own():
     mixture = quick(2, share="none", init=far[[0, -1]]).fit(far)
     assert mixture.weights_.min() == pytest.approx(1 / 21, rel=1e-6)
     assert mixture.kappa_.max() < 100
-    assert "component 1 with fewer than 5 matrices and the kappa of the start" in mixture.message_
+    assert "component 1 has fewer than 5 matrices and the kappa of the start" in mixture.message_
 
 
 def test_more_components_than_different_matrices():
@@ -186,8 +187,9 @@ def test_interrupts_keep_the_best_so_far(monkeypatch):
 def test_progress(capsys):
     quick(verbose=2, n_init=2).fit(X)
     told = capsys.readouterr().out
-    assert "[ABMixture] iteration 1: log-likelihood" in told
-    assert "3 components, start 2 of 2: log-likelihood" in told
+    assert re.search(r"\[ABMixture\] \d+ s: .*; 1 of \d+ iterations, log-likelihood", told)
+    assert "0 of 1 numbers of components; 2 of 2 starts, objective" in told
+    assert re.search(r"1 of 1 numbers of components, BIC -?[\d.]+ with 3\n$", told)
     quick().fit(X)
     assert capsys.readouterr().out == ""
 
@@ -207,9 +209,13 @@ def test_summaries():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 61}, "n_components=61 must be <= n_matrices=60; lower n_components"),
+        (
+            {"n_components": 61},
+            "n_components=61 must be >= 1 and <= 60, the number of matrices, or",
+        ),
         ({"n_components": 0}, "n_components=0 must be >= 1"),
-        ({"n_components": []}, r"n_components=\[\] must hold a number"),
+        ({"n_components": "auto"}, "n_components='auto' must be an integer >= 1 and <= 60"),
+        ({"n_components": []}, r"n_components is empty, must hold at least one integer"),
         ({"divergence": "gauss"}, "divergence='gauss' must be one of"),
         ({"divergence": (1, -1)}, "must not have opposite signs"),
         ({"share": "some"}, "share='some' must be one of all, divergence, none"),
@@ -220,12 +226,12 @@ def test_summaries():
     ],
 )
 def test_errors(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         ABMixture(**{"n_components": 3, **options}).fit(X)
 
 
 def test_errors_of_data():
-    with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0, but must be >= 2"):
+    with pytest.raises(ValueError, match=r"n_matrices=1 with a weight > 0 .* must be >= 2"):
         quick(1).fit(X[:1])
     with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0"):
         quick(1).fit(X, sample_weight=np.eye(60)[0])

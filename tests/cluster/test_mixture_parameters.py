@@ -74,7 +74,7 @@ def test_names_of_members(name, point):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gauss", "here also learn, wishart, inverse-wishart, matrix-f, riemannian-gaussian"),
+        ("gauss", "or here learn, wishart, inverse-wishart, matrix-f, riemannian-gaussian"),
         ("jeffreys", "is the mean of two divergences"),
         ((1, -1), r"\(alpha, beta\) = \(1, -1\) must not have opposite signs"),
     ],

@@ -133,9 +133,9 @@ def test_errors_name_what_is_wrong(data):
     bad[23] = -bad[23]
     with pytest.raises(ValueError, match=r"shard 2 \(item 2 .*\), X\[3\] has a diagonal entry"):
         quick().fit(lambda: iter(np.split(bad, 3)))
-    with pytest.raises(ValueError, match="n_components=31 must be <= n_matrices=30"):
+    with pytest.raises(ValueError, match="n_components=31 must be >= 1 and <= 30"):
         quick(31).fit(open_shards(X))
-    with pytest.raises(ValueError, match="n_matrices=1 with a weight > 0, but must be >= 2"):
+    with pytest.raises(ValueError, match=r"n_matrices=1 with a weight > 0 .* must be >= 2"):
         quick(1).fit(open_shards(X, None, np.eye(30)[7]))
     with pytest.raises(ValueError, match="matrices of size 1, but ABMixture is expecting 2"):
         quick(2, "wishart").fit(X).predict(open_shards(X[:, :1, :1]))

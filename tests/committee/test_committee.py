@@ -92,7 +92,7 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
     out = capsys.readouterr().out
     assert "Weights by the likelihood" in out
     for name in QUICK:
-        assert f"right on held-out data: {name} {model.oof_accuracy_[name]:.1%}" in out
+        assert f"held-out accuracy: {name} {model.oof_accuracy_[name]:.1%}" in out
 
 
 @pytest.mark.usefixtures("short_fits")
@@ -144,7 +144,8 @@ def test_labels_weights_seeds_and_tools(data):
         ({"members": "kernel"}, r"members='kernel' must be a sequence"),
         ({"members": ("forest",)}, r"member 'forest' must be one of tangent lda"),
         ({"cv": 1}, r"=1 must be an integer >= 2"),
-        ({"time_limit": 0}, r"time_limit=0 must be > 0 seconds, or None"),
+        ({"time_limit": 0}, r"time_limit=0 must be > 0, in seconds, or None"),
+        ({"time_limit": "long"}, r"time_limit='long' must be > 0, in seconds, or None"),
     ],
 )
 def test_bad_parameters(data, options, message):
@@ -259,8 +260,8 @@ def test_two_matrices_of_each_class_are_enough():
     model = SPDClassifier(("tangent logistic", "tangent lda"), random_state=0).fit(X, y)
     assert list(model.members_) == ["tangent logistic"]
     assert model.message_ == (
-        "1 of 2 members were fitted; tangent lda was left out: no class has two matrices that "
-        "differ in every training part"
+        "1 of 2 members were fitted; tangent lda was left out: no class has two different "
+        "matrices in every training part"
     )
     with pytest.raises(ValueError, match=r"no member could be fitted: tangent lda was left out"):
         SPDClassifier(("tangent lda",)).fit(X, y)
@@ -291,11 +292,13 @@ def test_members_that_take_too_long_are_skipped(data, monkeypatch):
     tick(monkeypatch, 1)
     model.fit(X, y)
     assert set(model.members_) == set(members) - {"start softmax"}
-    assert model.message_ == ("4 of 5 members were fitted; iddl would not end within 30 seconds")
+    assert model.message_ == (
+        "4 of 5 members were fitted; iddl was skipped: it would exceed time_limit=30"
+    )
     assert model.score(X_test, y_test) > 0.8
     tick(monkeypatch, 60)
     assert list(model.fit(X, y).members_) == ["tangent lda"]  # the first is always fitted
-    assert model.message_.count("would not end within 30 seconds") == 4
+    assert model.message_.count("it would exceed time_limit=30") == 4
 
 
 def test_time_does_not_change_members(data, monkeypatch):
@@ -325,7 +328,7 @@ def test_it_names_a_member_that_is_as_good():
 
 
 def test_the_summary_names_it(data, fitted):
-    assert f"from {fitted.simple_} alone" in fitted.summary()
+    assert f"{fitted.simple_} alone is as good" in fitted.summary()
     assert fitted.simple_ in MEMBERS[:7]
     committee = copy(fitted)
     committee.simple_ = None

@@ -109,5 +109,5 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
 
 @pytest.mark.parametrize("fit", [fit_lda, RDA])
 def test_classes_without_spread(fit):
-    with pytest.raises(ValueError, match="no class has two matrices that differ"):
+    with pytest.raises(ValueError, match="no class has two different matrices"):
         fit(np.eye(3), np.arange(3), PRIORS)

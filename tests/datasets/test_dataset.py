@@ -88,9 +88,9 @@ def test_what_cannot_be_a_data_set():
         _ = Dataset("empty", np.arange(2), "", "").matrices
     dataset = described()
     dataset.labels = np.arange(3)
-    with pytest.raises(ValueError, match="has 3 labels, but the descriptor made 6 matrices"):
+    with pytest.raises(ValueError, match="3 labels for 6 matrices; pass as many"):
         _ = dataset.matrices
-    with pytest.raises(ValueError, match="has 3 labels, but stored are 1 matrices"):
+    with pytest.raises(ValueError, match="3 labels for 1 matrices; pass as many"):
         _ = Dataset("few", np.arange(3), "", "", stored=np.eye(2)[None]).matrices
     with pytest.raises(ValueError, match=r"labels have shape \(0,\)"):
         Dataset("none", np.arange(0), "", "")
@@ -107,7 +107,7 @@ def test_groups_without_labels():
         Dataset("x", None, "", "", stored=matrices, groups=np.arange(3))
     dataset = described(groups=np.arange(6))
     dataset.labels, dataset.groups = None, np.arange(5)
-    with pytest.raises(ValueError, match="has 5 groups, but the descriptor made 6 matrices"):
+    with pytest.raises(ValueError, match="5 groups for 6 matrices; pass as many"):
         _ = dataset.matrices
     with pytest.raises(ValueError, match=r"groups have shape \(2, 1\), must have \(n_matrices,\)"):
         Dataset("x", None, "", "", series=[], groups=np.ones((2, 1)))

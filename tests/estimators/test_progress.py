@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import io
+import itertools
+import re
 import threading
 
 import numpy as np
 import pytest
 from interrupting import press_ctrl_c, stop_at
 from rich.console import Console
+from sklearn.base import clone
 
-from divlearn import ABKMeans, IDDLClassifier, SPDClassifier, evaluate, plane_map, which_divergence
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn import (
+    ABKMeans,
+    DivergenceKernelClassifier,
+    IDDLClassifier,
+    SPDClassifier,
+    evaluate,
+    plane_map,
+    which_divergence,
+)
+from divlearn.baselines import LEML, RSPDL, DivergenceKNN, DivergenceMDM, KernelSparseCoding
 from divlearn.cli.output import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.fitting.interrupts import Interrupts, is_interrupted, note_interrupt
-from divlearn.fitting.progress import listen, tell, track
+from divlearn.fitting.progress import listen, narrated, tell, track
 from divlearn.report import page_of, plot_plane
 
 
@@ -73,7 +84,7 @@ def test_long_work_tells_how_far_it_is(data):
     assert "divergences" in told
     for model in (ABKMeans(2, n_init=2, random_state=0), ABMixture(2, n_init=2, random_state=0)):
         told = heard(lambda model=model: model.fit(X))
-        assert told["starts"] == [(0, 2), (1, 2)]
+        assert told["starts"] == [(0, 2), (1, 2), (2, 2)]
         assert told["iterations"][0][0] == 1
     assert heard(lambda: RegionCovariance().fit_transform(images))["images"][-1] == (3, 3)
 
@@ -227,3 +238,107 @@ def test_an_interrupted_evaluation_has_whole_folds(data):
     with listen(stop_at("iterations", 1)):
         found = evaluate(X, y, two | {"iddl": IDDLClassifier(random_state=0)}, cv=3)
     assert list(found.predictions) == ["near", "mean"]
+
+
+# ------------------------------------------------------------------ verbose
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that moves on by a second whenever somebody looks."""
+    seconds = itertools.count()
+    monkeypatch.setattr("divlearn.fitting.progress.clock", lambda: float(next(seconds)))
+
+
+def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
+    with narrated("work", 1):
+        for _ in track(range(100), "steps"):
+            pass
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[work] 2 s: 1 of 100 steps"
+    assert last == "[work] 102 s: 100 of 100 steps"
+    seconds = np.array([int(line.split()[1]) for line in lines])
+    waited, gaps = np.array([0, *seconds[:-1]]), np.diff([0, *seconds])
+    assert (gaps >= 2 + 0.1 * waited).all()
+    assert (gaps < 3 + 0.1 * waited).all()
+
+
+def test_lines_name_the_whole_and_its_parts(ticking, capsys):
+    for verbose in (1, 2):
+        with narrated("work", verbose):
+            tell("folds", 0, 2, "fitting a")
+            tell("steps", 5, 9)
+            tell("folds", 1, 2)
+            tell("pages", 1, 3)
+            tell("pages", 2, 3)
+        lines = capsys.readouterr().out.splitlines()
+        wanted = [1, 4] if verbose == 1 else [0, 1, 2, 3, 4]
+        texts = [
+            "1 s: 0 of 2 folds, fitting a", "2 s: 0 of 2 folds, fitting a; 5 of 9 steps",
+            "3 s: 1 of 2 folds", "4 s: 1 of 2 folds; 1 of 3 pages",
+            "5 s: 1 of 2 folds; 2 of 3 pages",
+        ]  # fmt: skip
+        assert lines == [f"[work] {texts[index]}" for index in wanted]
+
+
+def test_lines_leave_other_listeners_alone(ticking, capsys):
+    told = heard(lambda: narrate_steps(1))
+    assert told["steps"][-1] == (9, 9)
+    narrate_steps(0)
+    assert capsys.readouterr().out == ""
+
+
+def narrate_steps(verbose: int) -> None:
+    with narrated("work", verbose):
+        list(track(range(9), "steps"))
+
+
+VERBOSE = {
+    "SPDClassifier": (SPDClassifier(("tangent lda", "kernel"), cv=2), "kinds of classifiers"),
+    "IDDLClassifier": (IDDLClassifier(max_iter=2, cv=2, random_state=0), "models"),
+    "DivergenceKernelClassifier": (DivergenceKernelClassifier(cv=2), "divergences"),
+    "ABKMeans": (ABKMeans(2, random_state=0), "iterations"),
+    "ABMixture": (ABMixture([1, 2], random_state=0), "numbers of components"),
+    "LEML": (LEML(20, 0.5, max_iter=3, random_state=0), "passes"),
+    "KernelSparseCoding": (KernelSparseCoding(4, max_iter=2, random_state=0), "candidates"),
+    "RSPDL": (RSPDL(4, max_iter=2, random_state=0), "iterations"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERBOSE)
+def test_verbose_estimators_say_how_far_they_are(data, ticking, capsys, name):
+    estimator, what = VERBOSE[name]
+    clone(estimator).set_params(verbose=1).fit(*data)
+    assert re.search(rf"\[{name}\] \d+ s: .*\d+ of \d+ {what}", capsys.readouterr().out)
+    clone(estimator).fit(*data)
+    assert capsys.readouterr().out == ""
+
+
+def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
+    X, y = data
+    near, grid = {"near": DivergenceKNN(1, "airm")}, [0.0, 1.0]
+    for ask, line in (
+        (lambda verbose: evaluate(X, y, near, verbose=verbose), "[evaluate]"),
+        (lambda verbose: plane_map(X, y, grid, grid, verbose=verbose), "[plane_map]"),
+        (lambda verbose: which_divergence(X, y, verbose=verbose), "[which_divergence]"),
+        (lambda verbose: which_divergence(X, alphas=grid, betas=grid, verbose=verbose),
+         "[which_divergence]"),
+    ):  # fmt: skip
+        ask(0)
+        assert capsys.readouterr().out == ""
+        ask(1)
+        assert line in capsys.readouterr().out
+
+
+def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, capsys):
+    X, y = data
+    model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0, verbose=1).fit(X, y)
+    reached = [
+        f"held-out accuracy: {name} {model.oof_accuracy_[name]:.1%}" for name in model.members
+    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("[SPDClassifier] ") for line in lines)
+    assert lines[0].endswith(" s: fitting tangent lda")
+    assert lines[1].endswith(f" s: fitting log rbf; {reached[0]}")
+    assert lines[2] == f"[SPDClassifier] {model.summary()}"
+    assert lines[3].endswith(f" s: 2 of 2 kinds of classifiers, {reached[1]}")

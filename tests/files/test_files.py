@@ -119,7 +119,7 @@ def test_cubes_that_are_symmetric_both_ways_and_no_way(tmp_path):
     neither = random_spd(3, 3)
     neither[0, 0, 1] = 9
     neither[0, 1, 2] = 9
-    with pytest.raises(ValueError, match=r"^data: X \(3, 3, 3\) .* three equal axes, and neither"):
+    with pytest.raises(ValueError, match=r"^data: X \(3, 3, 3\) .* three equal axes, and its"):
         load(tmp_path, {"X": neither})
     load(tmp_path, {"X": np.ones((1, 1, 1))})
 
@@ -195,8 +195,8 @@ def test_numbers_stay_numbers_without_the_attribute_of_matlab(tmp_path, word):
         (np.array(1.0), r"y \(\) float64 must have one label"),
         (np.zeros(0), r"y \(0,\) float64 must have one label"),
         (np.arange(N) * 1j, r"y \(6,\) complex128 must hold numbers or text"),
-        (np.array([1, 2, np.nan, 1, 2, 1]), r"y\[2\] is nan; drop what has no label"),
-        (np.array([1, np.inf, 2, 1, 2, 1]), r"y\[1\] is inf; drop what has no label"),
+        (np.array([1, 2, np.nan, 1, 2, 1]), r"y\[2\] is nan; drop matrices without a label"),
+        (np.array([1, np.inf, 2, 1, 2, 1]), r"y\[1\] is inf; drop matrices without a label"),
         (np.array([b"a", b"\xff"] * 3), "UnicodeDecodeError"),
     ],
 )

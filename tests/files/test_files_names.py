@@ -64,7 +64,7 @@ def test_names_can_be_given(tmp_path, write):
         ({}, {}, "no stack of square matrices.*it holds no arrays"),
         ({f"v{i}": 1 for i in range(14)}, {}, "v9 .* and 4 more; save one"),
         ({"X_train": X, "train_X": X, "X_test": X, "test_X": X}, {}, "are several splits; choose"),
-        ({"X_train": X, "X_test": X, "y_train": CLASSES}, {}, "y_train labels one part"),
+        ({"X_train": X, "X_test": X, "y_train": CLASSES}, {}, "only y_train has labels"),
     ],
 )
 def test_names_that_leave_a_doubt(tmp_path, arrays, options, message):
@@ -80,7 +80,7 @@ def test_names_that_leave_a_doubt(tmp_path, arrays, options, message):
     ],
 )  # fmt: skip
 def test_shapes_that_are_no_stack(tmp_path, shape, options):
-    with pytest.raises(ValueError, match=r"^data: X \(.*is no stack of square matrices.*save it"):
+    with pytest.raises(ValueError, match=r"^data: X \(.*is not a stack of square.*save it"):
         load(tmp_path, {"X": np.ones(shape)}, **options)
 
 
@@ -121,7 +121,7 @@ def test_parts_that_do_not_fit_together(tmp_path):
     with pytest.raises(ValueError, match=r"^data: X_train .* and X_test .* differ in the size"):
         load(tmp_path, {"X_train": X, "X_test": random_spd(5, 3)})
     arrays = {"X_train": X, "X_test": X, "y_train": CLASSES, "y_test": np.array(list("abcdef"))}
-    with pytest.raises(ValueError, match=r"^data: of y_train .* one is text and one is not"):
+    with pytest.raises(ValueError, match=r"^data: y_train .* are text and numbers; save both"):
         load(tmp_path, arrays)
     with pytest.raises(
         ValueError, match=r"^data: y_test \(2,\) int64 must have one label for each"

@@ -132,7 +132,7 @@ def test_other_modes_are_refused(tmp_path, mode, name):
     Image.fromarray(COLOURS).convert("L" if mode in "FI" else "RGB").convert(mode).save(
         tmp_path / name
     )
-    with pytest.raises(ValueError, match=f"{name}: its pixels are of Pillow's mode '{mode}'"):
+    with pytest.raises(ValueError, match=f"{name}: its pixels have the Pillow mode '{mode}'"):
         read(tmp_path / name)
 
 

@@ -128,7 +128,7 @@ def test_other_parameters_are_refused(X, path, killed, change, name):
     before = path.read_bytes()
     if killed.engine == "auto" and divlearn.get_engine().name == change.get("engine"):
         pytest.skip("there is one engine")
-    with pytest.raises(ValueError, match=f"'.*fit' is that of another fit: {name} must be as they"):
+    with pytest.raises(ValueError, match=f"'.*fit' belongs to another fit: {name} must be the"):
         killed.set_params(**change).fit(X)
     assert path.read_bytes() == before
 
@@ -137,7 +137,7 @@ def test_other_data_are_refused(X, killed, monkeypatch):
     other = X.copy()
     other[5, 0, 0] = np.nextafter(other[5, 0, 0], 9)
     for data, weights in [(other, None), (X[1:], None), (X, np.arange(1, len(X) + 1))]:
-        with pytest.raises(ValueError, match="another fit: X must be as they were; pass"):
+        with pytest.raises(ValueError, match="another fit: X must be the same; pass"):
             killed.fit(data, sample_weight=weights)
     monkeypatch.setattr(checkpoint, "libraries", lambda: {"divlearn": "0"})
     with pytest.raises(ValueError, match="another fit: divlearn, numpy, scikit-learn must be"):
@@ -151,7 +151,7 @@ def test_other_estimators_and_files_are_refused(X, path, killed):
         divlearn.load(path)
     divlearn.save(MODEL, path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"(?s)cannot be gone on from: .*fit: it is not a checkpo"):
+    with pytest.raises(ValueError, match=r"(?s)cannot be resumed: .*fit: it is not a checkpo"):
         killed.fit(X)
     assert path.read_bytes() == before
 
@@ -162,7 +162,7 @@ def test_damaged_files_are_refused_and_left(X, path, killed):
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     for damaged in (b"", b"text", content[:-1], content[:middle], flipped):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"cannot be gone on from: .*; remove the file to sta"):
+        with pytest.raises(ValueError, match=r"cannot be resumed: .*; remove the file to sta"):
             killed.fit(X)
         assert path.read_bytes() == damaged
 
@@ -178,7 +178,7 @@ def test_parameters_that_no_file_can_hold(X, path):
         def split(self, X, y, groups):
             return [(np.arange(0, 27, 2), np.arange(1, 27, 2))]
 
-    message = r"cv=.* has no place in a checkpoint: .*; fit without one"
+    message = r"cv=.* cannot be stored in a checkpoint: .*; fit without one"
     with pytest.raises(TypeError, match=message), resumable(path):
         divlearn.IDDLClassifier(cv=Folds()).fit(X, np.arange(27) % 3)
 
@@ -233,7 +233,7 @@ def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, monkeypatch):
 
     with writes(monkeypatch):
         monkeypatch.setattr(checkpoint._Journal, "_write", noted)
-        message = "could not be written: .*No space left.* whole"
+        message = "could not be written: .*No space left.* intact"
         with pytest.warns(RuntimeWarning, match=message), resumable(path):
             model.fit(X)
     assert len(contents) > 5

@@ -156,7 +156,7 @@ def test_shards(data, tmp_path, monkeypatch, name):
         divlearn_clone(model).fit(files, *targets)
     np.savez(files[1], X=2 * X[6:12], y=y[6:12])
     with (
-        pytest.raises(ValueError, match="that of another fit: X must be"),
+        pytest.raises(ValueError, match="belongs to another fit: X must be"),
         divlearn.resumable(path),
     ):
         divlearn_clone(model).fit(files, *targets)

@@ -91,7 +91,7 @@ def test_the_program_goes_on(data, monkeypatch, capsys):
     assert run("--checkpoint", "progress") == 1
     assert "progress exists already; add --resume to resume from" in capsys.readouterr().err
     assert run("--checkpoint", "progress", "--resume", "--seed", "1") == 1
-    assert "is that of another fit: random_state must be" in capsys.readouterr().err
+    assert "belongs to another fit: random_state must be" in capsys.readouterr().err
     assert run("--checkpoint", "progress", "--resume") == 0
     assert_same(comparable(load("model")), whole)
     assert sorted(os.listdir()) == ["data.npz", "model"]

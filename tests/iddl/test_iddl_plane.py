@@ -116,7 +116,7 @@ def test_encoders_and_fixed_divergences(data):
     encoder = IDDLTransformer(n_atoms=3, init="samples", divergence="N", max_iter=0, cv=3)
     assert encoder.fit_transform(X, y).shape == (90, 9)
     assert encoder.alpha_[0, 0] in VALUES
-    with pytest.raises(ValueError, match="divergence='N' is judged by y, which is None"):
+    with pytest.raises(ValueError, match="divergence='N' is chosen by y, which is None"):
         encoder.fit(X)
     stein = encoder.set_params(divergence="stein").fit(X, y)
     assert (stein.alpha_ == 0.5).all()

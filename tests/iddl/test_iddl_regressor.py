@@ -121,5 +121,5 @@ def test_numbers_that_are_all_the_same(solver):
 
 def test_the_loss_of_numbers(data):
     X, _, y = data
-    with pytest.raises(ValueError, match="loss must be auto or ridge where y is continuous"):
+    with pytest.raises(ValueError, match="loss='softmax' must be 'auto' or 'ridge' if"):
         IDDLTransformer(loss="softmax", **FAST).fit(X, y)

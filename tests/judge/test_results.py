@@ -6,9 +6,14 @@ import html
 
 import numpy as np
 import pytest
+from scipy.linalg import logm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import confusion_matrix
 
 from divlearn import (
     ABKMeans,
+    DivergenceKernelClassifier,
     IDDLClassifier,
     SPDClassifier,
     evaluate,
@@ -21,7 +26,15 @@ from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import examine
 from divlearn.likelihood import fit_likelihood
-from divlearn.report import page_of, plot_evaluation, plot_matrix, plot_plane
+from divlearn.report import (
+    PlaneDisplay,
+    page_of,
+    plot_clusters,
+    plot_committee,
+    plot_evaluation,
+    plot_matrix,
+    plot_plane,
+)
 
 X, Y = make_wishart_clusters(2, 15, 3, separation=5, random_state=0)
 NAMES = np.array(["bark", "moss"])[Y]
@@ -111,6 +124,92 @@ def test_the_picture_of_an_answer_shows_its_numbers(pyplot):
     assert f"Burg  {answer.named['burg'].score:.1%}" in labels
     star = ax.get_legend().get_texts()[0].get_text()
     assert star.startswith(f"learned point ({answer.best[0]:g}, {answer.best[1]:g})")
+
+
+LEARNERS = {
+    "atoms": (
+        IDDLClassifier(n_atoms=2, max_iter=1, cv=2, random_state=0),
+        lambda model: np.column_stack([model.alpha_.ravel(), model.beta_.ravel()]),
+    ),
+    "a kernel": (
+        DivergenceKernelClassifier(cv=2, random_state=0),
+        lambda model: [[model.best_params_["alpha"], model.best_params_["beta"]]],
+    ),
+    "means": (
+        DivergenceMDM("stein"), lambda model: [[model.divergence_.alpha, model.divergence_.beta]],
+    ),
+    "neighbours": (DivergenceKNN(1, "airm"), lambda model: np.zeros((0, 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_display_marks_what_was_learned(pyplot, name):
+    model, points = LEARNERS[name]
+    model = clone(model).fit(X, NAMES)
+    display = PlaneDisplay.from_estimator(model, X, NAMES)
+    assert np.array_equal(display.plane.correct, plane_map(X, NAMES).correct)
+    [marks] = [line for line in display.ax_.lines if line.get_label() == "learned"]
+    np.testing.assert_allclose(marks.get_xydata(), points(model))
+    given = pyplot.figure().add_subplot()
+    assert display.plot(given, title="again").ax_ is given
+    assert given.get_title("left") == "again"
+    assert len(given.get_legend().get_texts()) == 2
+
+
+def test_the_display_of_a_result_is_its_picture(pyplot):
+    answer = RESULTS["WhichDivergence"][0]()
+    drawn = PlaneDisplay(answer).plot().ax_
+    expected = plot_plane(answer)
+    assert np.array_equal(*(ax.collections[0].get_array() for ax in (drawn, expected)))
+    assert [text.get_text() for text in drawn.texts] == [t.get_text() for t in expected.texts]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
+    matrices = np.ascontiguousarray(X[:, :size, :size])
+    model = ABKMeans(2, random_state=0).fit(matrices)
+    [ax] = plot_clusters(model, matrices)
+    points = ax.collections[0]
+    assert np.array_equal(points.get_array(), model.labels_)
+    assert [text.get_text() for text in ax.texts] == ["0", "1"]
+    # An isometry in two dimensions: distances are at most those of the logarithms.
+    places, logarithms = points.get_offsets(), [logm(one) for one in matrices]
+    near = np.linalg.norm(np.subtract(logarithms[0], logarithms[1]))
+    assert np.linalg.norm(places[0] - places[1]) <= near * (1 + 1e-9)
+    mean = np.mean(logarithms, axis=0)
+    spread = sum(np.linalg.norm(one - mean) ** 2 for one in logarithms)
+    assert 0.5 * spread < (places**2).sum() <= spread * (1 + 1e-9)
+
+
+def test_the_picture_of_a_mixture_shows_bic(pyplot):
+    model = ABMixture([1, 2, 3], random_state=0).fit(X)
+    _, ax = plot_clusters(model, X)
+    curve, best = ax.lines
+    np.testing.assert_array_equal(curve.get_xydata(), list(model.bics_.items()))
+    assert best.get_xydata().tolist() == [[2, model.bics_[2]]]
+    with pytest.raises(ValueError, match="axes holds 1 Axes, must hold 2"):
+        plot_clusters(model, X, pyplot.figure().add_subplot())
+    with pytest.raises(NotFittedError):
+        plot_clusters(ABMixture(2), X)
+
+
+def test_the_picture_of_a_committee_shows_weights_and_confusion(pyplot):
+    model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0).fit(X, NAMES)
+    weights, confusion = plot_committee(model, NAMES, pyplot.figure().subplots(1, 2))
+    shown = {
+        label.get_text(): bar.get_width()
+        for label, bar in zip(weights.get_yticklabels(), weights.patches, strict=True)
+    }
+    assert shown == pytest.approx(model.weights_)
+    accuracies = [text.get_text() for text in weights.texts]
+    assert set(accuracies) == {f"{model.oof_accuracy_[name]:.1%}" for name in shown}
+    counts = [int(text.get_text()) for text in confusion.texts]
+    said = model.classes_[model.oof_proba_.argmax(axis=1)]
+    assert counts == confusion_matrix(NAMES, said).ravel().tolist()
+    with pytest.raises(ValueError, match="y has 5 rows"):
+        plot_committee(model, NAMES[:5])
+    with pytest.raises(NotFittedError):
+        plot_committee(SPDClassifier(), NAMES)
 
 
 def test_names_are_no_markup():

@@ -121,10 +121,12 @@ def test_progress_and_interruption(capsys, monkeypatch):
     grid = {"alphas": [0, 1], "betas": [0], "scales": [1], "C": [1, 10], "random_state": 0}
     DivergenceKernelClassifier(verbose=1, **grid).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [
+    assert [line.split(":")[0] for line in lines[:2]] == [
         "[DivergenceKernelClassifier] (alpha, beta) = (0, 0)",
         "[DivergenceKernelClassifier] (alpha, beta) = (0, 1)",
     ]
+    assert lines[2].endswith("2 of 2 divergences")
+    assert len(lines) == 3
 
     learn, calls = tables.median_scale, []
 

@@ -200,7 +200,7 @@ def test_two_members_of_one_name(content, tmp_path):
     path, members = tmp_path / "model", members_of(content)
     content = npz_bytes({"model.json": members["model.json"], "model_json": b""})
     path.write_bytes(content.replace(b"model_json", b"model.json"))
-    with pytest.raises(ValueError, match="two members of one name"):
+    with pytest.raises(ValueError, match="two members of the same name"):
         load(path)
 
 
@@ -300,7 +300,7 @@ def test_support_vector_machines_of_wrong_sizes(tmp_path, machine):
 def test_values_in_place_of_methods(content, tmp_path, name):
     for value in (3, None, "x"):
         (tmp_path / "model").write_bytes(rewritten(content, set_state(**{name: value})))
-        with pytest.raises(ValueError, match=f"value for {name}, which is none of its data"):
+        with pytest.raises(ValueError, match=f"value for {name}, which is not an attribute"):
             load(tmp_path / "model")
 
 

@@ -112,7 +112,7 @@ def test_parameters_of_all_kinds(tmp_path):
     ids=["k-d tree", "forest"],
 )
 def test_compiled_parts_are_refused(data, tmp_path, step, part):
-    message = rf"^Pipeline cannot be saved: model\.steps.*{part}, whose data no file can hold; "
+    message = rf"^Pipeline cannot be saved: model\.steps.*{part}, which cannot be stored in a "
     with pytest.raises(TypeError, match=message):
         save(tangent(step).fit(*data), tmp_path / "model")
 

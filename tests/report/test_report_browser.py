@@ -9,7 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_pages import GRID, HOSTILE, SCORES, every_section, large_page, plane_values, spd
+from report_pages import (
+    GRID,
+    HOSTILE,
+    SCORES,
+    evaluation_page,
+    every_section,
+    large_page,
+    plane_page,
+    plane_values,
+    spd,
+)
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytest.importorskip("plotly", reason="plotly is not installed")
@@ -152,6 +162,84 @@ def test_all_is_drawn_and_fits(reader, width, scheme):
     assert reader.script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
     dark = sum(reader.background()) < 3 * 128
     assert dark == (scheme == "dark")
+
+
+# Lines of text and marks of figures as polygons, cut to the box that they scroll in, and pairs of
+# which one is text that overlap by more than a pixel. Ascenders of a line may meet descenders of
+# the one above, so lines are a little lower than their font.
+CLASHES = """
+const found = [];
+const add = (text, isText, corners) => found.push({text, isText, corners});
+const corners = (r) => [[r.left, r.top], [r.right, r.top], [r.right, r.bottom], [r.left, r.bottom]];
+for (const mark of document.querySelectorAll(".scatterlayer .point")) {
+  add("a mark", false, corners(mark.getBoundingClientRect()));
+}
+for (const text of document.querySelectorAll("svg text")) {
+  if (!text.textContent.trim()) continue;
+  const b = text.getBBox(), m = text.getScreenCTM(), rest = b.height / 6;
+  const flat = {left: b.x, right: b.x + b.width, top: b.y + rest, bottom: b.y + b.height - rest};
+  const turn = ([x, y]) => [m.a * x + m.c * y + m.e, m.b * x + m.d * y + m.f];
+  add(text.textContent, true, corners(flat).map(turn));
+}
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const node = walker.currentNode, parent = node.parentElement;
+  if (!node.data.trim() || parent.closest("svg, script, noscript, [hidden]")) continue;
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const frame = parent.closest(".box")?.getBoundingClientRect();
+  for (const r of range.getClientRects()) {
+    const one = {
+      left: Math.max(r.left, frame?.left ?? -1e9), right: Math.min(r.right, frame?.right ?? 1e9),
+      top: Math.max(r.top + r.height / 6, frame?.top ?? -1e9),
+      bottom: Math.min(r.bottom - r.height / 6, frame?.bottom ?? 1e9),
+    };
+    if (one.right > one.left && one.bottom > one.top) add(node.data.trim(), true, corners(one));
+  }
+}
+const sides = ({corners: [a, b, , d]}) => [[a, b], [a, d]].map(([p, q]) => {
+  const length = Math.hypot(q[0] - p[0], q[1] - p[1]) || 1;
+  return [(q[0] - p[0]) / length, (q[1] - p[1]) / length];
+});
+const span = (one, [x, y]) => {
+  const along = one.corners.map((c) => c[0] * x + c[1] * y);
+  return [Math.min(...along), Math.max(...along)];
+};
+const overlap = (a, b) => Math.min(...[...sides(a), ...sides(b)].map((axis) => {
+  const [s, t] = [span(a, axis), span(b, axis)];
+  return Math.min(s[1], t[1]) - Math.max(s[0], t[0]);
+}));
+const clashes = [];
+found.forEach((a, i) => found.slice(i + 1).forEach((b) => {
+  if ((a.isText || b.isText) && overlap(a, b) > 1) clashes.push([a.text, b.text]);
+}));
+const outside = found.filter((one) => {
+  const [left, right] = span(one, [1, 0]);
+  return left < -1 || right > document.documentElement.clientWidth + 1;
+});
+return [found.length, clashes, outside.map((one) => one.text)];
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+@pytest.mark.parametrize("make", [evaluation_page, plane_page, every_section])
+def test_nothing_overprints(reader, make, width):
+    reader.open(make(), width=width)
+    reader.look_at_all()
+    n_lines, clashes, outside = reader.script(CLASHES)
+    assert n_lines > 40
+    assert clashes == []
+    assert outside == []
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_the_table_of_classifiers_fits(reader, width):
+    reader.open(evaluation_page(), width=width)
+    assert reader.script("return document.documentElement.scrollWidth") <= width
+    box = reader.find("#section-1 .box")
+    assert reader.script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
+    assert len(reader.texts("#section-1 th")) == 5
+    assert len(reader.texts("#section-1 tbody tr")) == 9
 
 
 def test_figures_follow_the_colours_of_the_system_and_of_the_reader(reader):

@@ -163,8 +163,11 @@ BAD_CLASS_WEIGHTS = {
     "infinite": ({0: np.inf}, r"^class_weight=\{0: inf\} must be finite and >= 0 for every class$"),
     "unknown": ({7: 1.0}, r"^The classes, \[0, 1, 2\], are not in class_weight$"),
     "some unknown": ({0: 1.0, 7: 3.0}, r"^The classes, \[1, 2\], are not in class_weight$"),
-    "all but one zero": ({0: 0, 1: 0, 2: 1}, "^y holds the one class 2, must hold >= 2 with a wei"),
-    "all zero": ({0: 0, 1: 0, 2: 0}, "^y holds no class, must hold >= 2 with a weight > 0"),
+    "all but one zero": (
+        {0: 0, 1: 0, 2: 1},
+        "^y holds the one class 2, must hold >= 2 classes of wei",
+    ),
+    "all zero": ({0: 0, 1: 0, 2: 0}, "^y holds no class, must hold >= 2 classes of weight > 0"),
     "a word": ("heavy", "must be an instance of 'dict', a str among {'balanced'} or None. Got 'he"),
     "a list": (
         [1.0, 2.0, 3.0],

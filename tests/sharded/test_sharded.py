@@ -103,7 +103,7 @@ def test_errors_name_the_shard_and_the_index(data):
         open_shards(X, y, np.where(np.arange(60) == 2, -1.0, 1.0))
     with pytest.raises(ValueError, match="memory_limit='much'"):
         open_shards(X, memory_limit="much")
-    with pytest.raises(ValueError, match="is no shard"):
+    with pytest.raises(ValueError, match="is not a shard"):
         open_shards("data.csv")
 
 

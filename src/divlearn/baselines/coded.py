@@ -3,8 +3,7 @@
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import Labelled, check_new
-from divlearn.fitting.progress import say
+from divlearn.fitting.progress import say, tell, track
 from divlearn.fitting.selection import choose
 from divlearn.threads import limit_blas
 
@@ -85,12 +84,10 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             chosen = self._choose(matrices, start, data.codes, folds)
             self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
                 self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
-                tell=partial(say, self, level=2),
             )  # fmt: skip
             self.unit_, self.machine_, history = _fit_machine(codes, data.codes, folds)
         self.best_score_ = float(np.fmax.reduce(history["accuracy"]))
         self.parameters_ = chosen | {"C": self.machine_.C}
-        say(self, f"{self.n_iter_} iterations; {self.message_}")
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         means = LogEuclideanKMeans(n_atoms, random_state=seed)
@@ -117,10 +114,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             say(self, f"{named}: held-out accuracy {accuracy:.3f}")
             return accuracy
 
-        best, scores = choose(candidates, score)
-        if len(scores) < len(candidates):
-            say(self, "interrupted by the user: the best so far is taken")
-        return candidates[best]
+        return candidates[choose(track(candidates, "candidates"), score)[0]]
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Codes of matrices, shape (n_matrices, n_atoms)."""
@@ -161,7 +155,7 @@ class AtomsProblem:
 
 
 def learn_dictionary(
-    stages: Iterator[Stage], *, max_iter: int, tol: float, tell: Callable[[str], None]
+    stages: Iterator[Stage], *, max_iter: int, tol: float
 ) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
     """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
     started = time.perf_counter()
@@ -174,7 +168,7 @@ def learn_dictionary(
 
     n_iter = 0
     stage = advance()
-    message = f"max_iter={max_iter} reached" if max_iter else "the dictionary stays as it starts"
+    message = f"max_iter={max_iter} reached" if max_iter else "the dictionary is the initial one"
     try:
         while n_iter < max_iter:
             before = stage[-1]
@@ -182,10 +176,10 @@ def learn_dictionary(
                 stage = advance()
             n_iter += 1
             after = stage[-1]
-            tell(f"iteration {n_iter}: objective {after:.6g}")
+            tell("iterations", n_iter, max_iter, f"objective {after:.6g}")
             if before - after <= tol * abs(before):
                 share = (before - after) / abs(before) if before else 0.0
-                message = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+                message = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
                 break
     except KeyboardInterrupt:
         note_interrupt()

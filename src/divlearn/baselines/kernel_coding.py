@@ -65,7 +65,7 @@ class KernelSparseCoding(_KernelCoded):
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
         Who computes Stein divergences.
-    verbose : int, default=0
+    verbose : int, default=0, 1 prints progress, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes

@@ -18,7 +18,7 @@ from divlearn.checks import check_count, check_number
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_new
-from divlearn.fitting.progress import say
+from divlearn.fitting.progress import say, track
 from divlearn.geometry import logm, sqrtm
 
 _ETAS = (0.1, 0.3, 1.0)
@@ -57,7 +57,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
     verbose : int, default=0
-        1 tells of every number of constraints and eta, 2 of every pass.
+        1 prints progress and every number of constraints and eta, 2 every pass as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -203,9 +203,6 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         return metric.solve_logdet(
             logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar,
             np.where(similar, low, high), start, eta, max_iter=self.max_iter, tol=self.tol,
-            watch=lambda number, share: say(
-                self, f"pass {number} changed the multipliers by {share:.2g} of them", level=2
-            ),
         )  # fmt: skip
 
 
@@ -224,7 +221,7 @@ def _hold_out(
 ) -> _Run:
     """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
     seconds, right = 0.0, []
-    for train, held in splits:
+    for train, held in track(splits, "folds"):
         run = _run(learn, train, count, eta)
         seconds += run["seconds"]
         vectors = metric.move(logarithms, run["frame"])

@@ -9,7 +9,6 @@ and a projection changes one multiplier such that its constraint holds with equa
 zero.
 """
 
-from collections.abc import Callable
 from math import log
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.metrics.pairwise import euclidean_distances, pairwise_distances_arg
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
 Codes = NDArray[np.intp]
@@ -128,7 +128,7 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
 
 def solve_logdet(
     differences: RealArray, similar: NDArray[np.bool_], given: RealArray, start: RealArray,
-    eta: float, *, max_iter: int, tol: float, watch: Callable[[int, float], None] | None = None,
+    eta: float, *, max_iter: int, tol: float,
 ) -> Solution:  # fmt: skip
     """Project on one constraint after the other, in passes over all of them."""
     # Constraints have differences M, none zero, whether the bound is an upper one, and the bound;
@@ -158,10 +158,9 @@ def solve_logdet(
             iteration += 1
             total, changed = np.abs(multipliers).sum(), np.abs(changes).sum()
             share = float(changed / total) if total > 0 else 0.0
-            if watch is not None:
-                watch(iteration, share)
+            tell("passes", iteration, max_iter, f"multipliers changed by a relative {share:.2g}")
             if share <= tol:
-                message = f"a pass changed the multipliers by {share:.2g} of them, <= tol={tol:g}"
+                message = f"a pass changed the multipliers by a relative {share:.2g} <= tol={tol:g}"
                 break
     except KeyboardInterrupt:
         note_interrupt()

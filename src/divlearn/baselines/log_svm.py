@@ -115,9 +115,7 @@ class LogEuclideanSVM(TunedClassifier):
         if self.kernel not in PENALTIES:
             raise ValueError(f"kernel={self.kernel!r} must be one of {', '.join(PENALTIES)}")
         if self.gamma is not None and self.kernel == "linear":
-            raise ValueError(
-                f"gamma={self.gamma} has no meaning for kernel='linear'; pass kernel='rbf' or None"
-            )
+            raise ValueError(f"gamma={self.gamma} must be None for kernel='linear'; leave it out")
         for value, name in ((self.C, "C"), (self.gamma, "gamma")):
             if value is not None:
                 check_number(value, name, positive=True)

@@ -9,10 +9,14 @@ import typer
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
+_MOST = 20  # clusters to choose from
+
 
 def cluster(
     data: options.Data,
-    n_clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
+    n_clusters: Annotated[int | None, typer.Option(
+        "--clusters", "-k", help="Number of clusters; the one with the lowest BIC by default."
+    )] = None,
     method: Annotated[
         str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
     ] = "k-means",
@@ -32,6 +36,7 @@ def cluster(
 ) -> None:  # fmt: skip
     """Find clusters of matrices, and compare them with labels if there are any.
 
+    Without -k, the number of clusters is that of the mixture with the lowest BIC, at most 20.
     Nothing is held out: with --groups, clusters are compared with the groups too.
 
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
@@ -43,13 +48,16 @@ def cluster(
     from divlearn.report import cluster_page
 
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
-    model = _make(method, n_clusters, divergence, seed, engine).set_params(regularize=regularize)
+    model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
+        bics, why = _choose_number(model, dataset.matrices) if n_clusters is None else ({}, "")
+        count = min(bics, key=bics.__getitem__) if n_clusters is None else n_clusters
+        model.set_params(**{"n_components" if method == "mixture" else "n_clusters": count})
         found = model.fit(dataset.matrices).predict(dataset.matrices)
-    sizes = np.bincount(found, minlength=n_clusters)
+    sizes = np.bincount(found, minlength=count)
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
-    text = _say(model)
+    text = why + _say(model)
     out.say(text)
     scores = _agreement(out, "labels", dataset.labels, found)
     with_groups = _agreement(out, "groups", dataset.groups, found)
@@ -57,7 +65,7 @@ def cluster(
         save(model, output)
         out.say(f"Model: {output}")
     digest = out.digest(dataset)
-    page = partial(cluster_page, model, found, dataset.labels, scores, text)
+    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
     out.write_page(page, digest, {"clustering": out.seconds})
     out.finish(
         labels=found, sizes=sizes, summary=text, agreement=scores,
@@ -65,7 +73,24 @@ def cluster(
     )  # fmt: skip
 
 
-def _make(method: str, count: int, divergence: str | None, seed: int, engine: str) -> Any:
+def _choose_number(model: Any, matrices: Any) -> tuple[dict[int, float], str]:
+    """Compute the BIC of mixtures of 1, 2, ... components, until it has risen twice."""
+    from divlearn.cluster import ABMixture
+    from divlearn.fitting.interrupts import is_interrupted
+
+    divergence = model.divergence if isinstance(model, ABMixture) else "learn"
+    bics: dict[int, float] = {}
+    for count in range(1, min(_MOST, max(len(matrices) // 5, 1)) + 1):  # fewer have no spread
+        given = {"random_state": model.random_state, "engine": model.engine}
+        bics |= ABMixture(count, divergence, **given).fit(matrices).bics_
+        best = min(bics, key=bics.__getitem__)
+        if is_interrupted() or count >= best + 2:
+            break
+    found = f"the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to {count} components"
+    return bics, f"Number of clusters: {best}, {found}{'; pass -k for more' * (best == _MOST)}. "
+
+
+def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
     kinds = {
@@ -79,7 +104,7 @@ def _make(method: str, count: int, divergence: str | None, seed: int, engine: st
         if method not in ("k-means", "mixture"):
             raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
         given["divergence"] = _parse(divergence)
-    return kinds[method](count, random_state=seed, **given)
+    return kinds[method](random_state=seed, **given)
 
 
 def _parse(divergence: str) -> str | tuple[float, ...]:

@@ -67,9 +67,7 @@ def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:
     if dataset.labels is None:
-        raise ValueError(
-            f"{path.name} has no labels, must have them here; name their array with --labels NAME"
-        )
+        raise ValueError(f"{path.name} has no labels; name their array with --labels NAME")
     return dataset
 
 

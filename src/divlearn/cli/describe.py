@@ -45,13 +45,17 @@ def describe(
     arrays = {"X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each)}
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+    names = data.descriptor.feature_names_
+    ignored = data.descriptor.n_features_in_ == 3 and "R" not in names
+    grey = " Colour was ignored; presets kth-tips2 and cancer use it." if ignored else ""
     out.say(
         f"{len(matrices)} matrices of size {d} from {n_images} images of "
         f"{len(np.unique(data.labels))} classes, in {output}.\n"
+        f"Preset {preset}: covariances of {', '.join(names)}.{grey}\n"
         f"Next: divlearn fit {shell_name(output)} --report report.html, or divlearn predict MODEL "
         f"{shell_name(output)}"
     )
     out.finish(
         output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,
-        classes=np.unique(data.labels),
+        classes=np.unique(data.labels), preset=preset, features=names, colour_ignored=ignored,
     )  # fmt: skip

@@ -41,7 +41,7 @@ def evaluate(
         if not only or any(part.lower() in name.lower() for part in only)
     }  # fmt: skip
     if not chosen:
-        raise ValueError(f"--only {' '.join(only or [])} is part of no name: {'; '.join(known)}")
+        raise ValueError(f"--only {' '.join(only or [])} matches no classifier: {'; '.join(known)}")
     dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP)
     together = keep_together(require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):

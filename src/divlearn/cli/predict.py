@@ -39,7 +39,7 @@ def predict(
     out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
-        raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
+        raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
     dataset = read_spd(
         data, matrices=matrices, labels=labels, regularize=None, square=_takes_matrices(classifier)
     )

@@ -79,7 +79,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         if n_found < self.n_clusters:
             message = (
                 f"found n_found={n_found} distinct clusters, fewer than n_clusters="
-                f"{self.n_clusters}, possibly since X holds equal matrices; lower n_clusters"
+                f"{self.n_clusters}, probably because X holds equal matrices; lower n_clusters"
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
@@ -102,7 +102,7 @@ def _loss_block(block: Block, nearest: Nearest) -> float:
 
 def repeat(
     turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
-    max_iter: int, watch: Callable[[str], None],
+    max_iter: int,
 ) -> tuple[int, bool, bool, str]:  # fmt: skip
     """Take turns until one says why to stop; how many, whether converged, interrupted, and why."""
     iteration = first
@@ -111,8 +111,7 @@ def repeat(
             save(iteration)
             news, stop = turn(iteration + 1)
             iteration += 1
-            tell("iterations", iteration, max_iter)
-            watch(f"iteration {iteration}: {news}")
+            tell("iterations", iteration, max_iter, news)
             if stop is not None:
                 return iteration, True, False, stop
     except KeyboardInterrupt:
@@ -121,16 +120,14 @@ def repeat(
     return iteration, False, False, f"max_iter={max_iter} reached"
 
 
-def best_of(
-    n_init: int, run_once: Callable[[], Run], loss: Callable[[Run], float],
-    say: Callable[[str, Run], None],
-) -> Run:  # fmt: skip
+def best_of(n_init: int, run_once: Callable[[], Run], loss: Callable[[Run], float]) -> Run:
     """Return the run of least loss, of several or of those before the user wanted no more."""
     best: Run | None = None
+    news = ""
     for number in range(1, n_init + 1):
         stopped = {"interrupted": True, "message": f"interrupted by the user in start {number}"}
         try:
-            tell("starts", number - 1, n_init)
+            tell("starts", number - 1, n_init, news)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_once()
         except KeyboardInterrupt:  # before the run had anything to keep
@@ -138,13 +135,14 @@ def best_of(
             if best is None:
                 raise
             return best | stopped
-        say(f"start {number} of {n_init}", run)
+        news = f"objective {loss(run):.6g} after {run['n_iter']} iterations; {run['message']}"
         if best is None or loss(run) < loss(best):
             best = run
         elif run["interrupted"]:  # and others are better
             best = best | stopped
         if run["interrupted"]:
             break
+    tell("starts", number, n_init, news)
     assert best is not None
     return best
 

@@ -1,7 +1,7 @@
 """Which member of the family a mixture is: the named ones beside the learned one."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.stats import chi2
 
 from divlearn.arrays import RealArray
 from divlearn.cluster.em import EM, Mixture
+from divlearn.fitting.progress import track
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.shards import Shards
 
@@ -40,16 +41,15 @@ def count_parameters(n_components: int, d: int, members: Members, share: str) ->
 
 
 def compare_members(
-    shards: Shards, mixture: Mixture, share: str, max_iter: int, tol: float,
-    watch: Callable[[str], None],
-) -> dict[str, MemberFit]:  # fmt: skip
+    shards: Shards, mixture: Mixture, share: str, max_iter: int, tol: float
+) -> dict[str, MemberFit]:
     """Fit the learned member, then the named ones, from the responsibilities of a mixture."""
     n = shards.n_seen
     # Likelihoods are compared in units of one, for all matrices together.
     tol = min(tol, _EXACT / n)
     fits: dict[str, MemberFit] = {}
-    for name, members in {"learned": get_members("learn"), **NAMED_MEMBERS}.items():
-        em = EM(shards, members, share, max_iter, tol, watch)
+    for name, members in track([("learned", get_members("learn")), *NAMED_MEMBERS.items()], "fits"):
+        em = EM(shards, members, share, max_iter, tol)
         run = em.run(em.refit(mixture))
         family, log_likelihood = run["mixture"][2], run["lower_bound"] * n
         n_parameters = count_parameters(len(mixture[0]), shards.d, members, share)
@@ -75,13 +75,11 @@ def describe(fits: Mapping[str, MemberFit]) -> str:
         f"{_span(learned.kappa)}. "
     )
     versus = (
-        f"with {learned.n_parameters - best.n_parameters} parameters more the log-likelihood rises "
+        f"with {learned.n_parameters - best.n_parameters} more parameters the log-likelihood rises "
         f"by {gain:.3g} (likelihood-ratio p = {best.p_value:.2g}, BIC {more:+.1f})"
     )
     if more > 0:
-        return (
-            f"{chosen}That beats every named member: of these {best.name} comes next, but {versus}."
-        )
+        return f"{chosen}That beats every named member. The best of these is {best.name}; {versus}."
     return (
         f"{chosen}That is {best.name}{_explain(best)} up to noise: {versus}. The next named "
         f"member, {second.name}, has a BIC {second.bic - best.bic:.1f} higher."

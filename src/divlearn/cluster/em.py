@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +38,10 @@ class EM:
     """Expectation maximisation over the members of a family; ``tol`` is of the log-likelihood."""
 
     def __init__(
-        self, shards: Shards, members: Family, share: str, max_iter: int, tol: float,
-        watch: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self, shards: Shards, members: Family, share: str, max_iter: int, tol: float
+    ) -> None:
         self.shards, self.members, self.share = shards, members, share
-        self.max_iter, self.tol, self.watch = max_iter, tol, watch
+        self.max_iter, self.tol = max_iter, tol
 
     def run(self, start: Mixture) -> Run:
         """Raise the likelihood from a start until it stays; it never falls but for rounding."""
@@ -67,9 +65,7 @@ class EM:
             def save(_: int) -> None:
                 rounds.save((mixture, rows))
 
-            _, converged, interrupted, message = repeat(
-                turn, save, len(rows) - 1, self.max_iter, self.watch
-            )
+            _, converged, interrupted, message = repeat(turn, save, len(rows) - 1, self.max_iter)
         bounds, families, seconds = zip(*rows, strict=True)
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
         for name in ("alpha", "beta", "kappa"):

@@ -20,7 +20,6 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import all_or_nothing, takes_metric
-from divlearn.fitting.progress import say
 from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
@@ -93,17 +92,13 @@ class _KMeans(CentroidModel):
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
         draw = partial(starts.draw, init, *rule.start[:2], random)
-        watch = partial(say, self, level=2)
 
         def run_once() -> Run:
             centers = stage("start", draw, random)
-            run = partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol, watch)
+            run = partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol)
             return stage("run", run)
 
-        def tell_of(start: str, run: Run) -> None:
-            say(self, f"{start}: objective {run['objective']:.6g}; {run['message']}")
-
-        return best_of(n_init, run_once, lambda run: float(run["objective"]), tell_of)
+        return best_of(n_init, run_once, lambda run: float(run["objective"]))
 
     def _keep(self, run: Run) -> None:
         self.cluster_centers_, self.labels_ = run["centers"], run["labels"]
@@ -156,7 +151,7 @@ class ABKMeans(_KMeans):
     random_state : int, RandomState or None
     engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
-        1 tells of every start, 2 of every iteration.
+        1 prints progress and every start, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes

@@ -48,10 +48,7 @@ class _State:
         self.totals, self.losses, self.own, self.changed = sums
 
 
-def run_lloyd(
-    shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float,
-    watch: Callable[[str], None],
-) -> Run:  # fmt: skip
+def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float) -> Run:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule)
 
@@ -65,7 +62,7 @@ def run_lloyd(
             rounds.save((iteration, lloyd.state.centers, lloyd.state.point, list(lloyd.history)))
 
         first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
-        n_iter, _, interrupted, message = repeat(turn, save, first, max_iter, watch)
+        n_iter, _, interrupted, message = repeat(turn, save, first, max_iter)
     state = lloyd.state
     return {
         "centers": state.centers, "point": state.point,
@@ -130,7 +127,7 @@ class _Lloyd:
         share = changed / self.shards.n_seen
         if changed and share >= tol:
             return None
-        return f"{share:.2%} of the assignments changed, tol={tol:g}"
+        return f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
     def objective(self, losses: RealArray, point: Point) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""

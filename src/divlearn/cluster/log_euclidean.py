@@ -92,7 +92,7 @@ class LogEuclideanKMeans(CentroidModel):
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
         self.n_iter_ = means.n_iter_
-        self.message_ = "the clusters stay, or their centroids move by less than tol allows"
+        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
         if self.n_iter_ >= self.max_iter:
             self.message_ = f"max_iter={self.max_iter} reached"
         say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")

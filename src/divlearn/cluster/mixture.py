@@ -26,7 +26,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, takes_metric
-from divlearn.fitting.progress import say
+from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.sampling import sample_family
@@ -153,17 +153,16 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         counts, members = self._counts(n_matrices), self._check()
         check_count(self.n_init, "n_init")
         random_state = check_random_state(self.random_state)
-        watch = partial(say, self, level=2)
-        em = EM(shards, members, self.share, self.max_iter, TOLERANCE, watch)
+        em = EM(shards, members, self.share, self.max_iter, TOLERANCE)
         runs: dict[int, Run] = {}
+        news = ""
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
         with checkpointed(self, X=partial(shards.map, fingerprint_block)):
-            for count in counts:
+            for done, count in enumerate(counts):
+                tell("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
-                fit = partial(
-                    fit_mixture, em, count, init, self.n_init, random_state, partial(say, self)
-                )
+                fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
                 try:
                     run = runs[count] = stage("mixture", fit, random_state)
                 except KeyboardInterrupt:
@@ -173,9 +172,10 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                     break  # before the next number had anything to keep
                 n_parameters = count_parameters(count, d, members, self.share)
                 bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run["lower_bound"]
-                self.bics_[count] = float(bic)
+                self.bics_[count], news = float(bic), f"BIC {bic:.6g} with {count}"
                 if run["interrupted"]:
                     break
+        tell("numbers of components", len(runs), len(counts), news)
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if len(runs) < len(counts):
             self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
@@ -200,21 +200,17 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     def _counts(self, n_matrices: int) -> list[int]:
         if n_matrices < 2:
             raise ValueError(
-                f"n_matrices={n_matrices} with a weight > 0, but must be >= 2 to tell a centre "
-                "from a spread; one sample is too few; pass more matrices"
+                f"n_matrices={n_matrices} with a weight > 0 (n_samples={n_matrices}) must be >= 2 "
+                "to estimate a centre and a spread; pass more matrices"
             )
         given: Any = self.n_components
-        counts = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
-        if not counts:
-            raise ValueError(f"n_components={given!r} must hold a number of components")
-        for count in counts:
-            check_count(count, "n_components")
-            if count > n_matrices:
-                raise ValueError(
-                    f"n_components={count} must be <= n_matrices={n_matrices}; lower n_components "
-                    "or pass more data"
-                )
-        return list(dict.fromkeys(int(count) for count in counts))
+        several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        if several and not len(given):
+            raise ValueError("n_components is empty, must hold at least one integer >= 1")
+        fix = ", the number of matrices, or a list of such integers"
+        counts = list(given) if several else [given]
+        checked = [check_count(one, "n_components", most=n_matrices, fix=fix) for one in counts]
+        return list(dict.fromkeys(checked))
 
     def _check(self) -> Members:
         """Check what runs need, and return the members to choose from."""
@@ -261,8 +257,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """
         shards = open_new(self, X)
         self._check()
-        watch = partial(say, self, level=2)
-        return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE, watch)
+        with narrated(type(self).__name__, self.verbose):
+            return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE)
 
     def summary(self, X: ArrayLike) -> str:
         """Say which member the training matrices chose, against the named ones; see `compare`."""

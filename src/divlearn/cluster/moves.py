@@ -5,7 +5,6 @@ with one component on two clusters and two on another.
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +19,7 @@ from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.progress import tell
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
 from divlearn.means import mean_abld
@@ -38,7 +38,7 @@ _FEWEST = 4  # matrices that may be split
 
 def fit_mixture(
     em: EM, n_components: int, init: str | RealArray, n_init: int,
-    random_state: np.random.RandomState, say: Callable[[str], None],
+    random_state: np.random.RandomState,
 ) -> Run:  # fmt: skip
     """Return the best of several runs; from given centres there is one, without moves."""
     drawn = em.shards.draw(3 * n_components)
@@ -55,15 +55,9 @@ def fit_mixture(
             found = _relocate(em, block, found, random_state)
         return found
 
-    def tell_of(start: str, run: Run) -> None:
-        say(
-            f"{n_components} components, {start}: log-likelihood {run['lower_bound']:.6g} per "
-            f"matrix after {run['n_iter']} iterations; {run['message']}"
-        )
-
     n_init = n_init if isinstance(init, str) else 1
     run_once = partial(stage, "run", run, random_state)
-    best = best_of(n_init, run_once, lambda run: -float(run["lower_bound"]), tell_of)
+    best = best_of(n_init, run_once, lambda run: -float(run["lower_bound"]))
     return best | {"message": "; ".join([best["message"], *_remarks(em, best["mixture"])])}
 
 
@@ -87,7 +81,7 @@ def _remarks(em: EM, mixture: Mixture) -> list[str]:
         beyond |= family.alpha * family.beta >= _ALMOST * product
         if beyond.any():
             remarks.append(
-                f"{_name(beyond, own_point)} alpha and beta at the end of the search: tails are "
+                f"{_name(beyond, own_point)} alpha and beta at the limit of the search: tails are "
                 "heavier than any member's"
             )
     return remarks
@@ -98,7 +92,8 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
     if not own:
         return "all components have"
     found = np.flatnonzero(which)
-    return f"component{'s' * (len(found) > 1)} {', '.join(map(str, found))} with"
+    noun, verb = ("components", "have") if len(found) > 1 else ("component", "has")
+    return f"{noun} {', '.join(map(str, found))} {verb}"
 
 
 def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
@@ -107,7 +102,8 @@ def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomStat
     The block, of all matrices or a sample, judges moves before they are tried.
     """
     moves = _Moves(block, random_state)
-    for _ in range(len(run["mixture"][0])):
+    n_components = len(run["mixture"][0])
+    for number in range(n_components):
         if run["interrupted"]:
             break
         try:
@@ -119,7 +115,7 @@ def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomStat
             note_interrupt()
             return run | {"interrupted": True, "message": "interrupted by the user in a move"}
         rise = following["lower_bound"] - run["lower_bound"]
-        em.watch(f"a move changes the log-likelihood by {rise:.3g} per matrix")
+        tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
         if not rise > em.tol:
             return run | {"interrupted": following["interrupted"]}
         history = {

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines import DivergenceMDM
+from divlearn.checks import is_number
 from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
@@ -75,7 +76,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
-    verbose : int, default=0
+    verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -118,8 +119,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         for name in self.members:
             if name not in MEMBERS:
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit={self.time_limit!r} must be > 0 seconds, or None")
+        if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
+            raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
@@ -144,27 +145,27 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         fits = self._fits(data, folds, seed)
         found: dict[str, Any] = {}
         notes: list[str] = []
-        news, limit, began = "", self.time_limit, clock()
+        reached, limit, began = "", self.time_limit, clock()
         with Interrupts() as interrupts:
             try:
                 for done, kind in enumerate(kinds):
-                    tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{news}")
                     left = np.inf if limit is None else limit - (clock() - began)
                     if found and limit and self._estimate(kind, found, data, folds) > left:
-                        notes.append(f"{kind} would not end within {limit:g} seconds")
+                        notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
                         continue
+                    tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
+                    say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
                     try:
                         made = stage(kind, fits[kind])
                     except ValueError as error:  # no reason to do without the others
                         notes.append(f"{kind} was left out: {error}")
                         continue
                     found |= made
-                    reached = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
-                    news = f"; right on held-out data: {', '.join(reached)}"
-                    say(self, f"{clock() - began:.1f} s{news}")
+                    accuracies = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
+                    reached = f"; held-out accuracy: {', '.join(accuracies)}"
                     if interrupts.seen:  # inside, where the best so far was kept
                         raise KeyboardInterrupt
-                tell("kinds of classifiers", len(kinds), len(kinds), news.removeprefix("; "))
+                tell("kinds of classifiers", len(kinds), len(kinds), reached.removeprefix("; "))
             except KeyboardInterrupt:
                 note_interrupt()
                 if not found:
@@ -275,12 +276,12 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         ]
         text = (
             f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average is "
-            f"right on {self.oof_accuracy_['average']:.1%} of it."
+            f"right on {self.oof_accuracy_['average']:.1%} of the held-out matrices."
         )
         if self.simple_ is not None and len(self.members_) > 1:
             text += (
-                f" Held-out data does not tell it from {self.simple_} alone: "
-                f"SPDClassifier(({self.simple_!r},)) is simpler and probably as good."
+                f" {self.simple_} alone is as good up to a standard error; "
+                f"SPDClassifier(({self.simple_!r},)) is simpler."
             )
         return text
 

@@ -118,7 +118,7 @@ def rda_scores(model: dict[str, Any], vectors: RealArray) -> RealArray:
 
 def _check_spread(deviations: RealArray) -> None:
     if not deviations.any():
-        raise ValueError("no class has two matrices that differ in every training part")
+        raise ValueError("no class has two different matrices in every training part")
 
 
 def span(vectors: RealArray) -> RealArray | None:

@@ -138,9 +138,7 @@ class Dataset:
         for what, given in (("labels", self.labels), ("groups", self.groups)):
             if given is not None and len(matrices) != len(given):
                 raise ValueError(
-                    f"{self.name} has {len(given)} {what}, but "
-                    f"{'the descriptor made' if self.stored is None else 'stored are'} "
-                    f"{len(matrices)} matrices; there must be as many"
+                    f"{self.name}: {len(given)} {what} for {len(matrices)} matrices; pass as many"
                 )
         return check_spd(matrices, name=f"{self.name} matrices")
 

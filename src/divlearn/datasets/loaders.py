@@ -124,12 +124,12 @@ def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise NotADirectoryError(
-            f"{folder} is no folder, must be one that holds <class>/<name>.png or the like"
+            f"{folder} is not a folder; pass one that holds <class>/<name>.png or similar"
         )
     paths = [image for part in subfolders(folder) for image in list_images(part)]
     if not paths:
         raise FileNotFoundError(
-            f"{folder} holds no images in sub-folders, must hold <class>/<name>.png or the like; "
+            f"{folder} holds no images in sub-folders, must hold <class>/<name>.png or similar; "
             "make one sub-folder for each class"
         )
     return Dataset(
@@ -238,8 +238,8 @@ def _load_series(problem: str, **fields: Any) -> Dataset:
         path = Path(aeon.__file__).parent / "data" / problem / f"{problem}_{part}.ts"
         if not path.is_file():
             raise FileNotFoundError(
-                f"{problem}: {path} does not exist; this version of aeon does not ship it, install "
-                "another one, such as aeon 1.6"
+                f"{problem}: {path} does not exist; this version of aeon does not include it; "
+                "install another, such as aeon 1.6"
             )
         more, names = aeon.load_from_ts_file(str(path))
         series += list(more)

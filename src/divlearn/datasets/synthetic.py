@@ -253,7 +253,7 @@ class ClusterPlan:
             widen = "" if self.dtype == np.float64 else ", or pass dtype=np.float64"
             raise ValueError(
                 f"separation={self.separation:g}, condition={self.condition:g} and the spread of "
-                f"the clusters lead to matrices that {self.dtype} cannot tell from singular ones; "
+                f"the clusters give matrices that {self.dtype} cannot tell from singular ones; "
                 f"{fix}, lower separation or condition{widen}"
             ) from error
         return (X, self.labels, centers) if return_centers else (X, self.labels)

@@ -91,8 +91,8 @@ def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -
         raise ValueError(f'floor={floor!r} must be "auto" or a number > 0 and < 1')
     if float(floor) < least:
         raise ValueError(
-            f"floor={floor!r} must be >= {least:.3g}, which matrices of size {d} in "
-            f"{np.dtype(dtype)} need to be told from singular ones; raise it"
+            f"floor={floor!r} must be >= {least:.3g}, or matrices of size {d} in "
+            f"{np.dtype(dtype)} are singular up to rounding; raise it"
         )
     return float(floor)
 
@@ -137,7 +137,7 @@ def _fill_constant(
         more = f" (and {hopeless.size - 1} more)" if hopeless.size > 1 else ""
         raise ValueError(
             f"{name}: matrix {hopeless[0]}{more} has no variance in any variable, so there is no "
-            "scale to regularise it to; drop what it comes from or use variables that vary in it"
+            "scale to regularise it to; drop this sample, or use variables that vary"
         )
     matrices[constant[:, :, None] | constant[:, None, :]] = 0
     variances = np.diagonal(matrices, axis1=1, axis2=2)

@@ -55,13 +55,13 @@ def stacks(X: Images, largest: int) -> Iterator[Stack]:
 
 def _check_image(image: Any, name: str) -> NDArray[Any]:
     if np.ma.is_masked(image):
-        raise ValueError(f"{name} has masked pixels; fill them or pass the boxes without any")
+        raise ValueError(f"{name} has masked pixels; fill them, or pass boxes without any")
     array = np.asarray(image)
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim != 3 or not array.shape[-1]:
         raise ValueError(
-            f"{name} has shape {np.shape(image)}, but an image is (height, width) or (height, "
+            f"{name} has shape {np.shape(image)}, but must be (height, width) or (height, "
             "width, n_channels)"
         )
     check_real(array, name)
@@ -80,9 +80,9 @@ def _stack(held: list[NDArray[Any]], first: int) -> Stack:
     if bad.size:
         where, size = f"X[{first + bad[0]}]", largest[bad[0]]
         if not np.isfinite(size):
-            raise ValueError(f"{where} holds NaN or infinity; fill or cut out what is missing")
+            raise ValueError(f"{where} holds NaN or infinity; fill or crop them")
         raise ValueError(
             f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
-            f"{_LARGEST:.3g} for their squares to be numbers; rescale the images"
+            f"{_LARGEST:.3g} for their squares to be finite; rescale the images"
         )
     return first, images, held[0].dtype == np.float32

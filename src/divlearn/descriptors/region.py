@@ -16,7 +16,7 @@ from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
-from divlearn.fitting.progress import say, tell
+from divlearn.fitting.progress import narrated, tell
 from divlearn.threads import limit_blas
 
 _SMALLEST_SIDE = 3
@@ -78,7 +78,7 @@ class RegionCovariance(MatrixTransformer):
         shrunk towards its diagonal, with an `SPDRepairWarning`. "auto" is the square root of
         epsilon.
     n_jobs : int, optional, threads; 1 by default, -1 for all cores.
-    verbose : int, default=0
+    verbose : int, default=0, 1 prints progress.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class RegionCovariance(MatrixTransformer):
 
     def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
         # Products are small, and stacks may run side by side: no BLAS threads below.
-        with limit_blas(1):
+        with limit_blas(1), narrated(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
                 delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
             )
@@ -224,7 +224,6 @@ class RegionCovariance(MatrixTransformer):
                 parts.append(part)
                 done = int(part[0].image[-1]) + 1
                 tell("images", done, len(X))
-                say(self, f"{done} of {len(X)} images")
             return parts
 
     def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
@@ -237,7 +236,7 @@ class RegionCovariance(MatrixTransformer):
         if names != self.feature_names_:
             raise ValueError(
                 f"X[{first}] has the features {names}, but {type(self).__name__} was fitted "
-                f"on {self.feature_names_}; a callable must always return as many planes"
+                f"on {self.feature_names_}; a callable must always return the same number of planes"
             )
         if self.patch is None and self.boxes is None and boxes is None:
             result = over.covariances(maps.reshape(n_images, len(names), -1))
@@ -266,8 +265,8 @@ class RegionCovariance(MatrixTransformer):
         stride = patch if self.stride is None else check_sides(self.stride, "stride", 1)
         if patch[0] > shape[0] or patch[1] > shape[1]:
             raise ValueError(
-                f"patch={self.patch!r} must be <= X[{index}], which has {shape[0]} x {shape[1]} "
-                "pixels"
+                f"patch={self.patch!r} must be <= the size of X[{index}], {shape[0]} x {shape[1]} "
+                "pixels; lower patch"
             )
         return over.grid_boxes(shape, patch, stride)
 

@@ -57,7 +57,7 @@ def read_column(variables: Column, limit: int) -> NDArray[Any] | None:
         return _as_numbers(np.concatenate(parts), variables[0])
     if not all(is_text):
         raise Refusal(
-            f"of {' and '.join(map(str, variables))} one is text and one is not; save both alike"
+            f"{' and '.join(map(str, variables))} are text and numbers; save both as the same type"
         )
     # As a list first: many short strings and one long one make a large array.
     strings = [text for part in parts for text in part.tolist()]
@@ -130,7 +130,7 @@ def _as_numbers(values: NDArray[Any], variable: Variable) -> NDArray[Any]:
         return np.not_equal(values.view(np.uint8), 0)
     if not np.isfinite(values).all():
         i = np.flatnonzero(~np.isfinite(values))[0]
-        raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop what has no label")
+        raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop matrices without a label")
     small = bool((np.abs(values) < 2.0**63).all())
     if values.dtype.kind in "iu":
         return values.astype(np.int64) if small else values

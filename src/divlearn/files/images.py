@@ -164,8 +164,8 @@ def _to_array(image: Image) -> NDArray[Any]:
         return array
     if image.mode not in _TARGETS:
         raise Refusal(
-            f"its pixels are of Pillow's mode {image.mode!r}, must be grey of 8 or 16 bits, RGB or "
-            "of a palette; convert it"
+            f"its pixels have the Pillow mode {image.mode!r}, must be 8- or 16-bit grey, RGB or "
+            "palette; convert it"
         )
     if image.mode.endswith("A") or "transparency" in image.info:
         _check_opaque(np.asarray(image.convert("RGBA"))[..., 3] == 255)
@@ -179,5 +179,5 @@ def _check_opaque(opaque: NDArray[np.bool_]) -> None:
     if not opaque.all():
         raise Refusal(
             f"{opaque.size - np.count_nonzero(opaque)} of its {opaque.size} pixels are not opaque, "
-            "and what lies behind them is not known; save it on a background, without transparency"
+            "so their colours are not defined; save it without transparency"
         )

@@ -81,8 +81,8 @@ def _choose_labels(by_name: dict[str, Variable], wanted: str | None, parts: Colu
             return split
         if lone := [name for part in _PARTS for name in _names_of(part) if name in by_name]:
             raise Refusal(
-                f"{lone[0]} labels one part of the split and nothing the other; add those labels "
-                "or choose one part with matrices="
+                f"of the two parts of the split only {lone[0]} has labels; add the others, or "
+                "choose one part with matrices="
             )
     part = _part_of(parts[0].name) if len(parts) == 1 else ""
     names = _names_of(part) if part else LABEL_NAMES

@@ -126,8 +126,8 @@ def _layout(variable: Variable, square: bool) -> tuple[int, Any]:
         case (d, e, n) if d == e:
             return n, d
     raise Refusal(
-        f"{variable} is no stack of square matrices: it must have three axes of which the last or "
-        "the first two are equal; save it with shape (n_matrices, d, d), also if there is but one"
+        f"{variable} is not a stack of square matrices: it must have three axes, the last or the "
+        "first two of them equal; save it with shape (n_matrices, d, d), even if there is only one"
     )
 
 
@@ -144,8 +144,8 @@ def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
     if _is_symmetric(turned):
         return turned
     raise Refusal(
-        f"{variable} has three equal axes, and neither along the first nor along the last one are "
-        "its matrices symmetric; symmetrize them, or save more or fewer than their side"
+        f"{variable} has three equal axes, and its matrices are symmetric along neither the first "
+        "nor the last; symmetrize them, or save another number of matrices"
     )
 
 

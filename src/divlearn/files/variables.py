@@ -59,8 +59,8 @@ def explaining(name: str, limit: int | None = None) -> Iterator[None]:
     except MemoryError as error:
         lower = "" if limit is None else f", else lower limit={limit}"
         raise ValueError(
-            f"{name}: there is not enough memory for it; if it is no larger than it should be, "
-            f"free some{lower}"
+            f"{name}: there is not enough memory for it; if its size is right, free some "
+            f"memory{lower}"
         ) from error
     # Parsers meet bytes nobody thought of: there is no list of what they raise.
     except Exception as error:

@@ -209,8 +209,8 @@ class _Journal:
         except OSError as error:
             # Hours of work are worth more than the means to save them.
             warnings.warn(
-                f"checkpoint={str(self._path)!r} could not be written: {error}; the fit goes on, "
-                "and an older checkpoint, if any, is whole; make room on the disk",
+                f"checkpoint={str(self._path)!r} could not be written: {error}; the fit continues, "
+                "and an older checkpoint, if any, is intact; free disk space",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -249,7 +249,7 @@ def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
             key[name] = fingerprint(value)
         except Unknown as error:
             raise TypeError(
-                f"{name}={value!r:.80} has no place in a checkpoint: {error}; fit without one"
+                f"{name}={value!r:.80} cannot be stored in a checkpoint: {error}; fit without one"
             ) from None
     return key
 
@@ -260,14 +260,14 @@ def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
         known, entries = content["key"], content["entries"]
     except (ValueError, KeyError) as error:
         raise ValueError(
-            f"checkpoint={str(path)!r} cannot be gone on from: {error}; remove the file to start "
-            "anew, or name another"
+            f"checkpoint={str(path)!r} cannot be resumed: {error}; remove the file to start anew, "
+            "or name another"
         ) from error
     other = sorted(name for name in key | known if key.get(name) != known.get(name))
     if other:
         raise ValueError(
-            f"checkpoint={str(path)!r} is that of another fit: {', '.join(other)} must be as they "
-            "were; pass the same data and parameters, remove the file to start anew, or name "
+            f"checkpoint={str(path)!r} belongs to another fit: {', '.join(other)} must be the "
+            "same; pass the same data and parameters, remove the file to start anew, or name "
             "another"
         )
     return entries

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
+from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
 from divlearn.weights import check_total_weight, check_weights
@@ -22,13 +23,14 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def all_or_nothing(fit: _Fit) -> _Fit:
-    """Make a method that fits leave the estimator as it was where it fails."""
+    """Make a method that fits print progress if verbose, and change nothing where it fails."""
 
     @wraps(fit)
     def whole(self: Any, *given: Any, **named: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, *given, **named)
+            with narrated(type(self).__name__, getattr(self, "verbose", 0)):
+                return fit(self, *given, **named)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -108,7 +110,7 @@ class Labelled:
             what = "matrix" if self.groups is None else "group"
             raise ValueError(
                 f"class {self.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
-                f"train on and one to judge by; {fix}"
+                f"train on and one to test on; {fix}"
             )
 
     def folds(self, cv: Any, random_state: Any) -> list[Fold]:

@@ -1,14 +1,18 @@
-"""How far long work has come, told to listeners, and what ``verbose`` estimators print."""
+"""How far long work has come, told to listeners, and what ``verbose`` prints."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import takewhile
 from typing import Any, TypeVar
 
 Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
 
 _T = TypeVar("_T")
+_EVERY = 2.0  # seconds between lines, and before the first
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+clock = time.monotonic  # tests have their own
 
 
 @contextmanager
@@ -46,7 +50,31 @@ def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
         tell(what, done, len(steps))
 
 
-def say(estimator: Any, text: str, level: int = 1) -> None:
-    """Print a sentence if an estimator is that verbose."""
-    if estimator.verbose >= level:
-        print(f"[{type(estimator).__name__}] {text}")
+@contextmanager
+def narrated(name: str, verbose: int) -> Iterator[None]:
+    """Print progress of the work inside if nobody listens; after every step if verbose > 1."""
+    if not verbose > 0 or _listener.get() is not None:
+        yield
+        return
+    began, due, text = clock(), _EVERY, ""
+    parts: dict[str, str] = {}  # the whole work first; new work is part of the current one
+
+    def narrate(what: str, done: int, total: int, news: str) -> None:
+        nonlocal due, parts, text
+        parts = dict(takewhile(lambda part: part[0] != what, parts.items()))
+        parts[what] = f"{done} of {total} {what}" + f", {news}" * bool(news)
+        seconds, text = clock() - began, "; ".join(parts.values())
+        if verbose > 1 or seconds >= due:
+            print(f"[{name}] {seconds:.0f} s: {text}", flush=True)
+            due, text = 1.1 * seconds + _EVERY, ""  # long work prints few lines
+
+    with listen(narrate):
+        yield
+    if text:
+        print(f"[{name}] {clock() - began:.0f} s: {text}", flush=True)
+
+
+def say(estimator: Any, text: str) -> None:
+    """Print a sentence if an estimator is verbose."""
+    if estimator.verbose > 0:
+        print(f"[{type(estimator).__name__}] {text}", flush=True)

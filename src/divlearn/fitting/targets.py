@@ -91,12 +91,12 @@ def keep_classes(
     kept = totals > 0
     if kept.sum() < 2:
         held = f"the one class {classes[kept][0]!s}" if kept.any() else "no class"
-        raise ValueError(f"y holds {held}, must hold >= 2 with a weight > 0; pass data of more")
+        raise ValueError(f"y holds {held}, must hold >= 2 classes of weight > 0; pass more data")
     n_matrices = int(counts[kept].sum())
     if n_matrices > _FEW and 2 * kept.sum() > n_matrices:
         warnings.warn(
-            f"y holds {kept.sum()} classes in {n_matrices} matrices; where these are numbers, use "
-            "a regressor",
+            f"y holds {kept.sum()} classes in {n_matrices} matrices; if y is continuous, use a "
+            "regressor",
             UserWarning,
             stacklevel=3,
         )

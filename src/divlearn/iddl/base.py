@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import MatricesMixin
-from divlearn.fitting.progress import say
+from divlearn.fitting.progress import say, track
 from divlearn.iddl.features import fit_tangent
 from divlearn.iddl.learning import (
     Choice,
@@ -88,6 +88,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         with limit_blas(1), Interrupts() as interrupts:
             learned = self._learn(task, seed, keep_starts)
         learned.sort(key=lambda one: one[0].choice.held_out_loss)
+        for one, _ in learned:
+            say(self, f"loss {one.choice.loss.name}, gamma={one.choice.gamma:g}: {one.message}")
         self._keep(learned[0][0])
         if interrupts.seen and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
@@ -103,14 +105,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         # Heads that are solved for again in the end need few digits while atoms move.
         recipe = self._recipe(losses[0] if self.cv is None else losses[0].roughly(), seed)
         make_atoms = self._starter(task, n_atoms, seed)
-        tell = partial(say, self)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
-            return [(learn_single(whole, recipe, self._variant(whole), None, None, tell), None)]
-        parts = [task.part(*fold, make_atoms(fold[0])) for fold in task.folds]
+            return [(learn_single(whole, recipe, self._variant(whole), None, None), None)]
+        parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
         pair = self._first_pair(parts, recipe, task)
         if pair is not None:
             say(self, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
@@ -124,8 +125,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         first: list[Model] = []
         if self.gamma == "cv":
-            judged = parts, recipe, variant, _LEARNED_GAMMAS, task.judge, tell
-            starts = [choose_gamma(*judged)]
+            starts = [choose_gamma(parts, recipe, variant, _LEARNED_GAMMAS, task.judge)]
         else:
             first = [start_model(part, recipe, variant) for part in parts]
             starts = choose(first)
@@ -136,11 +136,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 assert task.sample.whole is not None
                 tangent = fit_tangent(task.sample.whole.matrices, task.weights, best.n_tangent)
             variant = self._variant(whole, pair)
-            return [(learn_single(whole, recipe, variant, tangent, best, tell), None)]
+            return [(learn_single(whole, recipe, variant, tangent, best), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        return learn_ensemble(
-            whole, parts, first, starts, recipe, variant, choose, tell, keep_starts
-        )
+        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose, keep_starts)
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         return make_variant(self.divergence, len(part.atoms), pair)
@@ -256,7 +254,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         atoms = check_spd(self.init, ndim=3, name="init", dtype=np.float64)
         if atoms.shape[1:] != X.shape[1:]:
             raise ValueError(
-                f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]}, as X has"
+                f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]} as in X"
             )
         return atoms
 

@@ -62,7 +62,7 @@ def _descend(
         stop = run.note(iteration, trial, norm, "head")
         if stop is None and before - trial.value <= tol * abs(before):
             share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an iteration lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+            message = f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
             return run.end(trial, iteration, message, converged=True)
     return run.end(trial, iteration, stop or f"max_iter={max_iter} reached")
 

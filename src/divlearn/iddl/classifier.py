@@ -71,7 +71,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
-    verbose : int, default=0
+    verbose : int, default=0, 1 prints progress, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes

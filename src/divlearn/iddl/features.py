@@ -41,7 +41,7 @@ class FeatureMap:
         if largest > _LARGEST:
             raise ValueError(
                 f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; set "
-                'features="log", or divide each matrix by its size'
+                'features="log", or divide each matrix by its trace'
             )
         return cls(None, standardize)
 

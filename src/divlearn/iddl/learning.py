@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt, see_through
-from divlearn.fitting.progress import track
+from divlearn.fitting.progress import tell, track
 from divlearn.iddl.features import Tangent, fit_tangent, tangent_values
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
@@ -23,8 +23,6 @@ from divlearn.sharded.blocks import Block
 _WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
 _JUDGED = 1e-3  # tolerance of heads that only choose a penalty
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
-
-Teller = Callable[..., None]  # of a sentence, and from which level of detail on
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +83,7 @@ def _follow_penalties(
     ]
     heads: list[Head | None] = [None] * len(parts)
     choices: list[Choice] = []
-    for gamma in sorted(gammas, reverse=True):
+    for gamma in track(sorted(gammas, reverse=True), "penalties"):
         heads = [
             solve_head(loss.roughly(_JUDGED), one, gamma, warm)[0]
             for one, warm in zip(samples, heads, strict=True)
@@ -125,9 +123,8 @@ def find_tangent(part: Part, n_components: int) -> Tangent | None:
 
 
 def choose_gamma(
-    parts: Sequence[Part], recipe: Recipe, variant: Variant, gammas: Sequence[float], judge: Judge,
-    tell: Teller,
-) -> Choice:  # fmt: skip
+    parts: Sequence[Part], recipe: Recipe, variant: Variant, gammas: Sequence[float], judge: Judge
+) -> Choice:
     """Choose the penalty by held-out data of models that were learned with it, as the paper does.
 
     Models are learned by the joint solver, whichever learns the final one, for a few iterations.
@@ -139,7 +136,7 @@ def choose_gamma(
     for gamma in sorted(gammas, reverse=True):
         models, scores = [], []
         for part in track(parts, "models"):
-            one = partial(train, part, replace(quick, gamma=gamma), variant, tell)
+            one = partial(train, part, replace(quick, gamma=gamma), variant)
             models.append(stage("model", one)[0])
             assert part.held is not None
             scores.append(models[-1].scores(part.held))
@@ -148,23 +145,21 @@ def choose_gamma(
         ]
         said = np.concatenate(scores)
         choices.append(Choice(recipe.loss, gamma, 0, judge(said, rows), rows, said))
-        tell(f"gamma {gamma:g}: held-out loss {choices[-1].held_out_loss:.4g}")
+        tell("penalties", len(choices), len(gammas), f"loss {choices[-1].held_out_loss:.4g}")
     return min(choices, key=lambda choice: choice.held_out_loss)
 
 
 def learn_single(
-    whole: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, choice: Choice | None,
-    tell: Teller,
-) -> Learned:  # fmt: skip
+    whole: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, choice: Choice | None
+) -> Learned:
     """Train one model on everything; with tangent components the head is solved for at the end."""
     if choice is not None:
         recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
-    model, n_iter, message, history = train(whole, recipe, variant, tell)
+    model, n_iter, message, history = train(whole, recipe, variant)
     if tangent is not None:
         model = see_through(
             partial(_refit, whole, replace(model, tangent=tangent), recipe.loss, recipe.gamma)
         )
-    tell(f"loss {recipe.loss.name}, gamma {recipe.gamma:g}: {message}")
     if choice is None:
         none = np.zeros(0, dtype=np.intp)
         choice = Choice(recipe.loss, recipe.gamma, 0, np.inf, none, np.zeros((0, 1)))
@@ -174,7 +169,7 @@ def learn_single(
 def learn_ensemble(
     whole: Part, parts: Sequence[Part], first: Sequence[Model], starts: Sequence[Choice],
     recipe: Recipe, variant: Variant, choose: Callable[[Sequence[Model]], list[Choice]],
-    tell: Teller, keep_starts: bool,
+    keep_starts: bool,
 ) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
     """Train one model per fold, then choose heads for them, one of every loss.
 
@@ -187,7 +182,7 @@ def learn_ensemble(
     """
     runs = []
     for part in track(parts, "models"):
-        one = partial(train, part, recipe, variant, tell)
+        one = partial(train, part, recipe, variant)
         try:
             runs.append(stage("model", one))
         except KeyboardInterrupt:
@@ -211,7 +206,6 @@ def learn_ensemble(
     for before, after in zip(starts, see_through(partial(choose, models)), strict=True):
         losses = before.held_out_loss, after.held_out_loss
         said = "{:.4g} at the start, {:.4g} after {} iterations".format(*losses, n_iter)
-        tell(f"loss {after.loss.name}, gamma {after.gamma:g}: held-out loss {said}")
         message = f"held-out loss {said}; {len(models)} models averaged"
         history["held_out_loss"] = np.array(losses)
         found.append(

@@ -118,8 +118,8 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
     if not np.isfinite(trial.value):
         raise ValueError(
             "the objective is infinite at the start: matrices or atoms are too close to singular, "
-            'or of sizes that differ too much; pass regularize="shrink", divide each by its '
-            'size, or set features="log"'
+            'or differ too much in scale; pass regularize="shrink", divide each by its trace, or '
+            'set features="log"'
         )
     return trial
 

@@ -170,7 +170,7 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
         stop = run.note(iteration, trial, _norm(objective, ended), "stochastic")
         if stop is None and lower and before - trial.value <= tol * abs(before):
             share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an epoch lowered the objective by {share:.2g} of it, <= tol={tol:g}"
+            message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
             return run.end(trial, iteration, message, converged=True)
         if stop is None and step_size < _SHORTEST_STEP:
             stop = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"

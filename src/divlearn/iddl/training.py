@@ -117,8 +117,8 @@ def _feature_map(part: Part, recipe: Recipe, V: Parts) -> FeatureMap:
     )
 
 
-def train(part: Part, recipe: Recipe, variant: Variant, tell_user: Callable[..., None]) -> Trained:
-    """Train one model; `tell_user` is told the objective of every iteration."""
+def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
+    """Train one model."""
     shards, targets = part.shards, part.targets
     V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
     feature_map = _feature_map(part, recipe, V)
@@ -130,8 +130,7 @@ def train(part: Part, recipe: Recipe, variant: Variant, tell_user: Callable[...,
     )  # fmt: skip
 
     def note(iteration: int, trial: Trial) -> None:
-        tell("iterations", iteration, max_iter)
-        tell_user(f"iteration {iteration}: objective {trial.value:.6g}", 2)
+        tell("iterations", iteration, max_iter, f"objective {trial.value:.6g}")
 
     start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()

@@ -97,7 +97,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self._check_parameters()
         if starts_from_grid(self.divergence):
             raise ValueError(
-                f"divergence={self.divergence!r} is judged by y, which is None; pass y, or another "
+                f"divergence={self.divergence!r} is chosen by y, which is None; pass y, or another "
                 "divergence"
             )
         n_atoms, seed = self._count_atoms(len(X), 1), draw_seed(self.random_state)
@@ -133,7 +133,7 @@ def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
         return IDDLClassifier(**parameters)
     loss = parameters.pop("loss")
     if getattr(loss, "name", loss) not in ("auto", "ridge"):
-        raise ValueError("loss must be auto or ridge where y is continuous")
+        raise ValueError(f"loss={loss!r} must be 'auto' or 'ridge' if y is continuous")
     return IDDLRegressor(**parameters)
 
 

@@ -123,7 +123,7 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     if matrices.dtype.kind not in "biuf" or not square:
         raise ValueError(
             f"X has shape {matrices.shape} and dtype {matrices.dtype}, must be real numbers of "
-            "shape (n_matrices, d, d); pass square matrices, one at least"
+            "shape (n_matrices, d, d); pass at least one square matrix"
         )
     labels = None if y is None else np.asarray(y)
     if labels is not None:
@@ -201,7 +201,7 @@ def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list
         True: ("copies under different labels", " with different labels",
                "at most one label can be right: drop the others"),
         False: ("copies", "",
-                "drop copies: one in training and one in test makes a test too easy"),
+                "drop copies: with one in training and one in test data a test is too easy"),
     }  # fmt: skip
     return [
         _make(kind, np.concatenate(copies), f"{len(copies)} repeated{detail}", advice)

@@ -16,7 +16,7 @@ from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
@@ -126,7 +126,7 @@ class Evaluation:
 def evaluate(
     X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
     groups: ArrayLike | None = None, random_state: int | None = 0,
-    regularize: str | float = "raise",
+    regularize: str | float = "raise", verbose: int = 0,
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
@@ -144,6 +144,7 @@ def evaluate(
     random_state : int or None, default=0
     regularize : {"raise", "shrink"} or float, default="raise"
         As in `Regularize`, learned from the training part of every fold.
+    verbose : int, default=0, 1 prints progress.
 
     Returns
     -------
@@ -169,7 +170,7 @@ def evaluate(
     data.require_two("drop the class, or pass more of it")
     folds = data.folds(cv, random_state)
     results: dict[str, list[_Fitted]] = {name: [] for name in known}
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, narrated("evaluate", verbose):
         try:
             steps = list(product(range(len(folds)), known))
             for number, (fold, name) in enumerate(steps):

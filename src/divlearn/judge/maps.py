@@ -11,6 +11,7 @@ from divlearn.arrays import RealArray, as_axis
 from divlearn.baselines.plane import NAMED, Codes, Flags, judge_neighbors, rank_best
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
+from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
@@ -141,7 +142,7 @@ class PlaneMap:
 def plane_map(
     X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
     groups: ArrayLike | None = None, engine: str | Engine = "auto",
-    regularize: str | float = "raise",
+    regularize: str | float = "raise", verbose: int = 0,
 ) -> PlaneMap:  # fmt: skip
     r"""Leave-one-out 1-NN accuracy at every point of a grid of the (alpha, beta) plane.
 
@@ -162,6 +163,7 @@ def plane_map(
         Matrices of one group (patches of an image) are not neighbours of each other.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
+    verbose : int, default=0, 1 prints progress.
 
     Returns
     -------
@@ -193,8 +195,9 @@ def plane_map(
                 "every pair of matrices; map one quadrant at a time"
             )
     known = check_group_codes(groups, len(matrices))
-    one_fold = np.zeros(len(matrices), dtype=np.intp)
-    correct, judged = judge_neighbors(matrices, codes, one_fold, known, make_grid(*grid), chosen)
+    one_fold, points = np.zeros(len(matrices), dtype=np.intp), make_grid(*grid)
+    with narrated("plane_map", verbose):
+        correct, judged = judge_neighbors(matrices, codes, one_fold, known, points, chosen)
     flags = correct[-1].reshape(len(grid[0]), len(grid[1]), -1)
     return PlaneMap(*grid, flags, None if known is None else known[judged])
 

@@ -15,7 +15,7 @@ from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.progress import track
+from divlearn.fitting.progress import narrated, track
 from divlearn.judge import maps
 from divlearn.judge.maps import Point, format_point
 from divlearn.judge.significance import SIGNIFICANT, compare_paired, p_above
@@ -137,6 +137,7 @@ def which_divergence(
     X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None, cv: int = 5,
     alphas: ArrayLike | None = None, betas: ArrayLike | None = None, engine: str | Engine = "auto",
     random_state: int | np.random.RandomState | None = None, regularize: str | float = "raise",
+    verbose: int = 0,
 ) -> WhichDivergence:  # fmt: skip
     r"""Find the divergence of the (alpha, beta) plane that suits these matrices.
 
@@ -163,6 +164,7 @@ def which_divergence(
     engine : str or Engine, default="auto"
     random_state : int, RandomState or None, default=None
     regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
+    verbose : int, default=0, 1 prints progress.
 
     Returns
     -------
@@ -197,11 +199,13 @@ def which_divergence(
                 "groups must be None without labels: the likelihood holds nothing out; leave out "
                 "groups, or pass y"
             )
-        return _by_likelihood(matrices, axes[0], axes[1], chosen)
+        with narrated("which_divergence", verbose):
+            return _by_likelihood(matrices, axes[0], axes[1], chosen)
     codes = maps.check_codes(y, len(matrices))
     known = maps.check_group_codes(groups, len(matrices))
     folds = _assign_folds(codes, known, check_count(cv, "cv", least=2), random_state)
-    return _by_accuracy(matrices, codes, folds, known, axes[0], axes[1], chosen)
+    with narrated("which_divergence", verbose):
+        return _by_accuracy(matrices, codes, folds, known, axes[0], axes[1], chosen)
 
 
 def _assign_folds(

@@ -58,7 +58,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
         Its threads also fit the machines.
-    verbose : int, default=0
+    verbose : int, default=0, 1 prints progress.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -143,7 +143,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         if not folds:
             raise ValueError(
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
-                "one to judge by; pass more"
+                "one to test on; pass more matrices"
             )
         return self.fit_tables(data, folds, make_tables(engine, data.matrices, points))
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray
 from divlearn.divergence import nonnegative_point
 from divlearn.engines import Engine
+from divlearn.fitting.progress import track
 
 Point = tuple[float, float]
 
@@ -31,7 +32,7 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     n = len(matrices)
     tables = np.empty((len(points), n, n), matrices.dtype)
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
-    for start, stop in pairwise(bounds):
+    for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
         part = _both_directions(engine, matrices[start:], matrices[start:stop], points)
         tables[:, start:, start:stop] = np.moveaxis(part, -1, 0)
     for table in tables:

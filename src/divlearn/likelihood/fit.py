@@ -192,8 +192,8 @@ class _Profile:
             data = self.engine.prepare(data.matrices.astype(np.float64))
         if data.n_matrices < 2:
             raise ValueError(
-                f"X has n_matrices={data.n_matrices}, must be >= 2 to tell a centre from a spread; "
-                "pass more matrices"
+                f"X has n_matrices={data.n_matrices}, must be >= 2 to estimate a centre and a "
+                "spread; pass more matrices"
             )
         self.data, self._log_volume = data, float(_log_volume(data).mean())
 
@@ -209,8 +209,8 @@ class _Profile:
             )
         if not np.isfinite(centroid.objective):
             raise ValueError(
-                f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) overflows: sizes of "
-                "the matrices in X must not differ that much; divide each by its size"
+                f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) overflows: the "
+                "matrices in X differ too much in scale; divide each by its trace"
             )
         self.init = centroid.mean
         kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
@@ -242,7 +242,7 @@ def _explain(best: LikelihoodFit, found: Any) -> str:
     edge = [name for name in ("alpha", "beta") if getattr(best, name) >= _LARGEST_PARAMETER]
     if edge:
         names = " and ".join(f"{name}={_LARGEST_PARAMETER:g}" for name in edge)
-        return f"{names} at the end of the search: tails are heavier than any member's"
+        return f"{names}, the limit of the search: tails are heavier than any member's"
     if found.success:
         return "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
     return f"the search stopped early: {found.message}"

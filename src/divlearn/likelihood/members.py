@@ -112,10 +112,10 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
         known = get_divergence(divergence)
     except ValueError as error:
         names = ", ".join(("learn", *NAMED_MEMBERS))
-        raise ValueError(f"{error}; here also {names}") from None
+        raise ValueError(f"{error}, or here {names}") from None
     if known.symmetrized:
         raise ValueError(
-            f"divergence={known.name!r} is the mean of two divergences, must be one of them: its "
-            "density has no known constant; pass one of its directions"
+            f"divergence={known.name!r} is the mean of two divergences, so its density has no "
+            "known constant; pass one of them, as (alpha, beta)"
         )
     return Members(known.name, 0, *nonnegative_point(known.alpha, known.beta))

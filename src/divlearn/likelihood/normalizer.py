@@ -150,7 +150,7 @@ def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float
     """Check that Z exists; returns the magnitudes of alpha and beta, ascending."""
     for name, value in {"alpha": alpha, "beta": beta, "kappa": kappa}.items():
         if as_real(value, name).ndim:
-            raise ValueError(f"{name} must be a single number: a density has one")
+            raise ValueError(f"{name} must be a single number")
     check_count(d, "d")
     low, high = sorted(nonnegative_point(float(alpha), float(beta)))
     least = smallest_kappa(alpha, beta, d)

@@ -109,7 +109,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     if then.split(".")[:2] != now.split(".")[:2]:
         warnings.warn(
             f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
-            "scikit-learn in it may behave otherwise; fit again if in doubt",
+            "scikit-learn in it may behave differently; fit again if in doubt",
             UserWarning,
             stacklevel=2,
         )
@@ -181,7 +181,7 @@ def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
     with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):
-            raise Refusal("it has two members of one name; it is damaged, write it again")
+            raise Refusal("it has two members of the same name; it is damaged, write it again")
         if MODEL_PAGE not in members:
             arrays = any(name.endswith(".npy") for name in members)
             raise Refusal(_foreign(kind, holds_arrays=arrays))

@@ -50,7 +50,7 @@ class _Writer:
 
     def write(self, value: Any, path: str, depth: int) -> Any:
         if depth > _DEEPEST:
-            raise Unknown(f"{path[:200]}... goes round in a circle")
+            raise Unknown(f"{path[:200]}... contains itself")
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             return value
         if apart := _take_apart(value):
@@ -76,7 +76,7 @@ class _Writer:
             object.__new__(kind)
         except TypeError:  # compiled, or derived from a type that is
             raise Unknown(
-                f"{path} is {kind.__module__}.{kind.__name__}, whose data no file can hold; "
+                f"{path} is {kind.__module__}.{kind.__name__}, which cannot be stored in a file; "
                 "replace it"
             ) from None
         if dataclasses.is_dataclass(kind):  # without what it computes by itself
@@ -220,7 +220,7 @@ def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
         hidden = inspect.getattr_static(kind, name, None)
         code = callable(hidden) or hasattr(hidden, "__get__")
         if name.startswith("__") or (code and not isinstance(hidden, cached_property)):
-            raise Damage(f"its {kind.__name__} has a value for {name}, which is none of its data")
+            raise Damage(f"its {kind.__name__} has a value for {name}, which is not an attribute")
         if name in hints and name not in given and not _conforms(value, hints[name]):
             raise Damage(
                 f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "

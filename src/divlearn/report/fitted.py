@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import pairwise_abld
+from divlearn.divergence import Divergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
@@ -78,8 +78,7 @@ def classifier_page(
     if learner is not None:
         sections += iddl_sections(learner, X, plane)
     elif plane is not None:
-        best = getattr(model, "best_params_", {})
-        chosen = [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
+        chosen = learned_points(model)
         star = "The star is the divergence that the model chose." if chosen else ""
         sections.append(map_section(plane, chosen, "chosen", star))
     if held_out is not None:
@@ -91,15 +90,12 @@ def classifier_page(
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
 
-def iddl_sections(
-    model: IDDLClassifier, X: RealArray, plane: PlaneMap | None = None
-) -> list[Section]:
+def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
     """Show the divergences, the learning curve and the atoms of a model fitted to X."""
-    alpha, beta = (np.reshape(value, (len(value), -1)) for value in (model.alpha_, model.beta_))
-    pairs = np.stack([alpha, beta], axis=2).tolist()
-    points = [(a, b, f"atom {k}") for k, atom in enumerate(pairs) for a, b in atom]
     nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
     note = "Small marks are the learned divergences of atoms."
+    points, n_atoms = learned_points(model), len(model.atoms_)
+    pairs = np.reshape([point[:2] for point in points], (n_atoms, -1, 2)).tolist()
     shown = points[:_MOST_POINTS]
     return [
         plane_section("Learned divergences", learned=shown, note=f"{note} Circles have names.")
@@ -107,7 +103,7 @@ def iddl_sections(
         else map_section(plane, shown, "learned", note),
         _learning(model),
         atoms_section(
-            "Atoms", model.atoms_, np.bincount(nearest, minlength=len(alpha)),
+            "Atoms", model.atoms_, np.bincount(nearest, minlength=n_atoms),
             ["; ".join(f"({a:.2g}, {b:.2g})" for a, b in atom) for atom in pairs],
             note="The SPD matrices that divergences are measured to, drawn as correlations, with "
             "their (alpha, beta). Percentages are the shares of matrices nearest to each atom.",
@@ -125,6 +121,21 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
         if isinstance(member, IDDLClassifier) and name.startswith("iddl")
     ]  # fmt: skip
     return model.members_[max(learners, key=weights.__getitem__)] if learners else None
+
+
+def learned_points(model: Any) -> list[tuple[float, float, str]]:
+    """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
+    learner = _find_iddl(model) or model
+    if hasattr(learner, "alpha_"):
+        both = [np.ravel(some).tolist() for some in (learner.alpha_, learner.beta_)]
+        if not hasattr(learner, "atoms_"):
+            return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
+        each = len(both[0]) // len(learner.atoms_)
+        return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
+    if isinstance(getattr(model, "divergence_", None), Divergence):
+        return [(model.divergence_.alpha, model.divergence_.beta, "chosen")]
+    best = getattr(model, "best_params_", {})
+    return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
 
 
 def _learning(model: IDDLClassifier) -> Section:
@@ -197,7 +208,7 @@ def compare_with_baselines(
 
 def cluster_page(
     model: Any, labels: NDArray[np.intp], classes: NDArray[Any] | None,
-    agreement: Mapping[str, float], summary: str,
+    agreement: Mapping[str, float], summary: str, bics: Mapping[int, float] | None = None,
 ) -> Page:  # fmt: skip
     """Make the page of clusters: centres, progress, and agreement with classes.
 
@@ -208,6 +219,7 @@ def cluster_page(
     classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
     agreement : mapping of str to float, scores by name.
     summary : str, text below the answer.
+    bics : mapping of int to float, optional, BIC by number of clusters.
 
     Examples
     --------
@@ -231,11 +243,14 @@ def cluster_page(
         ))  # fmt: skip
         sections.append(_cross_table(labels, classes, len(centers)))
     if hasattr(model, "alpha_"):
-        points = sorted(set(zip(np.ravel(model.alpha_), np.ravel(model.beta_), strict=True)))
         sections.append(plane_section(
-            "Divergence", learned=[(float(a), float(b), "of the clusters") for a, b in points],
-            mark="used here", note="The divergence used, among those with a name.",
+            "Divergence", learned=learned_points(model), mark="used here",
+            note="The divergence used, among those with a name.",
         ))  # fmt: skip
+    if bics:
+        curve = {"BIC": np.array([[*bics], [*bics.values()]])}
+        note = "Bayesian information criterion of mixtures; the lowest is best."
+        sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
     if hasattr(model, "history_"):
         name, label = "lower_bound", "log-likelihood per matrix"
         note = "The log-likelihood after every iteration."

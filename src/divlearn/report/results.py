@@ -137,14 +137,12 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
 @page_of.register
 def _(found: Evaluation) -> Page:
     best, table = found.best, found.table()
-    formats = {
-        "accuracy": ".1%", "±": ".1%", "behind the best": ".1f", "± points": ".1f", "p": ".2g",
-        "seconds": ".1f",
-    }  # fmt: skip
+    formats = {"accuracy": ".1%", "behind the best": ".1f", "p": ".2g", "seconds": ".1f"}
     rows = [
-        [row.name, row.accuracy, row.standard_error, 100 * row.versus_best.difference,
-         100 * row.versus_best.standard_error, row.versus_best.p_value, row.seconds]
+        [row.name, (row.accuracy, row.standard_error),
+         (100 * paired.difference, 100 * paired.standard_error), paired.p_value, row.seconds]
         for row in table
+        for paired in [row.versus_best]
     ]  # fmt: skip
     test = "McNemar's test" if found.groups is None else "sign-flip test over groups"
     sections = [

@@ -97,7 +97,7 @@ def table_section(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
     bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
 ) -> Section:  # fmt: skip
-    """Make a table; None and NaN are shown as missing and sorted last.
+    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error.
 
     ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
     """
@@ -152,11 +152,14 @@ def _table(
 def _is_numeric(column: Sequence[Any]) -> bool:
     """Whether a column holds numbers only, apart from missing ones."""
     known = [value for value in column if value is not None]
-    return bool(known) and all(map(is_number, known))
+    return bool(known) and all(is_number(one) or isinstance(one, tuple) for one in known)
 
 
 def _cell(value: Any, spec: str, style: str) -> Cell:
     style = style.strip()
+    if isinstance(value, tuple):
+        text = " ±\N{NO-BREAK SPACE}".join(format(one, spec) for one in value)
+        return Cell(text, repr(float(value[0])), f"{style} pair")
     if value is None or (is_number(value) and math.isnan(value)):
         return Cell(_MISSING, "NaN" if style.startswith("n") else "", style)
     if not is_number(value):

@@ -142,14 +142,14 @@ def as_bytes(limit: int | str | None) -> int | None:
         return None
     found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
     if isinstance(limit, bool) or not found or found[2] not in _UNITS:
-        raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or such as "2GB"')
+        raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or text such as "2GB"')
     return int(float(found[1]) * _UNITS[found[2]])
 
 
 def _checked(shards: Shards) -> Shards:
     """Look at every matrix once; what is wrong is told here."""
     if shards.n_matrices == 0:
-        raise ValueError("X holds no matrices (n_samples=0); pass one at least")
+        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
     check_total_weight(shards.total_weight)
     return shards
 

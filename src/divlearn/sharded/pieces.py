@@ -167,7 +167,7 @@ def open_file(file: str | Path, key: str) -> Any:
             raise ImportError(f"{path} needs zarr; install divlearn[dask]") from error
         opened = zarr.open(str(path), mode="r")
         return opened if hasattr(opened, "shape") else opened[_choose(key, list(opened), path)]
-    raise ValueError(f"{path} is no shard; pass files that end in .npy, .npz or .zarr")
+    raise ValueError(f"{path} is not a shard; pass files that end in .npy, .npz or .zarr")
 
 
 def _choose(key: str, names: list[str], path: Path) -> str:

@@ -79,7 +79,7 @@ class Shards(ABC):
             if d != found[0][1]:
                 raise ValueError(
                     f"shard {number} has matrices of size {d}, but shard 0 of size {found[0][1]}; "
-                    "all must have the same"
+                    "all must have one size"
                 )
         return found
 
@@ -112,7 +112,7 @@ class Shards(ABC):
         """Refuse: what takes an array wants matrices in memory."""
         raise TypeError(
             f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
-            "memory here; bring them there with X, y, sample_weight = "
+            "memory here; load them with X, y, sample_weight = "
             "shards.sample(shards.n_matrices, 0), or use IDDLClassifier, IDDLRegressor, k-means or "
             "ABMixture, which learn from shards"
         )
@@ -280,7 +280,7 @@ def merge_all(results: Iterator[Any], merge: Merge) -> Any:
         together = [*whole, *left]
         left = [merge_some(merge, together)] if together else []
     if not left:
-        raise ValueError("there are no shards; pass one at least")
+        raise ValueError("there are no shards; pass at least one")
     return left[0]
 
 

@@ -5,8 +5,9 @@ function confusionFigure(data, isNarrow) {
   const n = data.classes.length;
   const totals = data.counts.map((row) => row.reduce((sum, count) => sum + count, 0));
   const shares = data.counts.map((row, i) => row.map((count) => count / (totals[i] || 1)));
-  const ticks = (room, length) => {
-    const step = Math.ceil((n * 16) / room);
+  const slanted = n > 6 || isNarrow;
+  const ticks = (room, length, height) => {
+    const step = Math.ceil((n * height) / room);
     const places = [...Array(n).keys()].filter((i) => i % step === 0);
     return {
       tickvals: places,
@@ -46,8 +47,8 @@ function confusionFigure(data, isNarrow) {
       },
     ],
     layout: {
-      xaxis: axis("predicted class", { ...ticks(room, length), tickangle: n > 6 || isNarrow ? -45 : "auto" }),
-      yaxis: axis("true class", { ...ticks(room, length), autorange: "reversed" }),
+      xaxis: axis("predicted class", { ...ticks(room, length, slanted ? 22 : 16), tickangle: slanted ? -45 : "auto" }),
+      yaxis: axis("true class", { ...ticks(room, length, 16), autorange: "reversed" }),
     },
   };
 }

@@ -11,7 +11,7 @@ function planeFigure(data, isNarrow) {
     layout: {
       xaxis: axis("", { ...letter("α"), ...lines, range: data.extent[0] }),
       yaxis: axis("", { ...letter("β"), ...lines, range: data.extent[1], scaleanchor: "x" }),
-      annotations: nameLabels(data),
+      annotations: nameLabels(data, isNarrow),
       legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" },
       showlegend: data.learned.length > 0,
       hovermode: "closest",
@@ -85,11 +85,18 @@ function pointTrace(data, points, name, marker) {
   };
 }
 
-// A name stands beside its point, on the side where there is room.
-function nameLabels(data) {
+// A name stands beside its point, on the side where there is room, and above the star if it would
+// cover that.
+function nameLabels(data, isNarrow) {
   const right = Math.max(...data.alphas, ...data.named.map((point) => point.alpha));
+  const side = isNarrow ? 240 : 520; // of the map in pixels, about
+  const [width, height] = data.extent.map(([low, high]) => (high - low) / side);
+  const star = data.learned.length === 1 ? data.learned[0] : { alpha: Infinity, beta: Infinity };
   return data.named.map((point) => {
     const leftward = point.alpha > 0.65 * right;
+    const across = ((star.alpha - point.alpha) / width) * (leftward ? -1 : 1);
+    const up = (star.beta - point.beta) / height;
+    const covers = across > -20 && across < 130 && up > 0 && up < 42;
     return {
       x: point.alpha,
       y: point.beta,
@@ -97,7 +104,7 @@ function nameLabels(data) {
       showarrow: false,
       xanchor: leftward ? "right" : "left",
       xshift: leftward ? -2 : 2,
-      yshift: 18,
+      yshift: covers ? up + 24 : 18,
       bgcolor: colour("card"),
       opacity: 0.88,
       borderpad: 2,

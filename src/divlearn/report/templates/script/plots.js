@@ -6,8 +6,10 @@ function literal(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
+// The end stays: names often differ in a number there.
 function shorten(text, length) {
-  return text.length > length ? text.slice(0, length - 1) + "…" : text;
+  const end = Math.floor(length / 3);
+  return text.length > length ? `${text.slice(0, length - 1 - end)}…${text.slice(-end)}` : text;
 }
 
 function dataBeside(element) {
