@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from matplotlib.figure import Figure
-
-from paper.cache import Cell, Done, distinct, where
+from paper.cells import Cell, Done, distinct, where
 from paper.clustering import synthetic_cell
-from paper.comparison import Estimate, Row, figures_of, judge, mean_of, names_of
-from paper.data import Data
+from paper.comparison import Claim, Estimate, Row, figures_of, mean_of, names_of
 from paper.experiment import Experiment, plot_means
 from paper.protocol import Protocol
 
@@ -17,7 +15,7 @@ _BLOCKS = ("parameters", "centroids")
 Sizes = Callable[[Protocol], list[tuple[int, int, int]]]  # clusters, matrices in each, dimension
 
 
-def _cells(data: Data, protocol: Protocol, sizes: Sizes) -> list[Cell]:
+def _cells(protocol: Protocol, sizes: Sizes) -> list[Cell]:
     return [
         synthetic_cell(k, size, d, method, seed)
         for k, size, d in sizes(protocol)
@@ -44,13 +42,21 @@ def _rows(done: Done, axis: str) -> list[Row]:
     return rows
 
 
-def _claims(rows: list[Row], done: Done) -> list[str]:
-    holds = {}
-    for name in names_of(rows):
-        found = figures_of(rows, name)
-        if {"LE", "E", "NE"} <= set(found):
-            holds[name] = min(found["E"], found["NE"]) > found["LE"]
-    return judge("both variants are better than log-Euclidean k-means at every size", holds)
+def _claims(rows: list[Row]) -> list[Claim]:
+    tables = {name: figures_of(rows, name) for name in names_of(rows)}
+    gains = {
+        name: min(found["E"], found["NE"]) - found["LE"]
+        for name, found in tables.items()
+        if {"LE", "E", "NE"} <= set(found)
+    }
+    if not gains:
+        return []
+    least = min(gains, key=gains.__getitem__)
+    held = sum(gain > 0 for gain in gains.values())
+    here = f"at {held} of {len(gains)}; least gain {gains[least]:+.3f} at {least}"
+    on = f"{least.split()[0]} from {next(iter(gains)).split()[-1]} to {[*gains][-1].split()[-1]}"
+    claim = "alpha-beta k-means beats log-Euclidean k-means at every size"
+    return [Claim(claim, on, held == len(gains), here)]
 
 
 def _effort(protocol: Protocol, sizes: Sizes) -> str:
@@ -61,7 +67,7 @@ def _effort(protocol: Protocol, sizes: Sizes) -> str:
     )
 
 
-def _draw(figure: Figure, done: Done, axis: str) -> None:
+def _draw(figure: Any, done: Done, axis: str) -> None:
     left, right = figure.subplots(1, 2)
     by_size = {size: where(done, **{axis: size}) for size in sorted(distinct(done, axis))}
     for method in _METHODS:
