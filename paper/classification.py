@@ -85,8 +85,9 @@ def accuracy_cells(
         for method in (method for method in methods if method not in skipped):
             settings = settings_of(method, protocol) | changes
             for seed in range(n_seeds if seeds is None else seeds):
-                given = {"seed": seed, "limits": limits, "method": method, "settings": settings}
-                compute = partial(measure_accuracy, **given)
+                compute = partial(
+                    measure_accuracy, seed=seed, limits=limits, method=method, settings=settings
+                )
                 cells.append(
                     data_cell(("accuracy", 2), source, method, seed, settings, limits, compute)
                 )

@@ -35,8 +35,8 @@ def find(experiment: Experiment, protocol: Protocol, results: Results) -> Found:
         place = line.get("row", ""), line.get("column", "")
         known = rows.get(place)
         if line["key"].startswith(f"{experiment.name}/") and (not known or known.value is None):
-            rest = (line[name] for name in ("value", "error", "paper", "decimals"))
-            rows[place] = Row(*place, *rest, earlier=True)
+            error, paper, decimals = line["error"], line["paper"], line["decimals"]
+            rows[place] = Row(*place, line["value"], error, paper, decimals, earlier=True)
     there = {one["data"] for one in done}
     n_missing = sum(records[cell.key] is None for cell in cells if cell.data in there)
     return Found(experiment, list(rows.values()), done, n_missing)

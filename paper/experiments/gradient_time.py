@@ -36,7 +36,7 @@ def ridge_slopes(V: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def measure_gradient(
-    _: None, engine_name: str, *, d: int, n_atoms: int, rounds: int
+    nothing: None, ignored: str, *, d: int, n_atoms: int, rounds: int
 ) -> dict[str, Any]:
     """Measure the processor time of one gradient and two objectives of IDDL-N with a ridge loss.
 
@@ -96,7 +96,8 @@ def _claims(rows: list[Row]) -> list[Claim]:
         }
         if len(times) > 1:
             larger = sorted(times.items())[len(times) // 2 - 1 :]  # overheads hide small ones
-            power = float(np.polyfit(*np.log(larger).T, 1)[0])
+            x, y = np.log(larger).T
+            power = float(np.polyfit(x, y, 1)[0])
             here = f"power {power:.1f} over the larger sizes"
             claims.append(Claim(claim, "synthetic", abs(power - said) <= 0.5, here, f"{said}"))
     return claims

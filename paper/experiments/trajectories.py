@@ -49,8 +49,7 @@ def follow(
 def _cells(protocol: Protocol) -> list[Cell]:
     cells, limits, iterations = [], protocol.limit("virus"), protocol.trajectory_iterations
     for start in protocol.starts:
-        given = {"limits": limits, "n_atoms": _ATOMS, "iterations": iterations}
-        compute = partial(follow, start=start, **given)
+        compute = partial(follow, limits=limits, start=start, n_atoms=_ATOMS, iterations=iterations)
         settings = {
             "atoms": _ATOMS, "iterations": iterations, "gamma": _GAMMA,
             "start": f"({start[0]:g}, {start[1]:g})",

@@ -182,7 +182,7 @@ def paper(tmp_path, monkeypatch, capsys):
 def test_a_table_beside_the_papers(paper):
     code, text = paper("cluster-table", "--data", "data", "--docs", "out/results.md")
     assert code == 0
-    row = next(line for line in text.splitlines() if line.startswith("| Prostate cancer |"))
+    row = next(line for line in text.splitlines() if line.startswith("| Prostate cancer | 0"))
     assert row.count("|") == 8
     assert "(0.578)" in row  # the paper's
     assert "HMDB, JHMDB, KTH TIPS, Myometrium Cancer and VIRUS." in text  # not there
@@ -223,7 +223,7 @@ def test_packed_data_is_enough(paper):
     texts = [
         paper(*arguments, folder, "--results", folder + ".l")[1] for folder in ("data", "small")
     ]
-    rows = [re.search(r"\| Prostate cancer \|.*", text)[0] for text in texts]
+    rows = [re.search(r"\| Prostate cancer \| 0.*", text)[0] for text in texts]
     assert rows[0] == rows[1]
 
 

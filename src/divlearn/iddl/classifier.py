@@ -15,6 +15,7 @@ from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
+from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.shards import LocalShards
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -143,15 +144,16 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         >>> IDDLClassifier.paper("V", code=True).divergence
         ('V', (1.0, 1.0))
         """
-        common = {
-            "loss": RidgeLoss(bias=False) if loss == "ridge" else loss,
-            "features": "plain", "solver": "bcd", "cv": None,
-        }  # fmt: skip
-        if not code:
-            return cls("5 per class", divergence=divergence, init="kmeans", gamma="cv", **common)
-        start: Any = (divergence, (1.0, 1.0)) if divergence in ("S", "V", "N") else divergence
-        rest = {"init": "samples", "gamma": "10/n", "max_iter": 3}
-        return cls("5 per class", divergence=start, **rest, **common)
+        made = cls(
+            "5 per class", divergence=divergence,
+            loss=RidgeLoss(bias=False) if loss == "ridge" else loss, features="plain",
+            solver="bcd", init="kmeans", gamma="cv", cv=None,
+        )  # fmt: skip
+        if code:
+            if starts_from_grid(divergence):
+                made.divergence = divergence, (1.0, 1.0)
+            made.init, made.gamma, made.max_iter = "samples", "10/n", 3
+        return made
 
     @all_or_nothing
     def fit(
