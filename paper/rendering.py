@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,12 +113,12 @@ def say_time(seconds: float) -> str:
 def draw(found: Found, document: Path) -> str | None:
     """Draw the picture of an experiment, if it has one; returns its address in a document.
 
-    Where there is nothing to draw, a picture that is there stays.
+    Where there is nothing to draw, or nothing to draw with, a picture that is there stays.
     """
     if found.experiment.draw is None or not found.rows:
         return None
     path = document.with_suffix("") / f"{found.experiment.name}.png"
-    if found.done:
+    if found.done and find_spec("matplotlib"):
         from matplotlib.figure import Figure  # which machines that only compute may lack
 
         figure = Figure(figsize=(11, 4), dpi=100, layout="constrained")
