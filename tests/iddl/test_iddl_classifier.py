@@ -142,7 +142,7 @@ def test_the_authors_code_preset(data):
     gaps = np.abs(code.atoms_[:, None] - X).max(axis=(2, 3))
     assert gaps.min(axis=1).max() < 1e-12
     assert y[gaps.argmin(axis=1)].tolist() == [0, 0, 1, 1, 2, 2]
-    V = pairwise_abld(X, code.atoms_, 1, 1)
+    V = pairwise_abld(X, code.atoms_, alpha=1, beta=1)
     W = np.linalg.solve(V.T @ V + 2 * 10 * np.eye(6), V.T @ np.eye(3)[y])
     np.testing.assert_allclose(code.models_[0].head[0], W.T, rtol=1e-5, atol=1e-8)
     assert IDDLClassifier.paper("A", code=True).divergence == "A"
