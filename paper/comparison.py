@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from paper.cells import Done
+from paper.data import paper_name
 
 Estimate = tuple[float, float | None]  # a mean, and its standard error where there is one
 
@@ -71,6 +72,21 @@ def against(
     one, other = (max(names, key=found.__getitem__) for names in sides)
     text = f"{one} {found[one]:.{decimals}f}, {other} {found[other]:.{decimals}f}"
     return found[one] >= found[other], text
+
+
+def compare(
+    rows: Sequence[Row], published: Mapping[str, Mapping[str, float]], ours: Iterable[str],
+    others: Iterable[str], claims: tuple[str, str], decimals: int = 1,
+) -> list[Claim]:  # fmt: skip
+    """Compare best columns on all data that the paper has; `claims` where its ours win, or not."""
+    sides, found = ([*ours], [*others]), []
+    for data in names_of(rows):
+        here = against(figures_of(rows, data), *sides, decimals)
+        theirs = against(published.get(paper_name(data), {}), *sides, decimals)
+        if here and theirs:
+            claim = claims[0 if theirs[0] else 1]
+            found.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
+    return found
 
 
 def names_of(rows: Iterable[Row]) -> list[str]:

@@ -3,7 +3,7 @@
 from paper import published
 from paper.cells import Cell, Done, distinct, where
 from paper.clustering import cluster_cell
-from paper.comparison import Claim, Row, against, figures_of, mean_of, names_of
+from paper.comparison import Claim, Row, compare, mean_of
 from paper.data import paper_name
 from paper.experiment import Experiment
 from paper.methods import CLUSTERINGS
@@ -33,15 +33,8 @@ def _rows(done: Done) -> list[Row]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for data in names_of(rows):
-        said = published.CLUSTERS.get(paper_name(data))
-        here = against(figures_of(rows, data), _LEARNED, _USUAL, 3)
-        theirs = against(said, _LEARNED, _USUAL, 3) if said else None
-        if here and theirs:
-            claim = "alpha-beta k-means beats log-Euclidean and Karcher k-means"
-            claims.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
-    return claims
+    beats = "alpha-beta k-means beats log-Euclidean and Karcher k-means"
+    return compare(rows, published.CLUSTERS, _LEARNED, _USUAL, (beats, f"not: {beats}"), 3)
 
 
 def _effort(protocol: Protocol) -> str:

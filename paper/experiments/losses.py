@@ -2,23 +2,15 @@
 
 from paper import published
 from paper.classification import accuracy_table
-from paper.comparison import Claim, Row, against, figures_of, names_of
-from paper.data import paper_name
+from paper.comparison import Claim, Row, compare
 from paper.methods import STRUCTURED
 
 _RIDGE = ("IDDL-V", "IDDL-N")
+_BETTER = ("the structured SVM is better", "the ridge loss is better")
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for data in names_of(rows):
-        said = published.LOSSES.get(paper_name(data))
-        here = against(figures_of(rows, data), STRUCTURED, _RIDGE)
-        theirs = against(said, STRUCTURED, _RIDGE) if said else None
-        if here and theirs:
-            claim = f"the {'structured SVM' if theirs[0] else 'ridge loss'} is better"
-            claims.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
-    return claims
+    return compare(rows, published.LOSSES, STRUCTURED, _RIDGE, _BETTER)
 
 
 LOSSES = accuracy_table(

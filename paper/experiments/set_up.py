@@ -5,7 +5,7 @@ from typing import Any
 from paper import published
 from paper.cells import Cell, Done, distinct, where
 from paper.classification import accuracy_cells
-from paper.comparison import Claim, Row, accuracy_of, figures_of, mean_of, names_of
+from paper.comparison import Claim, Row, accuracy_of, mean_of, names_of
 from paper.data import paper_name
 from paper.experiment import Experiment
 from paper.protocol import Protocol
@@ -49,21 +49,20 @@ def _rows(done: Done) -> list[Row]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
+    found = {(row.row, row.column): row for row in rows if row.value is not None}
     claims = []
-    for row in rows:
-        if row.column == "text, BCD" and row.value is not None and row.error is not None:
-            here, said = f"{row.value:.1f} +- {row.error:.1f}", f"{row.paper:g}"
-            claim = "accuracy of IDDL set up by the text, within two standard errors"
-            claims.append(Claim(claim, row.row, not row.differs, here, said))
-    for name in names_of(rows):
-        found = figures_of(rows, name)
-        if {"text, BCD", "text, joint"} <= set(found):
-            bcd, joint = found["text, BCD"], found["text, joint"]
-            error = next(r.error for r in rows if (r.row, r.column) == (name, "text, BCD")) or 0.0
-            claim = "ours: the joint solver is as accurate as BCD"
-            here = f"joint {joint:.1f}, BCD {bcd:.1f}"
-            claims.append(Claim(claim, name, joint >= bcd - 2 * error, here))
-    return claims
+    for data in names_of(rows):
+        bcd, joint = (found.get((data, f"text, {solver}")) for solver in ("BCD", "joint"))
+        if bcd:
+            text = "accuracy of IDDL, set up by the text, within two standard errors"
+            here = f"{bcd.value:.1f} +- {bcd.error:.1f}"
+            claims.append(Claim(text, data, not bcd.differs, here, f"{bcd.paper:g}"))
+        if bcd and joint:
+            text = "ours: the joint solver is as accurate as BCD, within two standard errors"
+            here = f"joint {joint.value:.1f}, BCD {bcd.value:.1f}"
+            near = not joint._replace(paper=bcd.value).differs
+            claims.append(Claim(text, data, near, here))
+    return sorted(claims, key=lambda claim: claim.claim)
 
 
 def _effort(protocol: Protocol) -> str:

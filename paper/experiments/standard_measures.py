@@ -3,7 +3,7 @@
 from paper import published
 from paper.cells import Cell, Done, distinct, where
 from paper.classification import TABLE_SOURCES, accuracy_cells, accuracy_rows, accuracy_table
-from paper.comparison import Claim, Row, accuracy_of, against, figures_of, names_of
+from paper.comparison import Claim, Row, accuracy_of, compare
 from paper.data import SOURCES, paper_name
 from paper.methods import NEIGHBOURS, OURS, RIDGE
 from paper.protocol import Protocol
@@ -37,15 +37,8 @@ def _rows(done: Done) -> list[Row]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for data in names_of(rows):
-        said = published.STANDARD.get(paper_name(data))
-        here = against(figures_of(rows, data), [_BEST], _METHODS)
-        theirs = against(said, [_BEST], _METHODS) if said else None
-        if here and theirs:
-            claim = f"IDDL {'beats' if theirs[0] else 'does not beat'} 1-NN and SVM-LE"
-            claims.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
-    return claims
+    beats = ("IDDL beats 1-NN and SVM-LE", "IDDL does not beat 1-NN and SVM-LE")
+    return compare(rows, published.STANDARD, [_BEST], _METHODS, beats)
 
 
 STANDARD_MEASURES = accuracy_table(

@@ -2,31 +2,21 @@
 
 from paper import published
 from paper.classification import accuracy_table
-from paper.comparison import Claim, Row, against, figures_of, names_of
-from paper.data import paper_name
+from paper.comparison import Claim, Row, compare
 from paper.methods import CODED, RIDGE
 
 _RIVALS = ("LEML", *CODED)
-_COMPARED = {
-    "variants of IDDL {} LEML, sparse coding and dictionaries": (tuple(RIDGE), _RIVALS),
-    "learned divergences (V, N) {} fixed ones (A, B)": (
-        ("IDDL-V", "IDDL-N"),
-        ("IDDL-A", "IDDL-B"),
-    ),
-}
+_LEARNED, _FIXED = ("IDDL-V", "IDDL-N"), ("IDDL-A", "IDDL-B")
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for text, (ours, others) in _COMPARED.items():
-        for data in names_of(rows):
-            said = published.STATE_OF_THE_ART.get(paper_name(data))
-            here = against(figures_of(rows, data), ours, others)
-            theirs = against(said, ours, others) if said else None
-            if here and theirs:
-                claim = text.format("beat" if theirs[0] else "do not beat")
-                claims.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
-    return claims
+    table = published.STATE_OF_THE_ART
+    best = "IDDL beats LEML, sparse coding and dictionaries", "IDDL does not beat dictionaries"
+    learned = "learned divergences (V, N) beat fixed ones (A, B)", "fixed divergences beat learned"
+    return [
+        *compare(rows, table, RIDGE, _RIVALS, best),
+        *compare(rows, table, _LEARNED, _FIXED, learned),
+    ]
 
 
 STATE_OF_THE_ART = accuracy_table(
