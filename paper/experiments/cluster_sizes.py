@@ -59,11 +59,10 @@ def _claims(rows: list[Row]) -> list[Claim]:
     return [Claim(claim, on, held == len(gains), here)]
 
 
-def _effort(protocol: Protocol, sizes: Sizes) -> str:
+def _effort(protocol: Protocol, sizes: Sizes, clusters: str) -> str:
     return (
-        "Synthetic Wishart clusters, separated by 3 p^(1/4) standard deviations with p = d (d + 1) "
-        f"/ 2; {sizes(protocol)[0][1]} matrices in each; mean of {protocol.runs} draws. ABMixture "
-        f"only up to d = {protocol.mixture_dimension}, for time"
+        f"{clusters}; {sizes(protocol)[0][1]} matrices in each; mean of {protocol.runs} draws; "
+        f"ABMixture only up to d = {protocol.mixture_dimension}"
     )
 
 
@@ -80,20 +79,24 @@ def _draw(figure: Any, done: Done, axis: str) -> None:
     right.minorticks_off()
 
 
-def _experiment(name: str, title: str, panels: str, axis: str, sizes: Sizes) -> Experiment:
+def _experiment(
+    name: str, title: str, panels: str, axis: str, sizes: Sizes, clusters: str
+) -> Experiment:  # fmt: skip
     return Experiment(
         name=name, title=title, where=f'Figure "Sensitivity of alpha-beta k-means", {panels}',
         unit="pairwise F1; seconds of one update in alpha-beta k-means with alpha = beta",
         cells=partial(_cells, sizes=sizes), rows=partial(_rows, axis=axis), claims=_claims,
-        effort=partial(_effort, sizes=sizes), draw=partial(_draw, axis=axis), timed=True,
+        effort=partial(_effort, sizes=sizes, clusters=clusters), draw=partial(_draw, axis=axis), timed=True,
     )  # fmt: skip
 
 
 CLUSTER_DIMENSION = _experiment(
     "cluster-dimension", "Clustering against the dimension", "(a) and (b)", "d",
     lambda protocol: [(15, protocol.n_per_dimension, d) for d in protocol.dimensions],
+    "Synthetic Wishart clusters, 3 p^(1/4) standard deviations apart, p = d (d + 1) / 2",
 )  # fmt: skip
 CLUSTER_NUMBER = _experiment(
     "cluster-number", "Clustering against the number of clusters", "(c) and (d)", "clusters",
     lambda protocol: [(k, protocol.n_per_number, 10) for k in protocol.numbers],
+    "Clusters made in the same way",
 )  # fmt: skip
