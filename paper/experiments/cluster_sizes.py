@@ -86,7 +86,8 @@ def _experiment(
         name=name, title=title, where=f'Figure "Sensitivity of alpha-beta k-means", {panels}',
         unit="pairwise F1; seconds of one update in alpha-beta k-means with alpha = beta",
         cells=partial(_cells, sizes=sizes), rows=partial(_rows, axis=axis), claims=_claims,
-        effort=partial(_effort, sizes=sizes, clusters=clusters), draw=partial(_draw, axis=axis), timed=True,
+        effort=partial(_effort, sizes=sizes, clusters=clusters), draw=partial(_draw, axis=axis),
+        timed=True,
     )  # fmt: skip
 
 
