@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from paper import published
 from paper.cells import Cell, Done, distinct, where
 from paper.classification import accuracy_cells
@@ -54,9 +56,10 @@ def _claims(rows: list[Row]) -> list[Claim]:
             here = f"{bcd.value:.1f} +- {bcd.error:.1f}"
             claims.append(Claim(text, data, not bcd.differs, here, f"{bcd.paper:g}"))
         if bcd and joint:
-            text = "ours: the joint solver is as accurate as BCD, within two standard errors"
+            text = "ours: the joint solver is as accurate, within two standard errors"
             here = f"joint {joint.value:.1f}, BCD {bcd.value:.1f}"
-            near = not joint._replace(paper=bcd.value).differs
+            error = float(np.hypot(bcd.error or 0.0, joint.error or 0.0))
+            near = not joint._replace(paper=bcd.value, error=error).differs
             claims.append(Claim(text, data, near, here))
     return sorted(claims, key=lambda claim: claim.claim)
 
