@@ -83,7 +83,7 @@ def accuracy_cells(
         n_splits = SOURCES[source].n_splits
         n_seeds = protocol.repeats if n_splits == 1 else min(n_splits, protocol.splits)
         for method in (method for method in methods if method not in skipped):
-            settings = settings_of(method, protocol, source) | changes
+            settings = settings_of(method, protocol) | changes
             for seed in range(n_seeds if seeds is None else seeds):
                 compute = partial(
                     measure_accuracy, seed=seed, limits=limits, method=method, settings=settings

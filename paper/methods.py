@@ -21,21 +21,19 @@ STRUCTURED = {f"IDDL-{letter}, structured SVM": letter for letter in "VN"}
 OURS = ("IDDLClassifier", "SPDClassifier", "DivergenceKernelClassifier")
 
 
-def settings_of(method: str, protocol: Protocol, source: str) -> dict[str, Any]:
-    """Return all that the outcome of a method on a data set depends on, but the seed.
+def settings_of(method: str, protocol: Protocol) -> dict[str, Any]:
+    """Return all that the outcome of a method depends on, but data and seed.
 
     Examples
     --------
     >>> from paper.protocol import FULL
-    >>> settings_of("IDDL-N", FULL, "brodatz"), settings_of("LE 1-NN", FULL, "virus")
+    >>> settings_of("IDDL-N", FULL), settings_of("LE 1-NN", FULL)
     ({'atoms_per_class': 5, 'solver': 'joint', 'iterations': 30}, {})
     """
     settings: dict[str, Any] = {}
     if method in CODED or method in RIDGE or method in STRUCTURED:
         settings["atoms_per_class"] = protocol.atoms_per_class
-    if method in RIDGE:
-        settings |= protocol.solver(source)
-    if method in STRUCTURED:
+    if method in RIDGE or method in STRUCTURED:
         settings |= {"solver": "joint", "iterations": protocol.iterations}
     return settings | protocol.parameters.get(method, {})
 

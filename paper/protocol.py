@@ -31,6 +31,7 @@ class Protocol:
     sweep: tuple[int, ...] = (1, 3, 5)  # atoms per class in the figure about them
     joint_atoms: tuple[int, ...] = (15, 45, 75)  # atoms in the table on joint learning
     joint_seeds: int = 5  # and splits there
+    joint_solvers: tuple[str, ...] = ("joint", "bcd")
     descent_iterations: int | None = None  # of block-coordinate descent; None for the preset's
     plane_step: float = 0.125  # of the grid of (alpha, beta), from 0 to 2
     convergence_iterations: int = 15
@@ -48,19 +49,11 @@ class Protocol:
     numbers: tuple[int, ...] = (2, 5, 10, 20, 50, 100)  # of synthetic clusters
     n_per_number: int = 25
     parameters: dict[str, dict[str, Any]]  # of methods, by their names
-    slow: tuple[str, ...] = ("brodatz", "rgbd", "hmdb")  # data on which IDDL is learned by the
-    # joint solver in place of block-coordinate descent, for time; "" for all data
     whole: bool = True  # whether 1-NN also classifies all patches of Brodatz
     skipped: dict[str, tuple[str, ...]]  # methods that are too slow, by data
 
     def limit(self, key: str) -> Limits:
         return self.limits.get(key, self.limits[""])
-
-    def solver(self, key: str) -> dict[str, Any]:
-        """Return how IDDL is learned on a data set."""
-        if "" in self.slow or key in self.slow:
-            return {"solver": "joint", "iterations": self.iterations}
-        return {"solver": "bcd", "iterations": self.descent_iterations}
 
     def cluster_limit(self, key: str) -> Limits:
         return self.cluster_limits.get(key, self.cluster_limits[""])
@@ -80,12 +73,12 @@ FULL = Protocol(
 )
 QUICK = Protocol(
     name="quick", splits=1, repeats=1, atoms_per_class=2, iterations=10, sweep=(1, 2),
-    joint_atoms=(15, 30), joint_seeds=2, descent_iterations=2, plane_step=0.5,
+    joint_atoms=(15, 30), joint_seeds=2, joint_solvers=("joint",), descent_iterations=2,
+    plane_step=0.5,
     convergence_iterations=3, trajectory_iterations=4, starts=((1.0, 1.0), (0.5, 1.5)),
     gradient_dimensions=(5, 10, 20, 40), gradient_atoms=(10, 20, 50), rounds=5, runs=2,
     dimensions=(5, 15, 30), n_per_dimension=15,
     mixture_dimension=10, numbers=(2, 5, 10, 20), n_per_number=15, whole=False, skipped={},
-    slow=("",),
     limits={"": Limits(train=10, test=10), "brodatz": Limits(20, 10, 10)},
     cluster_limits={"": Limits(train=20), "brodatz": Limits(20, 20)},
     parameters={

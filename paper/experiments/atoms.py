@@ -20,11 +20,8 @@ def _cells(protocol: Protocol) -> list[Cell]:
         cell
         for source in _SOURCES
         for each in protocol.sweep
-        for cell in accuracy_cells(
-            [source], RIDGE, protocol, atoms_per_class=each, solver="joint",
-            iterations=protocol.iterations,
-        )
-    ]  # fmt: skip
+        for cell in accuracy_cells([source], RIDGE, protocol, atoms_per_class=each)
+    ]
 
 
 def _rows(done: Done) -> list[Row]:
@@ -55,10 +52,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 
 def _effort(protocol: Protocol) -> str:
-    sizes = ", ".join(map(str, protocol.sweep))
-    return (
-        f"{sizes} atoms per class; {protocol.iterations} iterations of the joint solver, for time"
-    )
+    return f"{', '.join(map(str, protocol.sweep))} atoms per class"
 
 
 def _draw(figure: Any, done: Done) -> None:

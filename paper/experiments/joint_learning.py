@@ -1,7 +1,6 @@
 """Is it worth learning atoms and divergences together? Splits of Virus."""
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_rel
@@ -23,16 +22,15 @@ _FIXED = tuple(_SCENARIOS)[:2]
 
 
 def _cells(protocol: Protocol) -> list[Cell]:
-    joint: dict[str, Any] = {"solver": "joint", "iterations": protocol.iterations}
-    ways = {tuple(one.items()): one for one in (joint, protocol.solver("virus"))}.values()
+    steps = {"joint": protocol.iterations, "bcd": protocol.descent_iterations}
     return [
         cell
-        for way in ways
+        for solver in protocol.joint_solvers
         for atoms in protocol.joint_atoms
         for method, moved in _SCENARIOS.values()
         for cell in accuracy_cells(
             ["virus"], [method], protocol, seeds=protocol.joint_seeds, atoms=atoms,
-            **way | {"solver": way["solver"] + moved},
+            solver=solver + moved, iterations=steps[solver],
         )
     ]  # fmt: skip
 
