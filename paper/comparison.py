@@ -54,6 +54,13 @@ class Claim(NamedTuple):
     holds: bool
     here: str
     paper: str = ""
+    clear: bool = True  # whether our figures differ by more than their errors
+
+    @property
+    def verdict(self) -> str:
+        if not self.clear:
+            return f"{'yes' if self.holds else 'no'}, within errors"
+        return "yes" if self.holds else "**no**"
 
 
 def against(
@@ -81,11 +88,15 @@ def compare(
     """Compare best columns on all data that the paper has; `claims` where its ours win, or not."""
     sides, found = ([*ours], [*others]), []
     for data in names_of(rows):
-        here = against(figures_of(rows, data), *sides, decimals)
+        values = figures_of(rows, data)
+        here = against(values, *sides, decimals)
         theirs = against(published.get(paper_name(data), {}), *sides, decimals)
         if here and theirs:
-            claim = claims[0 if theirs[0] else 1]
-            found.append(Claim(claim, data, here[0] == theirs[0], here[1], theirs[1]))
+            claim, agrees = claims[0 if theirs[0] else 1], here[0] == theirs[0]
+            best = [max(names, key=values.__getitem__) for names in sides]
+            errors = [r.error or 0.0 for r in rows if r.row == data and r.column in best]
+            clear = abs(values[best[0]] - values[best[1]]) > 2 * float(np.linalg.norm(errors))
+            found.append(Claim(claim, data, agrees, here[1], theirs[1], clear))
     return found
 
 

@@ -73,8 +73,7 @@ def claims_table(claims: Sequence[Claim]) -> list[str]:
     before = ""
     for one in claims:
         said = "" if one.claim == before else one.claim
-        holds = "yes" if one.holds else "**no**"
-        lines.append(f"| {said} | {one.on} | {holds} | {one.here} | {one.paper} |")
+        lines.append(f"| {said} | {one.on} | {one.verdict} | {one.here} | {one.paper} |")
         before = one.claim
     return lines
 
@@ -141,8 +140,8 @@ def document(
     parts = [
         "# Results",
         f"Written by `python -m paper --{protocol.name}` from a file of results: the tables and "
-        "figures of the paper, computed again. A claim is judged by the figures beside it, whether "
-        "or not their difference exceeds their errors, which stand in the tables.",
+        "figures of the paper, computed again. A claim is judged by the figures beside it; `within "
+        "errors` says that they differ by less than two standard errors, or with p > 0.05.",
     ]
     if claims:
         parts.append("\n".join(claims_table(claims)))

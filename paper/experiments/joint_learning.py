@@ -77,10 +77,11 @@ def _claims(rows: list[Row]) -> list[Claim]:
         here, theirs = (against(one, ["joint"], _FIXED) for one in (found, said))
         if here and theirs:
             rival = max(_FIXED, key=found.__getitem__)
-            p = f" (p = {found[f'p, {rival}']:.2f})" if f"p, {rival}" in found else ""
+            p = found.get(f"p, {rival}", 0.0)
             claim = "joint learning beats fixing either" if theirs[0] else "but not with 15 atoms"
             agrees = here[0] == theirs[0]
-            claims.append(Claim(claim, f"Virus, {name}", agrees, here[1] + p, theirs[1]))
+            text = f"{here[1]} (p = {p:.2f})"
+            claims.append(Claim(claim, f"Virus, {name}", agrees, text, theirs[1], p < 0.05))
     return sorted(claims, key=lambda claim: claim.claim, reverse=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from paper import published, rendering
 from paper.cells import compute, read_results
-from paper.comparison import Claim, Row
+from paper.comparison import Claim, Row, compare
 from paper.data import SOURCES, load_data
 from paper.experiments import EXPERIMENTS
 from paper.protocol import FULL, QUICK
@@ -143,6 +143,14 @@ def test_a_claim_is_said_once():
     ]
 
 
+def test_a_claim_within_errors():
+    """The difference of 4 has a standard error of 5 or 1; the paper says that E is better."""
+    for error, verdict in ((3.0, "no, within errors"), (0.6, "**no**")):
+        rows = [Row("Virus", "LE", 50.0, error), Row("Virus", "E", 46.0, 4 * error / 3)]
+        (claim,) = compare(rows, {"VIRUS": {"LE": 1.0, "E": 2.0}}, ["E"], ["LE"], ("better", ""))
+        assert (claim.verdict, claim.here) == (verdict, "E 46.0, LE 50.0")
+
+
 def test_a_claim_with_an_exception():
     """The paper: joint learning is best, but for 15 atoms."""
     values = {15: (80.0, 60.0, 70.0), 45: (60.0, 70.0, 80.0), 75: (9.0, 8.0, 7.0)}
@@ -155,7 +163,7 @@ def test_a_claim_with_an_exception():
     assert [(claim.on, claim.holds) for claim in claims] == [
         ("Virus, 45 atoms", True), ("Virus, 75 atoms", False), ("Virus, 15 atoms", True),
     ]  # fmt: skip
-    assert claims[1].here == "joint 7.0, Fix(alpha, beta) 9.0"
+    assert claims[1].here == "joint 7.0, Fix(alpha, beta) 9.0 (p = 0.00)"
     assert claims[1].paper == "joint 82.3, Fix(alpha, beta) 81.7"
 
 
