@@ -98,7 +98,13 @@ def record(results: Results, cell: Cell) -> dict[str, Any] | None:
     if line is None:
         return None
     about = {"data": cell.data, "method": cell.method, "seed": cell.seed}
-    return {**about, **cell.settings, **line["outcome"], "took": line["seconds"]}
+    return {
+        **about,
+        **cell.settings,
+        **line["outcome"],
+        "took": line["seconds"],
+        "by": line["engine"],
+    }
 
 
 def where(done: Done, **wanted: Any) -> list[dict[str, Any]]:

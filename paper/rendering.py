@@ -85,7 +85,9 @@ def section(found: Found, protocol: Protocol, picture: str | None, failures: Seq
         f"`{experiment.name}`: {experiment.where} of the paper. {experiment.effort(protocol)}."
     ]
     if found.done:
-        about.append(f"Computed in {say_time(sum(one['took'] for one in found.done))}.")
+        spent = say_time(sum(one["took"] for one in found.done))
+        engines = join(sorted({one["by"] for one in found.done}))
+        about.append(f"Computed in {spent} of all processes, engine {engines}.")
     if found.n_missing:
         about.append(f"Cells still to be computed: {found.n_missing}.")
     lines = [f"## {experiment.title}", "", " ".join(about), ""]

@@ -81,7 +81,7 @@ def test_figures_of_an_earlier_version_stand_where_there_is_nothing_newer(found_
     cell = next(
         c for c in found.experiment.cells(TINY) if (c.source, c.method) == ("kth", "LE")
     )  # fmt: skip
-    newer = {cell.key: {"key": cell.key, "seconds": 1.0, "outcome": {"f1": 0.25}}}
+    newer = {cell.key: {"key": cell.key, "seconds": 1.0, "engine": "auto", "outcome": {"f1": 0.25}}}
     rows = rendering.find(found.experiment, TINY, results | newer).rows
     assert {row.column: row.value for row in rows if row.value} == {"LE": 0.25, "other": 0.9}
 
