@@ -22,7 +22,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check src tests benchmarks docs paper
 	$(BIN)/mypy
 
-# Every example of the gallery is run; a warning is an error.
+# Every chapter of the tutorial and every example of the gallery is run; a warning is an error.
 docs: $(VENV)/.documenting
 	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
@@ -42,4 +42,4 @@ $(VENV)/.documenting: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo docs/_build docs/api docs/gallery docs/sg_execution_times.rst
+	rm -rf $(VENV) build demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst

@@ -7,8 +7,11 @@ import pickle
 import numpy as np
 import pytest
 from conftest import EPS, wishart
+from sklearn.base import clone
 
 from divlearn import DIVERGENCES, Divergence, abld, get_divergence, pairwise_abld
+from divlearn.baselines import DivergenceKNN
+from divlearn.means import for_pyriemann
 
 distances = pytest.importorskip("pyriemann.geometry.distance")
 
@@ -74,21 +77,62 @@ def test_as_a_metric_of_pyriemann(name, squared):
         )
 
 
-@pytest.mark.parametrize("name", ["airm", "stein", "kullback", "log-cosh"])
-def test_in_an_estimator_of_pyriemann(name):
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [
+        ("airm", "riemann"), ("stein", "logdet"),
+        ("kullback", {"mean": "euclid", "distance": "kullback"}),
+        ("kullback-right", {"mean": "harmonic", "distance": "kullback_right"}),
+        ((-1, 0), {"mean": "euclid", "distance": get_divergence("burg")}),
+        ("log-cosh", None),
+    ],
+)  # fmt: skip
+def test_in_estimators_of_pyriemann(name, peer):
     from pyriemann.classification import MDM, KNearestNeighbor
+    from pyriemann.clustering import Kmeans
 
     rng = np.random.default_rng(1)
     X = np.concatenate([wishart(rng, 10, 3), wishart(rng, 10, 3) * [[[9.0]]]])
-    y = np.repeat([0, 1], 10)
-    metric = get_divergence(name)
-    settings = {"mean": "riemann", "distance": metric}
-    mdm = MDM(metric=settings).fit(X, y)
+    y, weights = np.repeat([0, 1], 10), rng.uniform(0.5, 2, 20)
+    metric = for_pyriemann(name)
+    mdm = clone(MDM(metric=metric)).fit(X, y, sample_weight=weights)
     assert (mdm.predict(X) == y).mean() >= 0.9
-    expected = metric(X, mdm.covmeans_[0], squared=False)
+    mean = mdm.covmeans_[0]
+    expected = get_divergence(name)(X, mean, squared=False)
     np.testing.assert_allclose(mdm.transform(X)[:, 0], expected, rtol=closeness(X, X))
-    neighbours = KNearestNeighbor(3, metric=settings).fit(X, y)
-    assert (neighbours.predict(X) == y).mean() >= 0.9
+    if peer is None:  # which pyRiemann has not: nothing near the mean has a lower sum
+        near = np.eye(3) + 0.01 * wishart(rng, 20, 3)
+        sums = weights[:10] @ get_divergence(name).pairwise(X[:10], [mean, *(near @ mean @ near)])
+        assert sums[0] == sums.min()
+    else:
+        theirs = MDM(metric=peer).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(mdm.covmeans_, theirs.covmeans_, rtol=1e-3)
+    assert (KNearestNeighbor(3, metric=metric).fit(X, y).predict(X) == y).mean() >= 0.9
+    labels = Kmeans(2, metric=metric, init=X[[0, 10]]).fit(X).labels_
+    assert (labels == y).mean() >= 0.9
+
+
+def test_symmetrized_divergences_without_means():
+    with pytest.raises(ValueError, match="'jeffreys' is the mean of both directions, must be a s"):
+        for_pyriemann("kullback_sym")
+
+
+def test_every_name_of_pyriemann_means_the_same():
+    """Distances that both have; the others are refused."""
+    X, Y = data()
+    known = {"kullback", "kullback_right", "kullback_sym", "logdet", "logeuclid", "riemann"}
+    for name in distances.distance_functions:
+        if name not in known:
+            with pytest.raises(ValueError, match=rf"divergence='{name}' must be one of"):
+                get_divergence(name)
+            continue
+        model = DivergenceKNN(1, metric=name).fit(Y, [0, 0, 0, 1, 1, 1])
+        found, places = model.kneighbors(X, 6)
+        expected = np.array([[distances.distance(x, y, metric=name) for y in Y] for x in X])
+        expected = np.take_along_axis(expected, places, axis=1)
+        np.testing.assert_allclose(found, expected, rtol=closeness(X, Y))
+    with pytest.raises(ValueError, match=r"'LogEuclid' must .*; DivergenceKNN, DivergenceMDM and"):
+        get_divergence("LogEuclid")
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)

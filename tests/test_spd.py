@@ -1,4 +1,4 @@
-"""Validation and repair: every verdict, every message, every promise about the result."""
+"""Validation and regularization: every verdict, every message, every promise."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divlearn import tolerances
-from divlearn.spd import SPDRepairWarning, check_spd
+from divlearn.spd import check_spd, find_not_definite
 
 pytestmark = pytest.mark.filterwarnings("error")
-REPAIRS = ("shrink", "jitter", "clip")
-HINT = 'regularize="shrink", "jitter" or "clip"'
+HINT = 'pass regularize="shrink", here or to check_spd$'
 
 
 def random_spd(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -84,14 +83,6 @@ def test_result_is_contiguous_symmetric_and_the_input_untouched():
     np.testing.assert_array_equal(checked[[0, 2]], X[[0, 4]])
 
 
-def test_repair_leaves_the_input_untouched():
-    X = batch_with(np.ones((3, 3)), 1)
-    before = X.copy()
-    with pytest.warns(SPDRepairWarning):
-        check_spd(X, regularize="clip")
-    np.testing.assert_array_equal(X, before)
-
-
 @pytest.mark.parametrize("exponent", [-300, -150, -100, 0, 100, 150, 300])
 def test_verdicts_do_not_depend_on_scale(exponent):
     scale = 10.0**exponent
@@ -158,8 +149,7 @@ def test_verdict_does_not_depend_on_the_batch():
     shifts = np.linspace(-3, 6, 60) * tolerances.positive_definite(4)
     border = singular(4, 3) + shifts[:, None, None] * np.eye(4)
     border = (border + border.mT) / 2
-    repaired, _ = _repair(border, "jitter")
-    together = np.flatnonzero((repaired != border).any(axis=(1, 2)))
+    together = find_not_definite(border, tolerances.positive_definite(4))
     assert 0 < len(together) < 60
     for i, X in enumerate(border):
         refused = pytest.raises(ValueError, match=r"definite|deficient")
@@ -210,8 +200,8 @@ def test_shapes(shape, ndim, message):
 
 
 @pytest.mark.parametrize(("value", "kind"), [(np.nan, "NaN"), (-np.inf, "infinite")])
-@pytest.mark.parametrize("regularize", ["raise", *REPAIRS])
-def test_nan_and_infinity_are_named_and_never_repaired(value, kind, regularize):
+@pytest.mark.parametrize("regularize", ["raise", "shrink", 0.5])
+def test_nan_and_infinity_are_named_and_always_refused(value, kind, regularize):
     X = random_spd(5, 3)
     X[2, 0, 1] = X[4, 1, 1] = value
     message = rf"^covs\[2\] has a {kind} entry at \(0, 1\) \(2 of 5 matrices .*drop"
@@ -219,8 +209,8 @@ def test_nan_and_infinity_are_named_and_never_repaired(value, kind, regularize):
         check_spd(X, regularize=regularize, name="covs")
 
 
-@pytest.mark.parametrize("regularize", ["raise", *REPAIRS])
-def test_asymmetry_is_named_and_never_repaired(regularize):
+@pytest.mark.parametrize("regularize", ["raise", "shrink", 0.5])
+def test_asymmetry_is_named_and_always_refused(regularize):
     X = random_spd(5, 3)
     X[3] = 4 * np.eye(3)
     X[3, 2, 0] += 0.5
@@ -255,7 +245,7 @@ def test_indefinite():
 def test_rank_deficient():
     message = (
         r"^X\[3\] is rank-deficient: numerical rank 1 of 3, eigenvalues from \S+ to 3 .*"
-        rf"\(1 of 5 matrices .*use more samples than variables or pass {HINT}"
+        rf"\(1 of 5 matrices .*use more samples than variables or {HINT}"
     )
     with pytest.raises(ValueError, match=message):
         check_spd(batch_with(np.ones((3, 3)), 3))
@@ -301,96 +291,80 @@ def test_what_does_not_fit_float32(value):
         check_spd(X, dtype="float32")
 
 
-# --- repair
+# --- regularize
 
 
-def _repair(X, method, **options):
-    """Repaired matrices, and the warning."""
-    with pytest.warns(SPDRepairWarning) as caught:
-        repaired = check_spd(X, regularize=method, **options)
-    return repaired, str(caught[0].message)
+def shrunk(X, weight, mean=None):
+    """The map in plain words, in the precision of the matrices."""
+    mean = X.mean(axis=0) if mean is None else mean
+    return (1 - weight) * X + weight * np.trace(mean) / len(mean) * np.eye(len(mean), dtype=X.dtype)
 
 
-def test_unknown_method():
-    with pytest.raises(
-        ValueError, match="regularize='fix' must be one of raise, shrink, jitter, clip"
-    ):
-        check_spd(np.eye(2), regularize="fix")
+@pytest.mark.parametrize(
+    "regularize", ["fix", "", 0, 1, -0.1, 1.5, np.nan, np.inf, True, [0.1], np.array([0.1, 0.2])]
+)
+def test_other_values_are_refused(regularize):
+    with pytest.raises(ValueError, match=r'^regularize=.* must be "raise", "shrink" or a number'):
+        check_spd(np.eye(2), regularize=regularize)
 
 
-@pytest.mark.parametrize("method", REPAIRS)
+@pytest.mark.parametrize("regularize", ["shrink", 0.2, np.float32(0.5)])
 @pytest.mark.parametrize(("dtype", "scale"), [("float64", 1e-30), ("float64", 1e30),
                                               ("float32", 1.0), ("float32", 1e30)])  # fmt: skip
-@pytest.mark.parametrize("bad", [INDEFINITE, np.ones((2, 2)), np.diag([0.0, 2.0]), singular(4, 2)])
-def test_repair_is_minimal_and_touches_only_what_fails(method, dtype, scale, bad):
+@pytest.mark.parametrize("bad", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([0.0, 2.0]),
+                                 singular(4, 2)])  # fmt: skip
+def test_all_are_shrunk_towards_the_mean_variance(regularize, dtype, scale, bad):
     X = (scale * batch_with(bad, 1, 4)).astype(dtype)
-    repaired, said = _repair(X, method)
-    assert repaired.dtype == dtype
-    np.testing.assert_array_equal(repaired, repaired.mT)
-    np.testing.assert_array_equal(check_spd(repaired), repaired)
-    np.testing.assert_array_equal(repaired[[0, 2, 3]], X[[0, 2, 3]])
-    assert said.startswith(f"{method} repaired 2 of 5 matrices (flat index 1, 4); ")
-    # Minimal: the smallest eigenvalue reaches the floor, and does not exceed it.
-    eigenvalues = np.linalg.eigvalsh(repaired[1].astype("float64") / scale)
-    floor = tolerances.repair_floor(dtype)
-    assert eigenvalues[0] / eigenvalues[-1] == pytest.approx(floor, rel=20 * floor)
-    original = X[1].astype("float64")
-    identity, d = np.eye(len(bad)), len(bad)
-    if method == "shrink":  # all that is not a multiple of the identity shrinks alike
-        center = np.trace(original) / d * identity
-        weight = np.linalg.norm(repaired[1] - center) / np.linalg.norm(original - center)
-        expected = center + weight * (original - center)
-    elif method == "jitter":
-        expected = original + np.trace(repaired[1] - original) / d * identity
-    else:
-        values, vectors = np.linalg.eigh(original)
-        expected = (vectors * np.maximum(values, floor * values[-1])) @ vectors.T
-    rounding = 8 * np.finfo(dtype).eps
-    np.testing.assert_allclose(repaired[1], expected, rtol=0, atol=rounding * abs(expected).max())
-    change = np.linalg.norm(expected - original) / np.linalg.norm(original)
-    assert float(said.split()[-1]) == pytest.approx(change, rel=5e-3)
+    before = X.copy()
+    found = check_spd(X, regularize=regularize)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(check_spd(found), found)
+    assert found.dtype == dtype
+    expected = shrunk(X.astype("float64"), 0.01 if regularize == "shrink" else float(regularize))
+    rounding = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=rounding, atol=rounding * scale)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e300])
-@pytest.mark.parametrize("method", REPAIRS)
-def test_repair_near_the_ends_of_the_range(method, scale):
-    repaired, said = _repair(scale * INDEFINITE, method)
-    check_spd(repaired)
-    reference, expected = _repair(INDEFINITE, method)
-    np.testing.assert_allclose(repaired / scale, reference, rtol=1e-14)
-    assert said == expected
+def test_eigenvalues_move_towards_the_mean_and_the_mean_stays():
+    X = np.stack([singular(5, rank, rank) for rank in (1, 2, 3, 4)])
+    found = check_spd(X, regularize=0.05)
+    np.testing.assert_allclose(np.trace(found.mean(axis=0)), np.trace(X.mean(axis=0)))
+    level = np.trace(X.mean(axis=0)) / 5
+    eigenvalues = 0.95 * np.linalg.eigvalsh(X) + 0.05 * level
+    np.testing.assert_allclose(np.linalg.eigvalsh(found), eigenvalues, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", REPAIRS)
-@pytest.mark.parametrize("bad", [np.zeros((2, 2)), -np.eye(2)])
-def test_without_a_scale_there_is_no_repair(method, bad):
-    message = rf'^X\[3\] cannot be repaired by "{method}": .*not positive.*\(1 of 5 .*; drop it'
-    with pytest.raises(ValueError, match=message):
-        check_spd(batch_with(bad, 3), regularize=method)
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 4, 4)])
+def test_any_number_of_leading_dimensions(shape):
+    X = np.broadcast_to(singular(4, 2), shape)
+    np.testing.assert_allclose(check_spd(X, regularize=0.1)[0, 0], shrunk(X, 0.1, X[0, 0])[0, 0]
+                               if len(shape) == 4 else shrunk(X, 0.1, X)[0, 0])  # fmt: skip
 
 
-def test_warning_is_emitted_once_with_what_was_changed():
-    X = np.broadcast_to(np.ones((2, 2)), (7, 2, 2))
-    with pytest.warns(SPDRepairWarning) as caught:
-        check_spd(X, regularize="jitter")
-    assert len(caught) == 1
-    assert issubclass(SPDRepairWarning, UserWarning)
-    assert caught[0].filename == __file__
-    assert str(caught[0].message) == (
-        "jitter repaired 7 of 7 matrices (flat index 0, 1, 2, 3, 4, ...); "
-        f"largest relative change {tolerances.repair_floor() * np.sqrt(2):.3g}"
-    )
+def test_a_rotation_and_a_unit_commute_with_the_map():
+    X = batch_with(singular(4, 2), 2)
+    rotation = np.linalg.qr(random_spd(1, 4)[0])[0]
+    turned = check_spd(7 * rotation @ X @ rotation.T, regularize="shrink")
+    expected = 7 * rotation @ check_spd(X, regularize="shrink") @ rotation.T
+    np.testing.assert_allclose(turned, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["raise", *REPAIRS])
-def test_nothing_to_repair(method):
-    X = random_spd(3, 4)
-    np.testing.assert_array_equal(check_spd(X, regularize=method), X)
+@pytest.mark.parametrize("scale", [1e-300, 1e306])
+def test_near_the_ends_of_the_range(scale):
+    found = check_spd(scale * np.ones((3, 4, 4)), regularize=0.1)
+    np.testing.assert_allclose(found / scale, check_spd(np.ones((3, 4, 4)), regularize=0.1))
 
 
-def test_asymmetry_is_judged_in_the_units_of_its_variables():
-    # Far below the largest entry, yet the small variables disagree in every digit.
-    X = np.diag([1e-10, 1.0, 1e10])
-    X[0, 1], X[1, 0] = 5e-6, 0.0
-    with pytest.raises(ValueError, match=r"not symmetric: .* sqrt\(x_ii x_jj\) = 1e-05"):
-        check_spd(X)
+@pytest.mark.parametrize("X", [np.zeros((3, 2, 2)), -np.ones((3, 2, 2))])
+def test_without_variance_there_is_nothing_to_shrink_towards(X):
+    with pytest.raises(ValueError, match=r"mean of all eigenvalues, which is \S+ but must be > 0"):
+        check_spd(X, regularize="shrink")
+
+
+def test_too_little_is_said_where_it_is():
+    X = batch_with(-3 * np.eye(2), 3)
+    with pytest.raises(ValueError, match=r"^X\[3\] has a diagonal entry .* raise regularize=0.01$"):
+        check_spd(X, regularize="shrink")
+    faint = np.ones((2, 3, 3), "float32")
+    with pytest.raises(ValueError, match=r"rank-deficient.* or raise regularize=1e-09$"):
+        check_spd(faint, regularize=1e-9)

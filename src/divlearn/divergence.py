@@ -231,7 +231,7 @@ class Divergence:
     ``div(X, Y)`` is ``scale`` times :math:`D^{(\alpha,\beta)}(X \| Y)` or, if ``symmetrized``,
     times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions;
     these call it with ``squared``, and then get what pyRiemann's own function of the same name
-    returns.
+    returns. pyRiemann's estimators need a mean as well: see `divlearn.means.for_pyriemann`.
 
     Attributes
     ----------
@@ -317,11 +317,22 @@ DIVERGENCES: dict[str, Divergence] = {
     )
 }  # fmt: skip
 
-_BY_ALIAS = {
-    alias: divergence
+LOG_EUCLIDEAN = "log-euclidean"  # a distance outside the family, which some estimators offer
+_NAMES = {
+    alias: divergence.name
     for divergence in DIVERGENCES.values()
     for alias in (divergence.name, *divergence.aliases)
-}
+} | {LOG_EUCLIDEAN: LOG_EUCLIDEAN, "logeuclid": LOG_EUCLIDEAN}
+
+
+def plain_name(name: str) -> str:
+    """Spell a name in lower case, with hyphens."""
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def standard_name(divergence: Any) -> str | None:
+    """Key of `DIVERGENCES`, or "log-euclidean", that a name stands for; None for anything else."""
+    return _NAMES.get(plain_name(divergence)) if isinstance(divergence, str) else None
 
 
 def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence:
@@ -351,13 +362,14 @@ def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence
     if isinstance(divergence, Divergence):
         return divergence
     if isinstance(divergence, str):
-        key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
-        if key not in _BY_ALIAS:
+        name = standard_name(divergence)
+        if name is None or name == LOG_EUCLIDEAN:
+            known = ", ".join(alias for alias in _NAMES if _NAMES[alias] in DIVERGENCES)
             raise ValueError(
-                f"divergence={divergence!r} must be one of {', '.join(_BY_ALIAS)}, or a pair "
-                "(alpha, beta)"
+                f"divergence={divergence!r} must be one of {known}, or a pair (alpha, beta); "
+                "DivergenceKNN, DivergenceMDM and LogEuclideanKMeans have the log-Euclidean metric"
             )
-        return _BY_ALIAS[key]
+        return DIVERGENCES[name]
     try:
         point = as_real(divergence, "divergence")
         if point.shape != (2,):

@@ -99,8 +99,8 @@ def _check_finite(array: NDArray[Any], name: str) -> None:
             where, count = locate(failing, array.shape[:-2], name, f"have {kind} entries")
             row, column = np.argwhere(bad[failing[0]])[0]
             raise ValueError(
-                f"{where} has a {kind} entry at ({row}, {column}){count}; regularize= does "
-                "not repair it: drop these matrices or clean the data they come from"
+                f"{where} has a {kind} entry at ({row}, {column}){count}; "
+                "drop these matrices or clean the data they come from"
             )
 
 

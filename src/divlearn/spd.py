@@ -1,16 +1,15 @@
-"""What an SPD matrix is: diagnosis, repair on request, and the functions of `divlearn.geometry`."""
+"""What an SPD matrix is: diagnosis, shrinkage on request, functions of `divlearn.geometry`."""
 
-import warnings
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
+from divlearn.checks import is_number
 from divlearn.geometry import (
     check_symmetric,
-    compose,
     equilibrate,
     expm,
     geodesic,
@@ -21,27 +20,28 @@ from divlearn.geometry import (
     powm,
     sqrtm,
 )
+from divlearn.weights import check_weights
 
 __all__ = [
     "SPDRepairWarning", "check_spd", "expm", "geodesic", "invsqrtm", "logm", "powm", "sqrtm",
 ]  # fmt: skip
 
-_METHODS = ("raise", "shrink", "jitter", "clip")
-_REPAIR_HINT = 'pass regularize="shrink", "jitter" or "clip" to repair it'
+Shrinkage = tuple[float, float]  # weight r and variance tau of the map (1 - r) X + r tau I
+SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
 _BLOCK_ENTRIES = 32768
 
 
 class SPDRepairWarning(UserWarning):
-    """Matrices were changed by ``check_spd(..., regularize=...)``."""
+    """A descriptor computed matrices that were not positive definite, and changed them."""
 
 
 def check_spd(
-    X: ArrayLike, *, regularize: str = "raise", dtype: DTypeLike | None = None,
-    ndim: int | None = None, name: str = "X",
+    X: ArrayLike, *, regularize: str | float | Shrinkage | None = "raise",
+    dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
 ) -> RealArray:  # fmt: skip
-    r"""Validate SPD matrices, and repair those that are not positive definite on request.
+    r"""Validate SPD matrices, which are regularized on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
     where the diagonal :math:`S` holds the powers of two that bring every diagonal entry into
@@ -50,13 +50,11 @@ def check_spd(
     Parameters
     ----------
     X : array-like of real numbers, shape (..., d, d)
-    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with a matrix that is not positive definite. With the floor
-        :math:`\varphi` = `tolerances.repair_floor`, a repair is the smallest that reaches
-        :math:`\lambda_{\min} = \varphi \lambda_{\max}`: "shrink" returns
-        :math:`(1 - r) X + r \operatorname{tr}(X) / d \, I`, "jitter" :math:`X + \delta I`, and
-        "clip" raises the eigenvalues below the floor to it. NaN, infinity and asymmetry are
-        never repaired. `SPDRepairWarning` says what was changed.
+    regularize : {"raise", "shrink"} or float, default="raise"
+        "raise" refuses matrices that are not positive definite. A weight r, > 0 and < 1, shrinks
+        all of them to :math:`(1 - r) X + r \tau I`, with :math:`\tau` the mean of all their
+        eigenvalues; "shrink" is r = 0.01. `divlearn.descriptors.Regularize` does the same to
+        new matrices. NaN, infinity and asymmetry are always refused.
     dtype : float32 or float64, optional
         By default float32 stays, float16 becomes float32 and all else float64.
     ndim : int, optional
@@ -74,26 +72,62 @@ def check_spd(
     >>> check_spd([[2, 1], [1, 2]])
     array([[2., 1.],
            [1., 2.]])
-    >>> check_spd([[1.0, 2.0], [2.0, 1.0]])
+    >>> check_spd([[1.0, 1.0], [1.0, 1.0]])
     Traceback (most recent call last):
-    ValueError: X is indefinite: smallest eigenvalue -1 ...
+    ValueError: X is rank-deficient: numerical rank 1 of 2, ...
+    >>> check_spd([[1.0, 1.0], [1.0, 1.0]], regularize="shrink")
+    array([[1.  , 0.99],
+           [0.99, 1.  ]])
     """
-    if regularize not in _METHODS:
-        raise ValueError(f"regularize={regularize!r} must be one of {', '.join(_METHODS)}")
+    return check_and_learn(X, regularize, dtype=dtype, ndim=ndim, name=name)[0]
+
+
+def check_and_learn(
+    X: ArrayLike, regularize: Any, sample_weight: ArrayLike | None = None, *,
+    dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
+) -> tuple[RealArray, Shrinkage | None]:  # fmt: skip
+    """Check and regularize matrices as `check_spd` does; returns also the map that was learned."""
     checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
+    shrinkage = _learn_shrinkage(matrices, regularize, sample_weight)
+    if shrinkage is not None:
+        matrices *= 1 - shrinkage[0]
+        matrices[:, range(d), range(d)] += shrinkage[0] * shrinkage[1]
     failing = find_not_definite(matrices, tolerances.positive_definite(d, matrices.dtype))
     if failing.size:
-        if regularize == "raise":
-            _raise_not_definite(matrices, failing, leading, name)
-        matrices[failing], change = _repair(matrices[failing], regularize, failing, leading, name)
-        first = ", ".join(map(str, failing[:5])) + (", ..." if failing.size > 5 else "")
-        warnings.warn(
-            f"{regularize} repaired {failing.size} of {len(matrices)} matrices (flat index "
-            f"{first}); largest relative change {change:.3g}", SPDRepairWarning, stacklevel=2,
-        )  # fmt: skip
-    return checked
+        fix = 'pass regularize="shrink", here or to check_spd'
+        if shrinkage is not None:
+            fix = f"raise regularize={shrinkage[0]:g}"
+        elif regularize is None:  # whoever fitted the model has decided
+            fix = 'fit with regularize="shrink"'
+        _raise_not_definite(matrices, failing, leading, name, fix)
+    return checked, shrinkage
+
+
+def _learn_shrinkage(
+    matrices: RealArray, regularize: Any, sample_weight: ArrayLike | None
+) -> Shrinkage | None:
+    if regularize is None or isinstance(regularize, tuple):  # learned before
+        return regularize
+    if isinstance(regularize, str) and regularize == "raise":
+        return None
+    named = isinstance(regularize, str) and regularize == "shrink"
+    weight = SHRINK_WEIGHT if named else regularize
+    if not is_number(weight) or not 0 < weight < 1:
+        raise ValueError(
+            f'regularize={regularize!r} must be "raise", "shrink" or a number > 0 and < 1'
+        )
+    weights = check_weights(sample_weight, len(matrices))
+    # Divided before they are added, lest sums overflow.
+    sizes = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64) / matrices.shape[-1]
+    variance = float(weights / weights.sum() @ sizes.sum(axis=1))
+    if variance <= 0:
+        raise ValueError(
+            f"regularize={regularize!r} shrinks towards the mean of all eigenvalues, which is "
+            f"{variance:.3g}, but must be > 0; check how the matrices were computed"
+        )
+    return float(weight), variance
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
@@ -118,7 +152,7 @@ def _has_cholesky(X: RealArray) -> bool:
 
 
 def _raise_not_definite(
-    matrices: RealArray, failing: NDArray[np.intp], leading: tuple[int, ...], name: str
+    matrices: RealArray, failing: NDArray[np.intp], leading: tuple[int, ...], name: str, fix: str
 ) -> NoReturn:
     where, count = locate(failing, leading, name, "are not positive definite")
     X = matrices[failing[0]]
@@ -127,7 +161,7 @@ def _raise_not_definite(
         i = int(np.flatnonzero(diagonal <= 0)[0])
         raise ValueError(
             f"{where} has a diagonal entry {diagonal[i]:.3g} at ({i}, {i}), must be > 0{count}; "
-            f"drop constant variables or {_REPAIR_HINT}"
+            f"drop constant variables or {fix}"
         )
     d = len(X)
     tolerance = tolerances.positive_definite(d, X.dtype)
@@ -138,41 +172,10 @@ def _raise_not_definite(
     if scaled[0] < -tolerance:
         raise ValueError(
             f"{where} is indefinite: smallest eigenvalue {smallest:.3g} ({after}), must be > 0"
-            f"{count}; check how it was computed or {_REPAIR_HINT}"
+            f"{count}; check how it was computed or {fix}"
         )
     rank = min(int((scaled > tolerance).sum()), d - 1)
     raise ValueError(
         f"{where} is rank-deficient: numerical rank {rank} of {d}, eigenvalues from {smallest:.3g} "
-        f"to {largest:.3g} ({after}){count}; use more samples than variables or {_REPAIR_HINT}"
+        f"to {largest:.3g} ({after}){count}; use more samples than variables or {fix}"
     )
-
-
-def _repair(
-    matrices: RealArray, method: str, indices: NDArray[np.intp], leading: tuple[int, ...], name: str
-) -> tuple[RealArray, float]:
-    """Return repaired matrices and the largest relative change; float64 inside, whatever comes."""
-    X, exponent = normalize(matrices.astype(np.float64))
-    eigenvalues, vectors = np.linalg.eigh(X)
-    smallest, largest = eigenvalues[:, 0], eigenvalues[:, -1]
-    mean = np.trace(X, axis1=-2, axis2=-1) / X.shape[-1]
-    hopeless = indices[(mean if method == "shrink" else largest) <= 0]
-    if hopeless.size:
-        where, count = locate(hopeless, leading, name, "are like that")
-        what = "its trace" if method == "shrink" else "its largest eigenvalue"
-        raise ValueError(
-            f'{where} cannot be repaired by "{method}": {what} is not positive, so there is no '
-            f"scale to repair it to{count}; drop it"
-        )
-    floor = tolerances.repair_floor(matrices.dtype)
-    shortfall = floor * largest - smallest
-    identity = np.eye(X.shape[-1])
-    if method == "shrink":
-        weight = (shortfall / (shortfall + (1 - floor) * mean))[:, None, None]
-        repaired = (1 - weight) * X + weight * mean[:, None, None] * identity
-    elif method == "jitter":
-        repaired = X + (shortfall / (1 - floor))[:, None, None] * identity
-    else:
-        repaired = compose(vectors, np.maximum(eigenvalues, floor * largest[:, None]))
-    change = np.linalg.norm(repaired - X, axis=(1, 2)) / np.linalg.norm(X, axis=(1, 2))
-    restored = np.ldexp(repaired, exponent[:, None, None])
-    return restored.astype(matrices.dtype), float(change.max())

@@ -217,8 +217,8 @@ def test_predict_with_a_pipeline_that_takes_matrices(capsys, data, tmp_path):
         divlearn.save(model, tmp_path / "model")
         _, found = run_json(capsys, "predict", tmp_path / "model", data / "matrices.npz")
         assert found["predicted"] == model.predict(X).tolist()
-        bad = ("predict", tmp_path / "model", data / "bad.npz", "--regularize", "clip")
-        assert run(capsys, *bad)[2].count("X[3] has a NaN entry") == 1
+    bad = run(capsys, "predict", tmp_path / "model", data / "bad.npz")
+    assert bad[2].count("X[3] has a NaN entry") == 1
 
 
 def test_predict_with_a_class_that_is_not_trusted(capsys, data, tmp_path, monkeypatch):
@@ -232,6 +232,48 @@ def test_predict_with_a_class_that_is_not_trusted(capsys, data, tmp_path, monkey
     assert complaint.endswith("if you trust it, pass --trust somebody.Nearest\n")
     trusting = ("predict", tmp_path / "model", data / "matrices.npz", "--trust", "somebody.Nearest")
     assert run_json(capsys, *trusting)[1]["accuracy"] > 0.9
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory):
+    """Matrices of rank two, in two groups of every class."""
+    X, y = make_wishart_clusters(3, 20, 3, separation=5, random_state=0)
+    X[:, 2] = X[:, 0] + X[:, 1]
+    X[:, :, 2] = X[:, :, 0] + X[:, :, 1]
+    path = tmp_path_factory.mktemp("flat") / "flat.npz"
+    np.savez(path, X=X, y=NAMES[y], subject=np.arange(60) % 5)
+    return path
+
+
+@pytest.mark.parametrize("command", ["which", "fit", "evaluate", "cluster"])
+def test_the_fix_for_rank_deficient_matrices_is_named_and_works(capsys, flat, tmp_path, command):
+    options = {
+        "which": ["--cv", 2, "--groups", "subject"],
+        "fit": ["--model", "iddl", "-o", tmp_path / "model", "--groups", "subject"],
+        "evaluate": ["--only", "1-NN, AIRM", "--cv", 2],
+        "cluster": ["-k", 3, "-o", tmp_path / "model"],
+    }[command]
+    code, _, complaint = run(capsys, command, flat, *options)
+    assert code == 1
+    assert "flat.npz: X[0] is rank-deficient: numerical rank 2 of 3" in complaint
+    assert complaint.endswith("use more samples than variables or pass --regularize shrink\n")
+    assert run(capsys, command, flat, *options, "--regularize", "shrink")[0] == 0
+    assert run(capsys, command, flat, *options, "--regularize", "1.5")[0] == 1
+    assert run(capsys, command, flat, *options, "--regularize", "0,1")[0] == 2
+
+
+def test_a_model_knows_how_matrices_are_regularized(capsys, flat, data, tmp_path):
+    path, page = tmp_path / "model", tmp_path / "page.html"
+    fit = ("fit", flat, "-o", path, "--model", "iddl", "--report", page, "--regularize", 0.05)
+    assert run(capsys, *fit)[0] == 0
+    assert page.stat().st_size > 0
+    assert load(path).regularize == 0.05
+    _, found = run_json(capsys, "predict", path, flat)
+    assert found["accuracy"] > 0.8
+    assert run(capsys, "fit", data / "matrices.npz", "-o", path, "--model", "knn")[0] == 0
+    code, _, complaint = run(capsys, "predict", path, flat)
+    assert code == 1
+    assert complaint.endswith("or fit with --regularize shrink\n")
 
 
 @pytest.mark.parametrize("model", ["kernel", "rbf", "mdm", "knn"])

@@ -232,8 +232,8 @@ def test_fit_checks_and_hashes_its_data_once(capsys, folder, data, monkeypatch):
 
         monkeypatch.setattr(module, name, counted)
 
-    for module in (stacks, dataset):
-        counting(module, "check_spd", checked)
+    counting(stacks, "check_and_learn", checked)
+    counting(dataset, "check_spd", checked)
     counting(dataset, "sha256", hashed)
     counting(checkpoint, "fingerprint", hashed)
     run(

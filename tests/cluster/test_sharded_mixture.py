@@ -29,7 +29,7 @@ def close(first, second, tolerance=1e-8):
 
 
 def quick(n_components=3, divergence="learn", **settings):
-    return ABMixture(n_components, divergence, **{"tol": 1e-2, "random_state": 0} | settings)
+    return ABMixture(n_components, divergence, **{"random_state": 0} | settings)
 
 
 def same(whole, parts):
@@ -49,8 +49,8 @@ def same(whole, parts):
     ("divergence", "share", "block_size", "weighted", "settings"),
     [
         ("learn", "all", 13, True, {}),
-        ("learn", "divergence", 7, True, {"n_components": [1, 2], "tol": 0.1}),
-        ("wishart", "all", 30, True, {"n_init": 2, "init": "k-means++", "tol": 0.1}),
+        ("learn", "divergence", 7, True, {"n_components": [1, 2]}),
+        ("wishart", "all", 30, True, {"n_init": 2, "init": "k-means++"}),
         ("inverse-wishart", "none", 3, False, {}),
     ],
 )
@@ -81,7 +81,7 @@ def test_files_and_weights_are_opened_by_fit(data, tmp_path):
 def test_mixtures_do_not_depend_on_the_memory_there_is(data):
     X, weights = data
     kept, read = (
-        quick(divergence="wishart", share="none", tol=0.1).fit(
+        quick(divergence="wishart", share="none").fit(
             open_shards(X, None, weights, block_size=13, memory_limit=limit)
         )
         for limit in (None, 500)
@@ -91,6 +91,7 @@ def test_mixtures_do_not_depend_on_the_memory_there_is(data):
 
 
 def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
+    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-10)
     X, _ = make_wishart_clusters(2, 30, 2, separation=6, random_state=0)
     X = X[np.random.RandomState(0).permutation(60)]
     seen, init = [], Starts.__init__
@@ -98,9 +99,9 @@ def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
     monkeypatch.setattr(
         Starts, "__init__", lambda self, block, k: seen.append(len(block)) or init(self, block, k)
     )
-    parts = quick(2, "wishart", tol=1e-10).fit(open_shards(X, block_size=10))
+    parts = quick(2, "wishart").fit(open_shards(X, block_size=10))
     assert seen == [30]
-    whole = quick(2, "wishart", tol=1e-10).fit(X)
+    whole = quick(2, "wishart").fit(X)
     # Starts differ, but both end at the maximum for all matrices.
     close(whole.lower_bound_, parts.lower_bound_)
 
@@ -141,9 +142,10 @@ def test_errors_name_what_is_wrong(data):
 
 
 def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
+    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 0)
     X, _ = data
     shards = open_shards(X, block_size=25)
-    reference = quick(3, "wishart", tol=0, max_iter=2, init=X[:3])
+    reference = quick(3, "wishart", max_iter=2, init=X[:3])
     with pytest.warns(UserWarning, match="did not converge"):
         reference.fit(shards)
     calls = []
@@ -155,7 +157,7 @@ def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
         return expect(*arguments)
 
     monkeypatch.setattr(em, "expect", interrupted)
-    mixture = quick(3, "wishart", tol=0, init=X[:3]).fit(shards)
+    mixture = quick(3, "wishart", init=X[:3]).fit(shards)
     assert mixture.message_.startswith("interrupted by the user in iteration 3")
     assert mixture.n_iter_ == 2
     for name in ATTRIBUTES:

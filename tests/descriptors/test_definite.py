@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divlearn import tolerances
-from divlearn.descriptors.definite import check_regularize, ensure_definite
+from divlearn.descriptors.definite import check_floor, ensure_definite
 from divlearn.spd import SPDRepairWarning, check_spd
 
 seeds = st.integers(0, 2**32 - 1)
@@ -69,7 +69,7 @@ def test_singular_matrices_reach_the_floor_and_no_more(seed, d, floor, data):
 def test_the_repair_is_idempotent(seed, d, dtype):
     rng = np.random.default_rng(seed)
     covariances = singular(rng, 4, d, max(1, d // 2)).astype(dtype)
-    floor = check_regularize("auto", dtype, d)
+    floor = check_floor("auto", dtype, d)
     repaired = quiet(covariances, floor)
     assert repaired.dtype == dtype
     # Warnings are errors here, so this also says that there is none.
@@ -95,7 +95,7 @@ def test_units_of_variables_commute_with_the_repair(seed, d):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_definite_comes_back_itself(dtype):
     covariances = wishart(np.random.default_rng(0), 20, 5, 40).astype(dtype)
-    floor = check_regularize("auto", dtype, 5)
+    floor = check_floor("auto", dtype, 5)
     assert ensure_definite(covariances, floor) is covariances
     # Definite enough, but by less than the quick test can tell: still nothing is changed or said.
     floor = 0.9 * float(smallest_correlation(covariances).min())
@@ -156,7 +156,7 @@ def test_variables_without_variance_beside_a_singular_rest():
     assert str(caught[0].message) == (
         "images: 2 of 3 matrices had features without variance (first: 1, number 3), which got 0.1 "
         "of the mean variance; 2 of 3 matrices had a correlation with an eigenvalue below 0.1 "
-        "(first: 1) and were shrunk towards their diagonals, by a weight of 0.1 at most"
+        "(first: 1) and were shrunk towards the diagonal, by a weight of 0.1 at most"
     )
     np.testing.assert_array_equal(repaired[0], np.eye(4))
     np.testing.assert_allclose(smallest_correlation(repaired[1:]), 0.1)
@@ -175,31 +175,29 @@ def test_without_any_variance_there_is_no_scale(d):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_auto_is_the_floor_of_all_repairs(dtype):
-    assert check_regularize("auto", dtype) == tolerances.repair_floor(dtype)
-    assert check_regularize("auto", dtype, 100) == tolerances.repair_floor(dtype)
-    assert check_regularize(0.25, dtype, 100) == check_regularize(np.float32(0.25), dtype) == 0.25
+    assert check_floor("auto", dtype) == tolerances.repair_floor(dtype)
+    assert check_floor("auto", dtype, 100) == tolerances.repair_floor(dtype)
+    assert check_floor(0.25, dtype, 100) == check_floor(np.float32(0.25), dtype) == 0.25
 
 
-@pytest.mark.parametrize(
-    "regularize", [0, 1, -0.1, 2, np.nan, np.inf, True, None, "none", [0.1], 1e-3j]
-)
-def test_other_values_are_refused(regularize):
+@pytest.mark.parametrize("floor", [0, 1, -0.1, 2, np.nan, np.inf, True, None, "none", [0.1], 1e-3j])
+def test_other_values_are_refused(floor):
     with pytest.raises(ValueError, match=r'must be "auto" or a number > 0 and < 1$'):
-        check_regularize(regularize)
+        check_floor(floor)
 
 
 def test_floors_below_rounding_are_refused():
-    assert check_regularize(1e-6, "float64", 50) == 1e-6
-    message = r"^regularize=1e-06 must be >= 4\.77e-05, which matrices of size 50 in float32 need"
+    assert check_floor(1e-6, "float64", 50) == 1e-6
+    message = r"^floor=1e-06 must be >= 4\.77e-05, which matrices of size 50 in float32 need"
     with pytest.raises(ValueError, match=message):
-        check_regularize(1e-6, "float32", 50)
+        check_floor(1e-6, "float32", 50)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("d", [2, 20, 100])
 def test_the_least_floor_survives_rounding(d, dtype):
     floor = 8 * tolerances.positive_definite(d, dtype)
-    assert check_regularize(floor, dtype, d) == floor
+    assert check_floor(floor, dtype, d) == floor
     covariances = singular(np.random.default_rng(d), 10, d, max(1, d // 3))
     check_spd(quiet(covariances, floor).astype(dtype))
     check_spd(quiet(covariances.astype(dtype), floor))

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import RBFKernelDescriptor
@@ -210,9 +211,11 @@ def test_pipeline_and_grid_search():
     assert search.best_score_ > 0.9
 
 
-def test_blocks_are_repaired_on_request():
-    singular = np.ones((2, 1, 2, 2))
-    with pytest.raises(ValueError, match=r'pass regularize="shrink"'):
+def test_every_stream_is_regularized_by_its_own_variance():
+    singular = np.ones((2, 2, 2, 2))
+    singular[:, 1] *= 100
+    with pytest.raises(ValueError, match=r'regularize="shrink", here or to check_spd'):
         BlockDiagonal().fit(singular)
-    with pytest.warns(SPDRepairWarning):
-        check_spd(BlockDiagonal(regularize="shrink").fit_transform(singular))
+    fused = BlockDiagonal(Regularize(0.25)).fit_transform(singular)
+    block = np.array([[1, 0.75], [0.75, 1]])
+    np.testing.assert_allclose(fused, np.stack([np.kron(np.diag([1, 100]), block)] * 2))

@@ -157,11 +157,11 @@ def test_unknown_estimators(estimator):
         GaussianEmbedding(estimator).fit(random_series(0))
 
 
-@pytest.mark.parametrize("regularize", [0, "no"])
+@pytest.mark.parametrize("floor", [0, "no"])
 @each_transformer
-def test_regularize_is_checked_in_fit(transformer, regularize):
+def test_floor_is_checked_in_fit(transformer, floor):
     with pytest.raises(ValueError, match='must be "auto" or a number'):
-        clone(transformer).set_params(regularize=regularize).fit(random_series(0))
+        clone(transformer).set_params(floor=floor).fit(random_series(0))
 
 
 # --- numbers
@@ -259,7 +259,7 @@ def test_nothing_is_said_where_nothing_was_changed():
 def test_the_floor_that_was_asked_for():
     X = random_series(10, d=4, n_times=3)
     X -= X.mean(axis=2, keepdims=True)
-    P = quiet(GaussianEmbedding(regularize=0.01), X)
+    P = quiet(GaussianEmbedding(floor=0.01), X)
     S = P[:, :4, :4]
     deviations = np.sqrt(np.einsum("nii->ni", S))
     R = S / deviations[:, :, None] / deviations[:, None, :]
@@ -453,7 +453,7 @@ def test_pipeline_and_grid_search_over_series_of_different_lengths(transformer):
     X, y = classes()
     name = type(transformer).__name__.lower()
     pipeline = make_pipeline(clone(transformer), TangentSpace(), LogisticRegression())
-    search = GridSearchCV(pipeline, {f"{name}__regularize": ["auto", 0.05]}, cv=3)
+    search = GridSearchCV(pipeline, {f"{name}__floor": ["auto", 0.05]}, cv=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SPDRepairWarning)
         search.fit(X, y)

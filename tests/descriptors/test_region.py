@@ -287,7 +287,7 @@ def test_constant_features_are_repaired_and_said():
 
 def test_good_images_are_not_touched():
     computed = RegionCovariance("brodatz").fit_transform(noise((2, 32, 32)))  # a warning would fail
-    strict = RegionCovariance("brodatz", regularize=1e-12).fit_transform(noise((2, 32, 32)))
+    strict = RegionCovariance("brodatz", floor=1e-12).fit_transform(noise((2, 32, 32)))
     np.testing.assert_array_equal(computed, strict)
 
 
@@ -353,7 +353,7 @@ def test_threads_stacks_and_lists_change_nothing(capsys):
             r"X\[0\]: box 0 is \(0, 0, 4, 99\)",
         ),
         ({"features": "texture", "boxes": [[0, 0, 1, 1]]}, ValueError, r"box 0 is .* two pixels"),
-        ({"features": "texture", "regularize": 0}, ValueError, "regularize=0 must be"),
+        ({"features": "texture", "floor": 0}, ValueError, "floor=0 must be"),
     ],
 )
 def test_bad_parameters(descriptor, options, error, message):

@@ -28,7 +28,7 @@ FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("start softmax", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, max_iter=2),
-    "mixture": divlearn.ABMixture(2, "wishart", tol=0.1),
+    "mixture": divlearn.ABMixture(2, "wishart"),
 }
 
 

@@ -30,7 +30,7 @@ ESTIMATORS = [
     (cluster.ABKMeans(2, **ONE_START), lift_far),
     (cluster.KarcherKMeans(2, **ONE_START), lift_far),
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
-    (cluster.ABMixture(2, "wishart", tol=1.0, **SEED), lift_spd),
+    (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
     (baselines.DivergenceKNN(), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
@@ -41,6 +41,7 @@ ESTIMATORS = [
     (descriptors.GaussianEmbedding(), lift_series),
     (descriptors.RBFKernelDescriptor(), lift_series),
     (descriptors.BlockDiagonal(), lift_streams),
+    (descriptors.Regularize(), lift_spd),
     (descriptors.RegionCovariance("brodatz"), lift_image),
     (descriptors.CovarianceKernel(["I", "|Ix|", "|Iy|", "|Ixx|"]), lift_image),
 ]
@@ -75,6 +76,7 @@ def short_fits(monkeypatch):
     """From how many values something is chosen, and how far a search goes, is no matter here."""
     monkeypatch.setitem(log_svm.PENALTIES, "linear", (10.0,))
     monkeypatch.setattr(log_svm, "FOLDS", 2)
+    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1.0)
     monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
     monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
     monkeypatch.setattr(kernel_codes, "_STEPS", 1)

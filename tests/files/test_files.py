@@ -24,7 +24,7 @@ from spd_files import (
 
 from divlearn.files import read_spd
 from divlearn.files.matlab_files import is_matlab, open_matlab
-from divlearn.spd import SPDRepairWarning, check_spd
+from divlearn.spd import check_spd
 
 X = random_spd()
 N = len(X)
@@ -224,13 +224,16 @@ def test_bad_matrices_are_named(tmp_path, write, bad, message):
         load(tmp_path, {"X_train": X, "X_test": test}, write)
 
 
-def test_repair_is_handed_on(tmp_path):
+def test_the_training_part_says_how_both_are_regularized(tmp_path):
     matrices = X.copy()
     matrices[2] = 1
-    with pytest.warns(SPDRepairWarning, match="jitter repaired 1 of 6"):
-        data = load(tmp_path, {"X": matrices}, regularize="jitter")
-    check_spd(data.matrices)
-    with pytest.raises(ValueError, match="regularize='fix' must be one of"):
+    data = load(tmp_path, {"X": matrices}, regularize=0.1)
+    np.testing.assert_array_equal(data.matrices, check_spd(matrices, regularize=0.1))
+    data = load(tmp_path, {"X_train": matrices, "X_test": 100 * matrices}, regularize=0.1)
+    level = 0.1 * np.trace(matrices, axis1=1, axis2=2).mean() / 4 * np.eye(4)
+    np.testing.assert_allclose(data.matrices[:6], 0.9 * matrices + level)
+    np.testing.assert_allclose(data.matrices[6:], 90 * matrices + level)
+    with pytest.raises(ValueError, match='regularize=\'fix\' must be "raise", "shrink" or'):
         load(tmp_path, {"X": X}, regularize="fix")
 
 

@@ -69,8 +69,8 @@ CLUSTERING = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
     "k-means, learned": divlearn.ABKMeans(3, "learn", n_init=2, random_state=0),
     "k-means, of the paper": divlearn.ABKMeans.paper(3).set_params(random_state=0),
-    "mixture": divlearn.ABMixture([1, 2], "wishart", tol=0.1, random_state=0),
-    "mixture, learned": divlearn.ABMixture(2, share="divergence", tol=0.1, random_state=1),
+    "mixture": divlearn.ABMixture([1, 2], "wishart", random_state=0),
+    "mixture, learned": divlearn.ABMixture(2, share="divergence", random_state=1),
 }
 
 
@@ -83,7 +83,7 @@ def test_clusters(data, tmp_path, monkeypatch, name):
 def test_a_mixture_that_moves(tmp_path, monkeypatch):
     """Moves draw at random, and remember what was drawn."""
     X, _ = make_wishart_clusters(4, 8, 2, separation=6, random_state=3)
-    model = divlearn.ABMixture(4, "wishart", init="random", random_state=5, tol=1e-3)
+    model = divlearn.ABMixture(4, "wishart", init="random", random_state=5)
     assert_resumes(model, tmp_path / "fit", monkeypatch, X, shares=(0.7,))
 
 
@@ -128,7 +128,7 @@ def divlearn_clone(model):
 
 SHARDED = {
     "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "mixture": divlearn.ABMixture(2, tol=0.1, random_state=1),
+    "mixture": divlearn.ABMixture(2, random_state=1),
     "joint": divlearn.IDDLClassifier(
         n_atoms=3, cv=None, loss="softmax", gamma=1e-2, max_iter=3, random_state=0
     ),

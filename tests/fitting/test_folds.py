@@ -205,7 +205,7 @@ def test_groups_are_routed(copies):
         classifier = divlearn.DivergenceKernelClassifier(
             alphas=[0.0], betas=[0.0], random_state=0
         ).set_fit_request(groups=True)
-        search = GridSearchCV(classifier, {"Cs": [(1.0,), (10.0,)]}, cv=GroupKFold(3))
+        search = GridSearchCV(classifier, {"C": [(1.0,), (10.0,)]}, cv=GroupKFold(3))
         search.fit(X, y, groups=groups)
         assert search.best_score_ < 0.75
         assert search.best_estimator_.best_score_ < 0.75

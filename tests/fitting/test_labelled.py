@@ -34,23 +34,24 @@ def X():
     return make_wishart_clusters(1, 8, 3, random_state=0)[0]
 
 
+LEARNER = DivergenceMDM()
 Y = np.array(["b", "a", "b", "c", "a", "b", "b", "a"])
 
 
 def test_labels_become_codes(X):
-    data = check_labelled(X.tolist(), Y.tolist(), None, None)
+    data = check_labelled(LEARNER, X.tolist(), Y.tolist(), None, None)
     np.testing.assert_array_equal(data.matrices, X)
     np.testing.assert_array_equal(data.classes, ["a", "b", "c"])
     np.testing.assert_array_equal(data.classes[data.codes], Y)
     np.testing.assert_array_equal(data.weights, np.ones(8))
     np.testing.assert_array_equal(data.kept, np.arange(8))
     np.testing.assert_array_equal(data.y, Y)
-    assert check_labelled(X.astype(np.float32), Y, None, None).matrices.dtype == np.float64
+    assert check_labelled(LEARNER, X.astype(np.float32), Y, None, None).matrices.dtype == np.float64
 
 
 def test_matrices_of_no_weight_are_no_samples(X):
     weights = np.array([2.0, 0, 1, 0, 3, 0, 1, 1])  # of c there is nothing left
-    data = check_labelled(X, Y, weights, None)
+    data = check_labelled(LEARNER, X, Y, weights, None)
     np.testing.assert_array_equal(data.kept, [0, 2, 4, 6, 7])
     np.testing.assert_array_equal(data.matrices, X[weights > 0])
     np.testing.assert_array_equal(data.classes, ["a", "b"])
@@ -63,18 +64,18 @@ def test_matrices_of_no_weight_are_no_samples(X):
 def test_weights_of_classes_multiply(X, class_weight):
     weights = np.array([2.0, 0, 1, 1, 3, 0, 1, 1])
     kept = weights > 0
-    data = check_labelled(X, Y, weights, class_weight)
+    data = check_labelled(LEARNER, X, Y, weights, class_weight)
     expected = weights[kept] * compute_sample_weight(class_weight, Y[kept])
     np.testing.assert_allclose(data.weights, expected)
     if (
         class_weight == "balanced"
     ):  # of what is kept: without weights, all classes are worth the same
-        plain = check_labelled(X, Y, kept.astype(float), class_weight)
+        plain = check_labelled(LEARNER, X, Y, kept.astype(float), class_weight)
         np.testing.assert_allclose(np.bincount(plain.codes, plain.weights), 2)
 
 
 def test_a_class_of_no_weight_is_left_out(X):
-    data = check_labelled(X, Y, None, {"a": 0.0, "b": 1.0, "c": 1.0})
+    data = check_labelled(LEARNER, X, Y, None, {"a": 0.0, "b": 1.0, "c": 1.0})
     np.testing.assert_array_equal(data.classes, ["b", "c"])
     np.testing.assert_array_equal(data.kept, np.flatnonzero(Y != "a"))
     assert (data.weights > 0).all()
@@ -89,12 +90,12 @@ def test_a_class_of_no_weight_is_not_predicted():
 
 def test_class_weights_below_zero(X):
     with pytest.raises(ValueError, match=r"class_weight=\{'a': -1\} must be finite and >= 0"):
-        check_labelled(X, Y, None, {"a": -1})
+        check_labelled(LEARNER, X, Y, None, {"a": -1})
 
 
 def test_values_of_rows_among_those_given(X):
     weights = np.array([1.0, 0, 1, 1, 0, 1, 1, 1])
-    data = check_labelled(X, Y, weights, None)
+    data = check_labelled(LEARNER, X, Y, weights, None)
     rows = np.array([4, 0])  # among those kept: 0 2 3 5 6 7
     spread = data.spread(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
     expected = np.full((8, 2), np.nan)
@@ -108,9 +109,9 @@ def test_values_of_rows_among_those_given(X):
 
 def test_entries_of_what_is_kept(X):
     weights = [0, 1, 1, 1, 0, 1, 1, 1]
-    data = check_labelled(X, Y, weights, None, groups=list("stuvwxyz"))
+    data = check_labelled(LEARNER, X, Y, weights, None, groups=list("stuvwxyz"))
     np.testing.assert_array_equal(data.kept_groups, list("tuvxyz"))
-    assert check_labelled(X, Y, weights, None).kept_groups is None
+    assert check_labelled(LEARNER, X, Y, weights, None).kept_groups is None
 
 
 @pytest.mark.parametrize(
@@ -137,19 +138,19 @@ def test_entries_of_what_is_kept(X):
 )
 def test_what_is_refused(X, y, weights, class_weight, message):
     with pytest.raises(ValueError, match=message):
-        check_labelled(X, y, weights, class_weight)
+        check_labelled(LEARNER, X, y, weights, class_weight)
 
 
 def test_bad_matrices(X):
     with pytest.raises(ValueError, match=r"X\[2\]"):
-        check_labelled(np.concatenate([X[:2], -X[2:]]), Y, None, None)
+        check_labelled(LEARNER, np.concatenate([X[:2], -X[2:]]), Y, None, None)
     with pytest.raises(ValueError, match=r"X has shape \(3, 3\), expected"):
-        check_labelled(X[0], Y, None, None)
+        check_labelled(LEARNER, X[0], Y, None, None)
 
 
 def test_a_column_is_taken_with_a_warning(X):
     with pytest.warns(DataConversionWarning):
-        data = check_labelled(X, Y[:, None], None, None)
+        data = check_labelled(LEARNER, X, Y[:, None], None, None)
     np.testing.assert_array_equal(data.classes[data.codes], Y)
 
 

@@ -152,7 +152,7 @@ def test_a_point_compared_with_itself():
          ["Use airm (60.0%)", "significantly better", "(0, 0.5) with 62.0%",
           "right on 2 matrices where airm", "p = 0.5", "accuracy is optimistic"]),
         ([[60, 90, 60]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["Try (0, 0.5): it beats airm or burg (60.0%)", "Confirm it on held-out data",
+         ["Try (0, 0.5): it beats airm (60.0%), the best", "Confirm it on held-out data",
           "accuracy is optimistic", "from 50.0% to 90.0%"]),
         ([[60, 90, 90]] + [[50] * 3] * 2, (0.2, 0.3, 0.4),
          ["No named divergence", "(0, 0.3) with 90.0% (1 other tie", "accuracy is optimistic"]),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 
-from divlearn.baselines import plane
+from divlearn.baselines import DivergenceMDM, plane
 from divlearn.datasets import (
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
@@ -67,6 +68,34 @@ def test_scores_of_a_plain_loop():
         assert row.score == np.mean(hits)
         assert row.difference == pytest.approx(answer.score - row.score)
     assert answer.map[0, 0] == answer.named["airm"].score
+
+
+def test_nearest_means_of_a_plain_loop():
+    X, y = overlapping(60)
+    answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
+    folds, right = fold_of(y, None, 3), {name: [] for name in NAMED}
+    parts = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(3)]
+    for name, (train, test) in product(NAMED, parts):
+        means = DivergenceMDM(name if "burg" in name else "airm").fit(X[train], y[train]).means_
+        right[name].extend(NAMED[name].pairwise(X[test], means).argmin(axis=1) == y[test])
+    for name, row in answer.named.items():  # AIRM means are approximate
+        close = 0 if "burg" in name else 1.5 / 60
+        assert row.mean_score == pytest.approx(np.mean(right[name]), abs=close)
+    chosen = DivergenceMDM("choose", cv=parts).fit(X, y)
+    assert answer.mean_score == np.mean(chosen.oof_proba_.argmax(axis=1) == y)
+    assert answer.mean_divergence == chosen.divergence_.name
+    assert f"{answer.mean_score:.1%}, nearest neighbour on {answer.score:.1%}" in answer.summary()
+    assert {"score", "mean_score"} <= answer.table()[0].keys()
+
+
+def test_means_are_preferred_where_neighbours_are_noisy():
+    """Matrices of few samples: the likelihood is that of the Burg divergence to the mean."""
+    X, y = make_wishart_clusters(4, 60, 6, dof=7, separation=3, random_state=0)
+    answer = which_divergence(X, y, alphas=[0, 1], betas=[0, 1], random_state=0)
+    assert answer.mean_score > answer.score
+    assert answer.p_mean < 0.05
+    assert answer.mean_divergence == "burg"
+    assert f"nearest neighbour on {answer.score:.1%}: use the mean." in answer.summary()
 
 
 def test_groups_of_a_plain_loop():
@@ -225,11 +254,27 @@ def test_words_of_every_verdict():
         chosen=((1.0, 1.0), (1.0, 1.0)), chance=0.5, p_chance=1e-9,
     )  # fmt: skip
     assert answer.summary().startswith("Use (1, 1): the learned point beats burg")
-    assert answer.summary().endswith("chosen without each fold: (1, 1).")
+    assert "chosen without each fold: (1, 1). Nearest mean" in answer.summary()
+    two = replace(answer, chosen=((1.0, 1.0), (0.5, 1.0)))
+    assert "without each fold: (1, 1); (0.5, 1). Nearest mean" in two.summary()
     even = replace(
         answer, score=0.8, named={"burg": replace(row, difference=0.0, standard_error=0, p_value=1)}
     )
     assert even.summary().startswith("Use any: all divergences of the grid have the accuracy 80.0%")
+    tied = replace(row, difference=0.01, p_value=0.5)
+    for names, verdict in (
+        (("airm",), "Use airm (80.0%): the learned"),
+        (("airm", "burg"), "Use airm or burg (80.0%): the learned"),
+        (("airm", "stein", "burg"), "No difference found between airm, stein and burg (80.0%): "),
+    ):
+        some = replace(answer, named=dict.fromkeys(names, tied), map=np.eye(2))
+        assert some.summary().startswith(verdict)
+    means = replace(answer, mean_score=0.85, mean_divergence="stein", p_mean=0.2)
+    assert means.summary().endswith(
+        "Nearest mean, in stein, is right on 85.0%, nearest neighbour on 90.0%: no significant "
+        "difference."
+    )
+    assert replace(means, p_mean=0.01).summary().endswith("on 90.0%: use the neighbour.")
 
 
 @pytest.mark.parametrize(

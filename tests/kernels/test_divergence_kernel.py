@@ -249,7 +249,7 @@ def test_wrong_matrices():
 
 def test_not_fitted():
     X = wishart(np.random.default_rng(0), 5, 3)
-    with pytest.raises(NotFittedError, match=r'scale="median" is learned by fit: call it, or pas'):
+    with pytest.raises(NotFittedError, match=r'scale="median" and regularize are learned by'):
         DivergenceKernel()(X)
     with pytest.raises(NotFittedError):
         DivergenceKernel().transform(X)

@@ -26,7 +26,7 @@ from divlearn.fitting.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier, tables
 from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
 
-SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "Cs": [1, 10]}
+SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
 
 def classes(seed: int, n: int = 60, d: int = 3, n_classes: int = 3, dof: int = 15):
@@ -46,7 +46,7 @@ def classes(seed: int, n: int = 60, d: int = 3, n_classes: int = 3, dof: int = 1
 def test_one_pass_is_a_plain_grid_search(n_classes):
     X, y = classes(0, n_classes=n_classes, dof=8)
     folds = list(StratifiedKFold(3, shuffle=True, random_state=1).split(X, y))
-    model = DivergenceKernelClassifier([0, 1], [0, 1], scales=[0.5, 2], Cs=[0.3, 10], cv=folds).fit(
+    model = DivergenceKernelClassifier([0, 1], [0, 1], scales=[0.5, 2], C=[0.3, 10], cv=folds).fit(
         X, y
     )
     table = model.cv_results_
@@ -118,7 +118,7 @@ def test_a_random_state_makes_it_repeatable():
 
 def test_progress_and_interruption(capsys, monkeypatch):
     X, y = classes(6)
-    grid = {"alphas": [0, 1], "betas": [0], "scales": [1], "Cs": [1, 10], "random_state": 0}
+    grid = {"alphas": [0, 1], "betas": [0], "scales": [1], "C": [1, 10], "random_state": 0}
     DivergenceKernelClassifier(verbose=1, **grid).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == [
@@ -246,7 +246,7 @@ def test_weights_of_classes():
     X, y = classes(11, n=90, n_classes=2, dof=5)
     kept = np.flatnonzero((y == 0) | (np.arange(90) < 30))
     X, y = X[kept], y[kept]
-    grid = {"alphas": [0.5], "betas": [0.5], "scales": [1], "Cs": [0.1], "random_state": 0}
+    grid = {"alphas": [0.5], "betas": [0.5], "scales": [1], "C": [0.1], "random_state": 0}
     recalls = [
         DivergenceKernelClassifier(class_weight=weight, **grid).fit(X, y).predict(X)[y == 1].mean()
         for weight in (None, "balanced", {0: 1, 1: 30})
@@ -274,7 +274,7 @@ def test_no_weight_is_no_matrix():
 
 def test_weights_pull_the_machine():
     X, y = classes(13, n_classes=2, dof=4)
-    grid = {"alphas": [0.5], "betas": [0.5], "scales": [1], "Cs": [0.1], "random_state": 0}
+    grid = {"alphas": [0.5], "betas": [0.5], "scales": [1], "C": [0.1], "random_state": 0}
     weights = np.where(y == 1, 20.0, 1.0)
     plain = DivergenceKernelClassifier(**grid).fit(X, y).predict(X).mean()
     assert DivergenceKernelClassifier(**grid).fit(X, y, weights).predict(X).mean() > plain
@@ -374,13 +374,22 @@ def test_pipeline_search_clone_and_pickle():
     )
     assert cross_val_score(model, X, y, cv=3).mean() > 0.8
     search = GridSearchCV(
-        DivergenceKernelClassifier(random_state=0, **SMALL), {"Cs": [[1], [100]]}, cv=3
+        DivergenceKernelClassifier(random_state=0, **SMALL), {"C": [[1], [100]]}, cv=3
     ).fit(X, y)
     assert search.best_score_ > 0.8
     fitted = search.best_estimator_
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert not hasattr(clone(fitted), "svc_")
+
+
+def test_one_penalty():
+    X, y = classes(22)
+    one, many = (
+        DivergenceKernelClassifier(random_state=0, **SMALL | {"C": C}).fit(X, y) for C in (3, [3.0])
+    )
+    assert one.best_params_ == many.best_params_
+    assert one.best_params_["C"] == 3.0
 
 
 # --- what is wrong is said
@@ -396,7 +405,8 @@ def test_pipeline_search_clone_and_pickle():
         ({"alphas": [np.nan], "betas": [1]}, r"alphas\[0\] = nan must be finite"),
         ({"scales": []}, r"scales has shape \(0,\), but must have shape \(n,\) with n >= 1"),
         ({"scales": [0.0, 1.0]}, r"scales=\[0.0, 1.0\] must be > 0"),
-        ({"Cs": [-1.0]}, r"Cs=\[-1.0\] must be > 0"),
+        ({"C": [-1.0]}, r"C=\[-1.0\] must be > 0"),
+        ({"C": 0}, r"C=\[0.0\] must be > 0"),
         ({"cv": 1}, r"cv=1 must be an integer >= 2, a splitter or pairs of indices"),
         ({"cv": None}, r"cv=None must be an integer >= 2"),
         ({"cv": True}, r"cv=True must be an integer"),

@@ -51,7 +51,7 @@ def logarithms():
 
 
 def mixture():
-    return ABMixture(2, "wishart", n_init=1, tol=1e-2, random_state=0)
+    return ABMixture(2, "wishart", n_init=1, random_state=0)
 
 
 def in_memory(make, y, weights):

@@ -66,6 +66,7 @@ class KernelSparseCoding(_KernelCoded):
     engine : str or Engine, default="auto"
         Who computes Stein divergences.
     verbose : int, default=0
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -102,10 +103,10 @@ class KernelSparseCoding(_KernelCoded):
         self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
         bandwidth: float | str = "auto", penalty: float | str = "auto", max_iter: int = 10,
         tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
-        self.penalty, self.max_iter, self.tol = penalty, max_iter, tol
+        self.penalty, self.max_iter, self.tol, self.regularize = penalty, max_iter, tol, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:
@@ -141,7 +142,8 @@ class KernelLLC(_KernelCoded):
     ----------
     n_neighbors : int or "auto", default="auto"
         Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by held-out accuracy.
-    n_atoms, kernel, bandwidth, random_state, engine, verbose : as in `KernelSparseCoding`
+    n_atoms, kernel, bandwidth, random_state, engine, verbose, regularize
+        As in `KernelSparseCoding`.
 
     Attributes
     ----------
@@ -170,11 +172,11 @@ class KernelLLC(_KernelCoded):
         self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
         bandwidth: float | str = "auto", n_neighbors: int | str = "auto",
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
         self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
-        self.verbose = verbose
+        self.verbose, self.regularize = verbose, regularize
 
     def _candidates(self, view: View, d: int) -> list[Parameters]:
         return [

@@ -58,6 +58,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     random_state : int, RandomState or None
     verbose : int, default=0
         1 tells of every number of constraints and eta, 2 of every pass.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -106,10 +107,11 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         self, n_constraints: int | str = "plateau", eta: float | None = None, *,
         percentiles: tuple[float, float] = (5.0, 95.0), max_iter: int = 10, tol: float = 1e-2,
         random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_constraints, self.eta, self.percentiles = n_constraints, eta, percentiles
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.verbose = verbose
+        self.verbose, self.regularize = verbose, regularize
 
     def _fit(self, data: Labelled) -> None:
         seed = draw_seed(self.random_state)

@@ -47,7 +47,7 @@ class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: i
         are held out together.
         """
         self._check_parameters()
-        data = check_labelled(X, y, None, None, groups)
+        data = check_labelled(self, X, y, None, None, groups)
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         self._fit(data)
         return self
@@ -77,6 +77,7 @@ class LogEuclideanSVM(TunedClassifier):
         Penalty of errors and parameter of the Gaussian kernel, > 0. By default chosen by
         cross-validation; the smallest of those that tie.
     random_state : int, RandomState or None
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -104,9 +105,11 @@ class LogEuclideanSVM(TunedClassifier):
 
     def __init__(
         self, kernel: str = "linear", C: float | None = None, gamma: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.RandomState | None = None, *,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.kernel, self.C, self.gamma, self.random_state = kernel, C, gamma, random_state
+        self.kernel, self.C, self.gamma = kernel, C, gamma
+        self.random_state, self.regularize = random_state, regularize
 
     def _check_parameters(self) -> None:
         if self.kernel not in PENALTIES:

@@ -1,7 +1,7 @@
 """Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,27 +17,26 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors
 from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
-from divlearn.cluster.kmeans import given_point
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import track
-from divlearn.geometry import geodesic
+from divlearn.geometry import compose, expm, geodesic, graded_eigh
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.means import mean_abld
+from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
-# Candidates are judged with rough means, and need no digits of the smallest eigenvalues.
-_ROUGH_TOLERANCE, _ROUGH_STEPS, _ROUGH_ACCURACY = 0.02, 2, 1e-3
-_SLOPES = np.unique(CHOICES[:, 1] - CHOICES[:, 0])  # means depend on beta - alpha above all
-_CANDIDATES: list[Divergence | None] = [*CANDIDATES, get_divergence("jeffreys"), None]
+_ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
+_SLOPES = (-1.0, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
+_CANDIDATES: list[Divergence | None] = [*CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
+@labelled.takes_metric
 class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest of the means of the classes.
 
@@ -50,14 +49,16 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        As in `DivergenceKNN`, of one sign. The mean in "burg" and "kullback" is the arithmetic one,
-        in "reverse-burg" the harmonic one, in "jeffreys" the geometric mean of these two.
-        "choose" chooses the divergence by cross-validation on the training data; see Notes.
+        As in `DivergenceKNN`, of one sign; ``metric`` is the same. The mean in "burg" and
+        "kullback" is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the
+        geometric mean of these two. "choose" chooses the divergence by cross-validation on the
+        training data; see Notes.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds by which "choose" judges, as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -76,12 +77,11 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Notes
     -----
-    Candidates are "airm", "stein", "burg", "reverse-burg", "log-cosh", other pairs (alpha, beta) of
-    0, 1/4, 1/2, 1 and 2 which differ by 1 at most, "jeffreys" and "log-euclidean". "choose" takes
-    the one of the lowest held-out log-loss, that of `predict_proba` with the best scale, and the
-    first of those within 0.001 of it. With few matrices this is steadier than the accuracy. The
-    candidates are judged with approximate means, on the geodesics from the AIRM mean to the
-    arithmetic (beta > alpha) or the harmonic mean; the means of the one chosen are exact.
+    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (1/4, 1/4),
+    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one of the lowest held-out log-loss of
+    `predict_proba` is chosen if its gain over "airm" exceeds two standard errors, else "airm".
+    Means are then those by which candidates are judged, on the geodesic from the AIRM mean to the
+    arithmetic one at beta - alpha: exact for "airm" and "burg". "reverse-burg" has harmonic ones.
 
     Examples
     --------
@@ -104,9 +104,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self, divergence: str | Sequence[float] | Divergence = "airm",
         engine: str | Engine = "auto", *, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.divergence, self.engine = divergence, engine
-        self.cv, self.random_state = cv, random_state
+        self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
     @labelled.all_or_nothing
     def fit(
@@ -120,14 +121,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
-            logarithms = neighbors.is_log_euclidean(self.divergence)
+            logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
             self._divergence = None if logarithms else get_divergence(self.divergence)
         engine = get_engine(self.engine)
-        data = check_labelled(X, y, sample_weight, None, groups)
+        data = check_labelled(self, X, y, sample_weight, None, groups)
         self.scale_ = 1.0
         if chosen:
-            self._choose(data)
-        self.means_ = _find_means(data, self._divergence, engine)
+            self._choose(data, engine)
+        else:
+            self.means_ = _find_means(data, self._divergence, engine)
         self.classes_ = data.classes
         self.n_features_in_ = data.matrices.shape[-1]
         return self
@@ -135,10 +137,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     @property
     def divergence_(self) -> Divergence | str:
         """The divergence in use."""
-        return "log-euclidean" if self._divergence is None else self._divergence
+        return LOG_EUCLIDEAN if self._divergence is None else self._divergence
 
-    def _choose(self, data: Labelled) -> None:
-        """Choose the divergence on held-out data, and the scale of probabilities."""
+    def _choose(self, data: Labelled, engine: Engine) -> None:
+        """Choose the divergence on held-out data, its means, and the scale of probabilities."""
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
@@ -146,7 +148,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
                 "divergence='choose', one to train on and one to judge by; pass more, or name a "
                 "divergence"
             )
-        tables = _judge(data, folds, get_engine(self.engine, accuracy=_ROUGH_ACCURACY))
+        centers = _find_means(data, _CANDIDATES[0], engine)
+        rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
+        tables = _judge(data, folds, centers, rough)
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
         scales, losses = log_losses(tables, codes)
@@ -157,10 +161,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
         best, place = least_loss(losses, weights)
-        self._divergence = _CANDIDATES[best]
-        factor = 1.0 if self._divergence is None else self._divergence.scale
-        self.scale_ = float(scales[best, place]) / factor
-        names = ["log-euclidean" if one is None else one.name for one in _CANDIDATES]
+        self._divergence = divergence = _CANDIDATES[best]
+        self.scale_ = float(scales[best, place])
+        if divergence is None:
+            self.means_ = _find_means(data, None, engine)
+        else:
+            self.scale_ /= divergence.scale
+            means = _path_means(data, np.linalg.inv(data.matrices), centers)
+            self.means_ = means[_SLOPES.index(divergence.beta - divergence.alpha)]
+        names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
             "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
@@ -205,23 +214,20 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return len(self.means_)
 
 
-def _judge(data: Labelled, folds: Folds, engine: Engine) -> RealArray:
-    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
+def _judge(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> RealArray:
+    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each.
+
+    Centers are the AIRM means of all matrices.
+    """
     tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
+    recenter = _recentering(data, centers)
     for train, held in track(folds, "folds"):
         part = replace(
             data, matrices=data.matrices[train], codes=data.codes[train],
             weights=data.weights[train],
         )  # fmt: skip
-        arithmetic, harmonic = _average(part, part.matrices), _average(part, inverses[train])
-        harmonic = np.linalg.inv(harmonic)
-        middle = geodesic(arithmetic, harmonic, 0.5)
-        center = _iterate(part, (0.0, 0.0), middle, engine, rough=True)
-        rising = _SLOPES >= 0
-        means = np.concatenate([
-            _along(center, harmonic, -_SLOPES[~rising]), _along(center, arithmetic, _SLOPES[rising])
-        ])  # fmt: skip
+        means = _path_means(part, inverses[train], recenter(part, train))
         step = max(1, _TABLE_ENTRIES // means[..., 0].size)
         for start in range(0, len(held), step):
             rows = held[start : start + step]
@@ -231,14 +237,31 @@ def _judge(data: Labelled, folds: Folds, engine: Engine) -> RealArray:
     return tables
 
 
-def _along(start: RealArray, end: RealArray, fractions: RealArray) -> RealArray:
-    """Points of geodesics, shape (n_fractions, n_classes, d, d)."""
-    lower = np.linalg.cholesky(start)
-    inner = np.linalg.solve(lower, np.linalg.solve(lower, end).mT)
-    values, vectors = np.linalg.eigh(0.5 * (inner + inner.mT))
-    frame = lower @ vectors
-    powers = np.maximum(values, np.finfo(np.float64).tiny) ** fractions[:, None, None]
-    return (frame * powers[:, :, None]) @ frame.mT
+def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
+    """Return a function that finds AIRM means of parts by a Newton step from those of all."""
+    frames = np.linalg.cholesky(centers)
+    whiteners = np.linalg.inv(frames)[data.codes]
+    values, bases = graded_eigh(whiteners @ data.matrices @ whiteners.mT)
+    logarithms = np.log(np.maximum(values, 1e-300))
+    tangents, gaps = compose(bases, logarithms), logarithms[:, :, None] - logarithms[:, None]
+    half = np.maximum(0.5 * np.abs(gaps), 1e-6)
+    bends = half / np.tanh(half)  # second derivatives of half the squared distance
+
+    def recenter(part: Labelled, rows: NDArray[np.intp]) -> RealArray:
+        steps = _average(part, tangents[rows])
+        turned = bases[rows].mT @ steps[part.codes] @ bases[rows]
+        curvature = _average(part, (bends[rows] * turned**2).sum(axis=(1, 2)))
+        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(curvature, 1e-300)
+        return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
+
+    return recenter
+
+
+def _path_means(data: Labelled, inverses: RealArray, centers: RealArray) -> RealArray:
+    """Means (n_slopes, n_classes, d, d) from the harmonic ones by the centers to the arithmetic."""
+    harmonic, arithmetic = np.linalg.inv(_average(data, inverses)), _average(data, data.matrices)
+    harmonic = 0.5 * (harmonic + harmonic.mT)
+    return np.stack([harmonic, centers, geodesic(centers, arithmetic, 0.25), arithmetic])
 
 
 def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
@@ -251,9 +274,6 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     for slope, spectra in zip(_SLOPES, t, strict=True):
         some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
         tables[some] = evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
-        if slope == 0:
-            burgs = np.array([(0.0, 1.0), (1.0, 0.0)])
-            tables[len(CHOICES)] = evaluate_plane(np.ascontiguousarray(spectra), burgs).mean(axis=0)
     return tables.reshape(-1, n, n_classes)
 
 
@@ -292,19 +312,17 @@ def _average(data: Labelled, values: RealArray) -> RealArray:
 
 
 def _iterate(
-    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine, *,
-    rough: bool = False,
-) -> RealArray:  # fmt: skip
+    data: Labelled, point: tuple[float, float], starts: RealArray, engine: Engine
+) -> RealArray:
     means = []
     for code, start in enumerate(starts):
         rows = np.flatnonzero(data.codes == code)
         matrices = engine.keep(Prepared.checked(data.matrices[rows]))
         found = mean_abld(
-            matrices, *point, data.weights[rows], start,
-            tol=_ROUGH_TOLERANCE if rough else _TOLERANCE, max_iter=_ROUGH_STEPS if rough else 200,
+            matrices, *point, data.weights[rows], start, tol=_TOLERANCE,
             engine=engine_for(engine, len(rows), matrices.d),
         )  # fmt: skip
-        if not (found.converged or rough):
+        if not found.converged:
             warnings.warn(
                 f"the mean of class {data.classes[code]!s} is not exact: {found.message}",
                 ConvergenceWarning, stacklevel=3,

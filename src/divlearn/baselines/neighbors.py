@@ -11,22 +11,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_count
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
 from divlearn.log_vectors import log_vectors
-from divlearn.spd import check_spd
 
 Indices = NDArray[np.intp]
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")
-_LOG_EUCLIDEAN = ("log-euclidean", "logeuclid")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 
 
+@labelled.takes_metric
 class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
@@ -39,11 +38,13 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
         "log-euclidean", the Frobenius distance of logarithms; a name that `divlearn.get_divergence`
         knows, such as "airm", "stein" or "jeffreys"; or a pair, such as the ``(alpha_, beta_)``
-        that an estimator has learned.
+        that an estimator has learned. As in pyRiemann, ``metric`` is another name for this
+        parameter, "riemann" for "airm", "logdet" for "stein" and "logeuclid" for the first.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to their distance, where those at
         zero outvote all others.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -71,20 +72,21 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def __init__(
         self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",
-        weights: str = "uniform", engine: str | Engine = "auto",
+        weights: str = "uniform", engine: str | Engine = "auto", *,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_neighbors, self.divergence = n_neighbors, divergence
-        self.weights, self.engine = weights, engine
+        self.weights, self.engine, self.regularize = weights, engine, regularize
 
     @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        logarithms = is_log_euclidean(self.divergence)
+        logarithms = standard_name(self.divergence) == LOG_EUCLIDEAN
         self._divergence = None if logarithms else get_divergence(self.divergence)
         get_engine(self.engine)
-        data = check_labelled(X, y, None, None)
+        data = check_labelled(self, X, y)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self.classes_, self._codes = data.classes, data.codes
         self.n_features_in_ = data.matrices.shape[-1]
@@ -154,20 +156,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return weights
 
 
-def is_log_euclidean(divergence: Any) -> bool:
-    """Whether a divergence is the log-Euclidean distance, which no pair (alpha, beta) gives."""
-    return isinstance(divergence, str) and divergence.lower().replace("_", "-") in _LOG_EUCLIDEAN
-
-
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
-    """Check matrices to predict block by block, for tables of so many columns; X may be mapped."""
-    array = X if isinstance(X, np.ndarray) and X.ndim == 3 else check_spd(X, ndim=3)
-    step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
-    for start in range(0, max(len(array), 1), step):
-        name = "X" if len(array) <= step else f"X[{start}:{min(start + step, len(array))}]"
-        block = check_spd(array[start : start + step], ndim=3, dtype=np.float64, name=name)
-        labelled.check_size(estimator, block.shape[-1])
-        yield block
+    """Check matrices to predict, and cut them into blocks for tables of so many columns."""
+    matrices, step = labelled.check_new(estimator, X), max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
+    for start in range(0, len(matrices), step):
+        yield matrices[start : start + step]
 
 
 def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:

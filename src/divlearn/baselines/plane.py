@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,9 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 # Points from which class means choose: fewer than on maps, since each is judged by few matrices.
-_AXIS = (0.0, 0.25, 0.5, 1.0, 2.0)
-_OTHERS = [point for point in product(_AXIS, _AXIS) if abs(point[0] - point[1]) <= 1]
-CHOICES = np.array(list(dict.fromkeys([*map(tuple, NAMED_POINTS.tolist()), *_OTHERS])))
-CANDIDATES = [*NAMED.values(), *map(get_divergence, CHOICES[len(NAMED) :])]  # the same by name
+_BETWEEN = [(0.25, 0.25), (0.0, 0.25), (0.25, 0.5)]
+CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
+CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
 _SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 
 Codes = NDArray[np.intp]
@@ -36,7 +34,7 @@ _PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
 _NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
 _LARGEST_LOGARITHM = 600.0  # of a product
 _LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
-_SAME_LOSS = 1e-3  # difference of log-losses that means nothing
+_CERTAIN = 2.0  # standard errors of a gain that counts
 _ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
 
 
@@ -74,10 +72,15 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
 
 
 def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return table and scale of the lowest mean of `log_losses`; the first table wins ties."""
-    means = losses @ (weights / weights.sum())
-    best = int(np.argmax(means.min(axis=1) <= means.min() + _SAME_LOSS))
-    return best, int(means[best].argmin())
+    """Return table and scale of the lowest mean of `log_losses`; the first where in doubt."""
+    shares = weights / weights.sum()
+    means = losses @ shares
+    places = means.argmin(axis=1)
+    best = int(means.min(axis=1).argmin())
+    gains = losses[0, places[0]] - losses[best, places[best]]
+    error = math.sqrt(shares**2 @ (gains - shares @ gains) ** 2)
+    best = best if shares @ gains > _CERTAIN * error else 0
+    return best, int(places[best])
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:

@@ -39,7 +39,7 @@ def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
         if not np.isfinite(start.value):
             raise ValueError(
                 "the objective is infinite at the first atoms: matrices in X are too close to "
-                "singular for conic codes; regularize them by check_spd"
+                'singular for conic codes; pass regularize="shrink"'
             )
         yield block, cone.atoms, codes, start.value
         found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
@@ -98,7 +98,7 @@ class RSPDL(CodedClassifier):
     ----------
     penalty : float or "auto", default="auto"
         :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by held-out accuracy.
-    n_atoms, max_iter, tol, random_state, verbose : as in `KernelSparseCoding`
+    n_atoms, max_iter, tol, random_state, verbose, regularize : as in `KernelSparseCoding`
 
     Attributes
     ----------
@@ -125,10 +125,11 @@ class RSPDL(CodedClassifier):
     def __init__(
         self, n_atoms: int | str = "auto", *, penalty: float | str = "auto", max_iter: int = 10,
         tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.n_atoms, self.penalty, self.max_iter = n_atoms, penalty, max_iter
-        self.tol, self.random_state, self.verbose = tol, random_state, verbose
+        self.n_atoms, self.penalty, self.regularize = n_atoms, penalty, regularize
+        self.max_iter, self.tol = max_iter, tol
+        self.random_state, self.verbose = random_state, verbose
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         mean = from_log_vectors(log_vectors(matrices).mean(axis=0, keepdims=True))

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
-from divlearn.divergence import get_divergence
+from divlearn.divergence import LOG_EUCLIDEAN, get_divergence, standard_name
 from divlearn.engines import Engine, get_engine
 from divlearn.kernels.definiteness import theory
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -119,8 +119,9 @@ SPDKernel = LogEuclideanKernel | SteinKernel
 
 
 def get_kernel(name: str, engine: str | Engine = "auto") -> SPDKernel:
-    if name == "log-euclidean":
+    standard = standard_name(name)
+    if standard == LOG_EUCLIDEAN:
         return LogEuclideanKernel()
-    if name == "stein":
+    if standard == "stein":
         return SteinKernel(engine)
     raise ValueError(f"kernel={name!r} must be one of log-euclidean, stein")

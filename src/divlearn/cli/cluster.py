@@ -43,7 +43,7 @@ def cluster(
     from divlearn.report import cluster_page
 
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
-    model = _make(method, n_clusters, divergence, seed, engine)
+    model = _make(method, n_clusters, divergence, seed, engine).set_params(regularize=regularize)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
         found = model.fit(dataset.matrices).predict(dataset.matrices)

@@ -29,7 +29,7 @@ def _groups_file(groups: str | None) -> Path | None:
 
 
 def read_data(
-    path: Path, matrices: str | None, labels: str | None, regularize: str, out: Output,
+    path: Path, matrices: str | None, labels: str | None, regularize: Any, out: Output,
     groups: str | None = None, purpose: str | None = None,
 ) -> Dataset:  # fmt: skip
     """Read matrices, labels and groups, which are an array of DATA or a file of their own."""
@@ -41,7 +41,7 @@ def read_data(
     file = _groups_file(groups)
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=None if file else groups,
-        regularize=regularize,
+        regularize="raise" if regularize == "raise" else None,  # checked by whoever learns how
     )  # fmt: skip
     if file is not None:
         return from_file(found, path.stem, read_groups(file, len(found.matrices)))
@@ -97,7 +97,7 @@ def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
 
 def with_options(text: str) -> str:
     """Name options of the program in place of parameters."""
-    repair = 'pass regularize="shrink", "jitter" or "clip" to repair it'
-    text = text.replace(repair, "pass --regularize shrink")
+    text = text.replace('"shrink", here or to check_spd', '"shrink"')
+    text = re.sub(r'\bregularize="(\w+)"', r"--regularize \1", text)
     text = re.sub(r"\b(matrices|labels|groups|regularize)=", r"--\1 ", text)
     return re.sub(r"\btrusted=\['([\w.]+)'\]", r"--trust \1", text)

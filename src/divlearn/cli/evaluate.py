@@ -46,8 +46,9 @@ def evaluate(
     together = keep_together(require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):
         found = judge.evaluate(
-            dataset.matrices, dataset.labels, chosen, cv=cv, groups=together, random_state=seed
-        )
+            dataset.matrices, dataset.labels, chosen, cv=cv, groups=together, random_state=seed,
+            regularize=regularize,
+        )  # fmt: skip
     show_evaluation(out, found)
     digest = out.digest(dataset)
     out.write_page(lambda: page_of(found), digest, found.seconds)

@@ -51,7 +51,7 @@ def fit(
         writes=[("--output", output), ("--checkpoint", checkpoint)],
     )  # fmt: skip
     _check_checkpoint(checkpoint, resume)
-    classifier = _make(model, seed, engine)
+    classifier = _make(model, seed, engine).set_params(regularize=regularize)
     holds_out = has_fit_parameter(classifier, "groups")
     judges = holds_out or report is not None
     dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP if judges else None)

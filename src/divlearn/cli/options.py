@@ -1,7 +1,7 @@
 """Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +19,9 @@ Groups = Annotated[str | None, typer.Option(
     help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
     "with one entry for each matrix.",
 )]  # fmt: skip
-Regularize = Annotated[str, typer.Option(
-    "--regularize", metavar="HOW",
-    help="How to treat matrices that are not positive definite: raise, shrink, jitter or clip.",
+Regularize = Annotated[Any, typer.Option(
+    "--regularize", metavar="HOW", parser=lambda how: how if how.isalpha() else float(how),
+    help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
 )]  # fmt: skip
 CV = Annotated[int, typer.Option("--cv", help="Number of folds of cross-validation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

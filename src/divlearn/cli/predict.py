@@ -20,7 +20,7 @@ def predict(
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
     matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
-    regularize: options.Regularize = "raise", trust: Annotated[list[str] | None, typer.Option(
+    trust: Annotated[list[str] | None, typer.Option(
         "--trust", metavar="NAME", help="Class or function of another package in MODEL."
     )] = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
@@ -40,8 +40,9 @@ def predict(
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which makes no predictions")
-    square = regularize != "raise" or _takes_matrices(classifier)
-    dataset = read_spd(data, matrices=matrices, labels=labels, regularize=regularize, square=square)
+    dataset = read_spd(
+        data, matrices=matrices, labels=labels, regularize=None, square=_takes_matrices(classifier)
+    )
     predicted = classifier.predict(dataset.matrices)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names = [str(one) for one in files]
@@ -75,5 +76,4 @@ def _takes_matrices(model: Any) -> bool:
     model = getattr(model, "best_estimator_", model)
     if hasattr(model, "steps"):
         return _takes_matrices(model.steps[0][1])
-    module = type(model).__module__
-    return module.startswith("divlearn.") and not module.startswith("divlearn.descriptors.")
+    return type(model).__module__.startswith("divlearn.") and hasattr(model, "regularize")

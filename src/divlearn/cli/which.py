@@ -20,8 +20,8 @@ def which(
 ) -> None:  # fmt: skip
     """Recommend a divergence for matrices, and say how sure that is.
 
-    With labels, nearest neighbours should be of the same class as often as possible. Without
-    labels, the likelihood of the matrices is maximised.
+    With labels, the nearest neighbour and the nearest mean of a class should be of the same class
+    as often as possible. Without labels, the likelihood of the matrices is maximised.
 
     Example: divlearn which matrices.npz --report which.html
     """
@@ -39,17 +39,20 @@ def which(
     together = None if y is None else keep_together(dataset, groups, out)
     with out.working("Comparing divergences"):
         answer = which_divergence(
-            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed
-        )
+            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed,
+            regularize=regularize,
+        )  # fmt: skip
     out.say(answer.summary())
     if out.interrupted:
         out.say(as_sentence(answer.message))
-    score = "accuracy" if answer.criterion == "accuracy" else "log-likelihood"
+    columns = {"alpha": "alpha", "beta": "beta", "log-likelihood": "score"}
+    if answer.criterion == "accuracy":
+        columns = {"alpha": "alpha", "beta": "beta", "neighbour": "score", "mean": "mean_score"}
     rows = [
-        [str(row["name"]), *(f"{float(row[key]):.4g}" for key in ("alpha", "beta", "score"))]
+        [str(row["name"]), *(f"{float(row[key]):.4g}" for key in columns.values())]
         for row in answer.table()
     ]
-    out.table(["divergence", "alpha", "beta", score], rows)
+    out.table(["divergence", *columns], rows)
     digest = out.digest(dataset)
     out.write_page(lambda: page_of(answer), digest, {"comparing": out.seconds})
     out.finish(

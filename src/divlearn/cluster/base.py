@@ -12,20 +12,18 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.labelled import MatricesMixin, check_size
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import tell
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.opening import open_data
-from divlearn.sharded.shards import Shards
+from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds
@@ -39,23 +37,12 @@ Run = dict[str, Any]  # where a run ended: n_iter, interrupted, message, history
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
-class ClusterBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
-    """What k-means and mixtures share: how they open matrices of the size they know."""
-
-    engine: str | Engine
-    n_features_in_: int
-
-    def _open(self, X: Any, sample_weight: ArrayLike | None = None) -> Shards:
-        check_is_fitted(self)
-        shards = open_data(X, None, sample_weight, engine=self.engine)
-        check_size(self, shards.d)
-        return shards
-
-
-class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  # type: ignore[misc]
+class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters of matrices around centroids: all that only takes divergences to these."""
 
+    engine: str | Engine
     n_clusters: int
+    n_features_in_: int
     cluster_centers_: RealArray
     labels_: Labels
 
@@ -69,15 +56,15 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, ClusterBase):  #
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
-        return np.concatenate(self._open(X).map(_labels_block, self._nearest()))
+        return np.concatenate(open_new(self, X).map(_labels_block, self._nearest()))
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Compute the divergences to all centroids, shape (n_matrices, n_clusters)."""
-        return np.concatenate(self._open(X).map(_table_block, self._measure()))
+        return np.concatenate(open_new(self, X).map(_table_block, self._measure()))
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute minus the weighted sum of divergences to the nearest centroids."""
-        return -float(self._open(X, sample_weight).reduce(_loss_block, self._nearest()))
+        return -float(open_new(self, X, sample_weight).reduce(_loss_block, self._nearest()))
 
     def _check_n_clusters(self, n_matrices: int) -> None:
         check_count(self.n_clusters, "n_clusters")

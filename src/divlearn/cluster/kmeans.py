@@ -16,13 +16,14 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, 
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point
+from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import all_or_nothing, takes_metric
 from divlearn.fitting.progress import say
+from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
-from divlearn.sharded.opening import open_data
+from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
 
 _LEARNED = {
@@ -47,11 +48,11 @@ class _KMeans(CentroidModel):
         self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
         max_iter: int = 100, tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.engine, self.verbose = engine, verbose
+        self.engine, self.verbose, self.regularize = engine, verbose, regularize
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -70,7 +71,7 @@ class _KMeans(CentroidModel):
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
         """
-        shards = open_data(X, None, sample_weight, engine=self.engine)
+        shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
         for name in ("n_init", "max_iter"):
             check_count(getattr(self, name), name)
@@ -123,6 +124,7 @@ class _KMeans(CentroidModel):
         return partial(nearest_block, centers=centers, alpha=self.alpha_, beta=self.beta_)
 
 
+@takes_metric
 class ABKMeans(_KMeans):
     r"""k-means of SPD matrices in an alpha-beta log-det divergence, which may be learned too.
 
@@ -140,7 +142,8 @@ class ABKMeans(_KMeans):
         :math:`\Omega = 0`. Learned: "learn" is the paper's rule
         :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
         densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
-        "paper" and "paper-tied" are those of `paper`.
+        "paper" and "paper-tied" are those of `paper`. ``metric`` is another name for this
+        parameter, as in pyRiemann.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
         or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
@@ -154,6 +157,7 @@ class ABKMeans(_KMeans):
     engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
         1 tells of every start, 2 of every iteration.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -201,11 +205,11 @@ class ABKMeans(_KMeans):
         self, n_clusters: int = 8, divergence: str | Sequence[float] | Divergence = (0.5, 1.5), *,
         init: str | ArrayLike = "tangent", n_init: int = 4, max_iter: int = 100, tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
             n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
-            random_state=random_state, engine=engine, verbose=verbose,
+            random_state=random_state, engine=engine, verbose=verbose, regularize=regularize,
         )  # fmt: skip
         self.divergence = divergence
 
@@ -239,7 +243,7 @@ class KarcherKMeans(_KMeans):
 
     Parameters
     ----------
-    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose
+    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose, regularize
         As in `ABKMeans`.
 
     Attributes
@@ -258,14 +262,3 @@ class KarcherKMeans(_KMeans):
 
     def _rule(self) -> Rule:
         return Rule(0.0, 0.0)
-
-
-def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
-    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
-    known = get_divergence(divergence)
-    if known.symmetrized:
-        raise ValueError(
-            f"divergence={known.name!r} is the mean of both directions, must be a single one; "
-            "pass 'stein', which is symmetric, or 'burg'"
-        )
-    return nonnegative_point(known.alpha, known.beta)

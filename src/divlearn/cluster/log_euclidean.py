@@ -17,7 +17,7 @@ from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.opening import open_data
+from divlearn.sharded.opening import open_training
 from divlearn.vector_kmeans import fit_vectors
 
 
@@ -29,7 +29,7 @@ class LogEuclideanKMeans(CentroidModel):
 
     Parameters
     ----------
-    n_clusters, n_init, max_iter, random_state, verbose : as in `ABKMeans`
+    n_clusters, n_init, max_iter, random_state, verbose, regularize : as in `ABKMeans`
     init : {"k-means++", "random"} or array-like, shape (n_clusters, d, d), default="k-means++"
         Where the centroids start.
     tol : float, default=1e-4
@@ -60,9 +60,10 @@ class LogEuclideanKMeans(CentroidModel):
         self, n_clusters: int = 8, *, init: str | ArrayLike = "k-means++", n_init: int = 4,
         max_iter: int = 300, tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
-        self.max_iter, self.tol = max_iter, tol
+        self.max_iter, self.tol, self.regularize = max_iter, tol, regularize
         self.random_state, self.verbose = random_state, verbose
 
     @all_or_nothing
@@ -74,7 +75,7 @@ class LogEuclideanKMeans(CentroidModel):
         X, y, sample_weight : as in `ABKMeans.fit`
             The logarithms of shards, half as large as these, must fit into memory.
         """
-        shards = open_data(X, None, sample_weight, engine=self.engine)
+        shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
         check_count(self.n_init, "n_init")
         init, n_init = self.init, self.n_init

@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
-from sklearn.base import DensityMixin
+from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_count, check_number
-from divlearn.cluster.base import ClusterBase, Run, check_init
+from divlearn.checks import check_count
+from divlearn.cluster.base import Run, check_init
 from divlearn.cluster.clusters import Labels
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, log_joint
@@ -25,18 +25,20 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, takes_metric
 from divlearn.fitting.progress import say
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.sampling import sample_family
 from divlearn.sharded.blocks import Block, fingerprint_block
-from divlearn.sharded.opening import open_data
+from divlearn.sharded.opening import open_new, open_training
 
+TOLERANCE = 1e-4  # a start ends where the mean log-likelihood rises by no more
 _SHARES = ("all", "divergence", "none")
 
 
-class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
+@takes_metric
+class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
     .. math:: p(X) = \sum_k \pi_k \,
@@ -55,7 +57,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     divergence : str, pair (alpha, beta) or Divergence, default="learn"
         "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
         "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any
-        divergence that `divlearn.get_divergence` knows. kappa is always learned.
+        divergence of `divlearn.get_divergence`. ``metric`` is the same. kappa is always learned.
     share : {"all", "divergence", "none"}, default="all"
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
         Components of fewer than 5 matrices never get parameters of their own, as they would grow
@@ -67,10 +69,9 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     n_init : int, default=1
         Starts; the end of the highest likelihood is kept.
     max_iter : int, default=200
-        Iterations of each start and after each move.
-    tol : float, default=1e-4
-        Stop when an iteration raises the mean log-likelihood by no more.
-    random_state, engine, verbose : as in `ABKMeans`
+        Iterations of each start and after each move; one that raises the mean log-likelihood by
+        1e-4 at most is the last.
+    random_state, engine, verbose, regularize : as in `ABKMeans`
 
     Attributes
     ----------
@@ -113,6 +114,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     wishart with ... degrees of freedom up to noise: ...
     """
 
+    n_features_in_: int
     weights_: RealArray
     means_: RealArray
     alpha_: RealArray
@@ -129,12 +131,12 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
     def __init__(
         self, n_components: int | Sequence[int] = 1,
         divergence: str | Sequence[float] | Divergence = "learn", *, share: str = "all",
-        init: str | ArrayLike = "tangent", n_init: int = 1, max_iter: int = 200, tol: float = 1e-4,
+        init: str | ArrayLike = "tangent", n_init: int = 1, max_iter: int = 200,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_components, self.divergence, self.share = n_components, divergence, share
-        self.init, self.n_init, self.max_iter, self.tol = init, n_init, max_iter, tol
+        self.init, self.n_init, self.max_iter, self.regularize = init, n_init, max_iter, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @all_or_nothing
@@ -146,13 +148,13 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         X, y, sample_weight : as in `ABKMeans.fit`
             Moves too are made of a sample of shards; only the ratios of weights matter.
         """
-        shards = open_data(X, None, sample_weight, engine=self.engine)
+        shards = open_training(self, X, None, sample_weight)
         n_matrices, d = shards.n_seen, shards.d
         counts, members = self._counts(n_matrices), self._check()
         check_count(self.n_init, "n_init")
         random_state = check_random_state(self.random_state)
         watch = partial(say, self, level=2)
-        em = EM(shards, members, self.share, self.max_iter, self.tol, watch)
+        em = EM(shards, members, self.share, self.max_iter, TOLERANCE, watch)
         runs: dict[int, Run] = {}
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
@@ -183,8 +185,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> Labels:
         """Fit the mixture; return the most likely components, shape (n_matrices,)."""
-        shards: Any = open_data(X, None, sample_weight, engine=self.engine)
-        return self.fit(shards).predict(shards)
+        return self.fit(X, y, sample_weight).predict(X)
 
     def _keep(self, run: Run) -> None:
         self.weights_, self.means_, family = run["mixture"]
@@ -193,7 +194,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         self.lower_bound_, self.converged_ = run["lower_bound"], run["converged"]
         self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
         if not (run["converged"] or run["interrupted"]):
-            message = f"the best start did not converge: {self.message_}; raise max_iter or tol"
+            message = f"the best start did not converge: {self.message_}; raise max_iter"
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _counts(self, n_matrices: int) -> list[int]:
@@ -220,7 +221,6 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         if self.share not in _SHARES:
             raise ValueError(f"share={self.share!r} must be one of {', '.join(_SHARES)}")
         check_count(self.max_iter, "max_iter")
-        check_number(self.tol, "tol")
         return get_members(self.divergence)
 
     def score_samples(self, X: ArrayLike) -> RealArray:
@@ -259,10 +259,10 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
         ``X`` are the training matrices; shards have the weights that they were opened with. The
         result, by name, has log-likelihoods, BIC, and likelihood-ratio tests against "learned".
         """
-        shards = self._open(X)
+        shards = open_new(self, X)
         self._check()
         watch = partial(say, self, level=2)
-        return compare_members(shards, self._mixture, self.share, self.max_iter, self.tol, watch)
+        return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE, watch)
 
     def summary(self, X: ArrayLike) -> str:
         """Say which member the training matrices chose, against the named ones; see `compare`."""
@@ -297,7 +297,7 @@ class ABMixture(DensityMixin, ClusterBase):  # type: ignore[misc]
 
     def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
         """Answer from the logarithms of weights times densities, block by block."""
-        return np.concatenate(self._open(X).map(_answer_block, self._mixture, answer))
+        return np.concatenate(open_new(self, X).map(_answer_block, self._mixture, answer))
 
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)

@@ -76,6 +76,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -100,11 +101,11 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     def __init__(
         self, members: Sequence[str] = MEMBERS, *, time_limit: float | None = None, cv: Any = 4,
         class_weight: Any = None, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.members, self.time_limit, self.cv = members, time_limit, cv
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
-        self.verbose = verbose
+        self.verbose, self.regularize = verbose, regularize
 
     @labelled.all_or_nothing
     def fit(
@@ -119,7 +120,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                 raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0 seconds, or None")
-        data = check_labelled(X, y, sample_weight, self.class_weight, groups)
+        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
         kept = replace(
@@ -197,7 +198,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         def kernel() -> dict[str, Any]:
             # A coarse grid: the average makes up for it.
             member = DivergenceKernelClassifier(
-                scales=(0.3, 1, 3), Cs=(3, 30), cv=list(folds), engine=self.engine
+                scales=(0.3, 1, 3), C=(3, 30), cv=list(folds), engine=self.engine
             )
             return {"kernel": member.fit_tables(data, folds, tables())}
 

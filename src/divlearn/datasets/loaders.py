@@ -20,7 +20,7 @@ _TEXTURES = ("brick", "grass", "gravel")
 
 def load_spd(
     path: PathLike, *, matrices: str | None = None, labels: str | None = None,
-    groups: str | None = None, limit: int = 2**32, regularize: str = "raise",
+    groups: str | None = None, limit: int = 2**32, regularize: str | float = "raise",
 ) -> Dataset:  # fmt: skip
     """Load SPD matrices and their labels from a file.
 
@@ -46,8 +46,8 @@ def load_spd(
     limit : int, default=2**32
         Largest number of bytes that the loaded arrays may take in memory, compared with the headers
         before anything is allocated. Checking takes two to three times as much for a moment.
-    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with matrices that are not positive definite: see `divlearn.spd.check_spd`.
+    regularize : {"raise", "shrink"} or float, default="raise"
+        As in `divlearn.check_spd`; learned from the training part, if the file has one.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def load_japanese_vowels() -> Dataset:
     (640, 13, 13)
     """
     return _load_series(
-        "JapaneseVowels", name="Japanese vowels", descriptor=GaussianEmbedding(regularize=0.01),
+        "JapaneseVowels", name="Japanese vowels", descriptor=GaussianEmbedding(floor=0.01),
         citation='M. Kudo, J. Toyama and M. Shimbo, "Multidimensional curve classification using '
         'passing-through regions", Pattern Recognition Letters 20, 1999',
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Descriptors: images, series and features to SPD matrices."""
 
+from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.gaussian import GaussianEmbedding
@@ -9,5 +10,5 @@ from divlearn.descriptors.region import RegionCovariance, Regions
 
 __all__ = [
     "PRESETS", "BlockDiagonal", "CovarianceKernel", "GaborBank", "GaussianEmbedding", "Preset",
-    "RBFKernelDescriptor", "RegionCovariance", "Regions",
+    "RBFKernelDescriptor", "RegionCovariance", "Regions", "Regularize",
 ]  # fmt: skip

@@ -1,16 +1,16 @@
-"""What all descriptors share: conventions of scikit-learn, and a regulariser that warns."""
+"""How matrices are made positive definite: `Regularize`, and what all descriptors share."""
 
 import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import is_number
-from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new, check_training
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
 
@@ -38,46 +38,77 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
         return tags
 
 
-def check_regularize(regularize: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
-    """Return the floor that ``regularize`` stands for, `least_floor` at least."""
+class Regularize(MatrixTransformer):
+    r"""Make symmetric matrices that may be rank-deficient positive definite.
+
+    .. math:: X \mapsto (1 - r) X + r \tau I , \qquad \tau = \tfrac{1}{d} \operatorname{tr} \bar X
+
+    with :math:`\bar X` the mean of the training matrices. It is learned in `fit`, and training
+    matrices and new ones undergo the same. Covariances of average-referenced EEG have rank d - 1,
+    those of n samples rank n - 1 at most: their zero eigenvalues become :math:`r \tau`. Estimators
+    of divlearn do this themselves by their parameter ``regularize``.
+
+    Parameters
+    ----------
+    regularize : {"raise", "shrink"} or float, default="shrink"
+        The weight r, > 0 and < 1; "shrink" is 0.01. "raise" changes nothing, and refuses matrices
+        that are not positive definite.
+
+    Attributes
+    ----------
+    shrinkage_ : (float, float) or None, r and tau; None for "raise".
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> signals = np.random.default_rng(0).standard_normal((10, 4, 50))
+    >>> signals -= signals.mean(axis=1, keepdims=True)  # the average is the reference
+    >>> X = signals @ signals.mT / 50
+    >>> np.linalg.matrix_rank(X[0]), np.linalg.matrix_rank(Regularize().fit_transform(X)[0])
+    (np.int64(3), np.int64(4))
+    """
+
+    def __init__(self, regularize: str | float = "shrink") -> None:
+        self.regularize = regularize
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from matrices X, shape (n_matrices, d, d), by their weighted mean; y is ignored."""
+        self.n_features_in_ = check_training(self, X, sample_weight, dtype=None).shape[-1]
+        return self
+
+    def transform(self, X: ArrayLike) -> RealArray:
+        """Regularize matrices, shape (n_matrices, d, d); float32 stays float32."""
+        return check_new(self, X, dtype=None)
+
+
+def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
+    """Return the floor that ``floor`` stands for, `least_floor` at least."""
     least = least_floor(d, dtype)
-    if isinstance(regularize, str) and regularize == "auto":
+    if isinstance(floor, str) and floor == "auto":
         return max(tolerances.repair_floor(dtype), least)
-    if not is_number(regularize) or not 0 < float(regularize) < 1:
-        raise ValueError(f'regularize={regularize!r} must be "auto" or a number > 0 and < 1')
-    if float(regularize) < least:
+    if not is_number(floor) or not 0 < float(floor) < 1:
+        raise ValueError(f'floor={floor!r} must be "auto" or a number > 0 and < 1')
+    if float(floor) < least:
         raise ValueError(
-            f"regularize={regularize!r} must be >= {least:.3g}, which matrices of size {d} in "
+            f"floor={floor!r} must be >= {least:.3g}, which matrices of size {d} in "
             f"{np.dtype(dtype)} need to be told from singular ones; raise it"
         )
-    return float(regularize)
+    return float(floor)
 
 
 def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
     """Smallest floor whose matrices, of size d, pass `check_spd` once rounded to ``dtype``."""
-    return 2 * _slack(d, dtype)
-
-
-def _slack(d: int, dtype: DTypeLike) -> float:
-    """How far below the floor rounding may leave an eigenvalue that was raised to it."""
-    return 4 * tolerances.positive_definite(d, dtype)
+    return 8 * tolerances.positive_definite(d, dtype)
 
 
 def ensure_definite(
     covariances: RealArray, floor: float, *, name: str = "X", variables: str = "features"
 ) -> RealArray:
-    r"""Make positive semi-definite matrices strictly positive definite, changing few and little.
+    """Shrink matrices towards their diagonals, as little as lifts correlations to the floor.
 
-    Let :math:`R` be the correlation matrix of :math:`C` and :math:`D` the diagonal of :math:`C`.
-    Where :math:`\lambda_{\min}(R) < \varphi` the matrix is shrunk towards its own diagonal,
-
-    .. math:: C \leftarrow (1 - r) C + r D, \qquad
-              r = \frac{\varphi - \lambda_{\min}(R)}{1 - \lambda_{\min}(R)},
-
-    which is the smallest weight that gives :math:`\lambda_{\min}(R) = \varphi`. Variances stay as
-    they are, and a change of the units of a variable commutes with the repair. A variable without
-    variance gets :math:`\varphi` times the mean of the other variances. The result is the input
-    itself where nothing had to be changed; otherwise an `SPDRepairWarning` says what was.
+    A variable without variance gets that share of the mean of the others. Where nothing has to be
+    changed the result is the input itself, otherwise an `SPDRepairWarning` says what was.
     """
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
@@ -121,9 +152,8 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
     deviations = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64))
     correlations = matrices / deviations[:, :, None] / deviations[:, None, :]
     smallest = np.linalg.eigvalsh(correlations)[:, 0]
-    # Without the slack a repaired matrix, which is at the floor up to rounding, would be repaired
-    # again, and again a warning given.
-    short = smallest < floor - min(_slack(d, matrices.dtype), floor / 2)
+    # The slack is for rounding: a matrix that was lifted to the floor stays, without a warning.
+    short = smallest < floor - min(least_floor(d, matrices.dtype), floor) / 2
     weights = np.zeros(len(matrices))
     weights[short] = (floor - smallest[short]) / (1 - smallest[short])
     kept = np.asarray(1 - weights, dtype=matrices.dtype)[:, None, None]
@@ -135,19 +165,17 @@ def _warn(
     n_matrices: int, floor: float, name: str, variables: str,
 ) -> None:  # fmt: skip
     parts = []
-    flat = np.flatnonzero(constant.any(axis=1))
+    flat, shrunk = np.flatnonzero(constant.any(axis=1)), candidates[weights > 0]
     if flat.size:
         parts.append(
             f"{flat.size} of {n_matrices} matrices had {variables} without variance (first: "
             f"{flat[0]}, number {int(np.argmax(constant[flat[0]]))}), which got {floor:.3g} of the "
             "mean variance"
         )
-    shrunk = candidates[weights > 0]
     if shrunk.size:
         parts.append(
             f"{shrunk.size} of {n_matrices} matrices had a correlation with an eigenvalue below "
-            f"{floor:.3g} (first: {shrunk[0]}) and {'was' if shrunk.size == 1 else 'were'} shrunk "
-            f"towards {'its diagonal' if shrunk.size == 1 else 'their diagonals'}, by a weight of "
-            f"{weights.max():.3g} at most"
+            f"{floor:.3g} (first: {shrunk[0]}) and were shrunk towards the diagonal, by a weight "
+            f"of {weights.max():.3g} at most"
         )
     warnings.warn(f"{name}: " + "; ".join(parts), SPDRepairWarning, stacklevel=3)

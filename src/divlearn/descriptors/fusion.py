@@ -26,9 +26,8 @@ class BlockDiagonal(MatrixTransformer):
     ----------
     transformer : transformer to SPD matrices, optional
         A clone of it is fitted to each stream and applied first, so that streams may be series of
-        any lengths, or images. By default streams are SPD matrices already.
-    regularize : {"raise", "shrink", "jitter", "clip"}, default="raise"
-        What to do with blocks that are not positive definite, see `check_spd`.
+        any lengths, images, or with `Regularize` matrices that are not positive definite. By
+        default streams are SPD matrices already.
 
     Attributes
     ----------
@@ -51,9 +50,8 @@ class BlockDiagonal(MatrixTransformer):
     transformers_: list[Any]
     block_sizes_: list[int]
 
-    def __init__(self, transformer: Any = None, *, regularize: str = "raise") -> None:
+    def __init__(self, transformer: Any = None) -> None:
         self.transformer = transformer
-        self.regularize = regularize
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
@@ -100,10 +98,7 @@ class BlockDiagonal(MatrixTransformer):
         return _join(blocks)
 
     def _check_blocks(self, streams: Sequence[Any]) -> list[RealArray]:
-        return [
-            check_spd(stream, regularize=self.regularize, ndim=3, name=f"streams[{s}]")
-            for s, stream in enumerate(streams)
-        ]
+        return [check_spd(stream, ndim=3, name=f"streams[{s}]") for s, stream in enumerate(streams)]
 
 
 def _split(X: Samples) -> list[Any]:

@@ -41,7 +41,7 @@ class GaussianEmbedding(SeriesTransformer):
         variances: what varies by less is not told apart. With it units matter.
     normalize : bool, default=False
         Whether to multiply :math:`P` by :math:`|S|^{-1/(d+1)}`, which makes its determinant one.
-    regularize : float or "auto", default="auto"
+    floor : float or "auto", default="auto"
         Floor of the eigenvalues of the correlation of :math:`S`; "auto" is the square root of the
         machine epsilon. Where they are below, as in series shorter than their number of channels,
         :math:`S` is shrunk towards its diagonal, with an `SPDRepairWarning`.
@@ -79,10 +79,9 @@ class GaussianEmbedding(SeriesTransformer):
 
     def __init__(
         self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
-        regularize: float | str = "auto",
+        floor: float | str = "auto",
     ) -> None:  # fmt: skip
-        self.estimator, self.noise = estimator, noise
-        self.normalize, self.regularize = normalize, regularize
+        self.estimator, self.noise, self.normalize, self.floor = estimator, noise, normalize, floor
 
     def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels

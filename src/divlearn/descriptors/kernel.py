@@ -32,7 +32,7 @@ class RBFKernelDescriptor(SeriesTransformer):
         Whether squared distances are divided by the number of frames :math:`T`, as above, so that
         one ``gamma`` suits sequences of all lengths. False takes the sum, the formula of the
         reference.
-    regularize : float or "auto", default="auto"
+    floor : float or "auto", default="auto"
         Floor of the eigenvalues of a kernel; "auto" is the square root of the machine epsilon.
         Where they are below, as with equal tracks, the kernel is shrunk towards the identity, with
         an `SPDRepairWarning`.
@@ -60,10 +60,9 @@ class RBFKernelDescriptor(SeriesTransformer):
     gamma_: float
 
     def __init__(
-        self, gamma: float | str = "median", *, per_frame: bool = True,
-        regularize: float | str = "auto",
-    ) -> None:  # fmt: skip
-        self.gamma, self.per_frame, self.regularize = gamma, per_frame, regularize
+        self, gamma: float | str = "median", *, per_frame: bool = True, floor: float | str = "auto"
+    ) -> None:
+        self.gamma, self.per_frame, self.floor = gamma, per_frame, floor
 
     def _check_parameters(self) -> None:
         _check_gamma(self.gamma)
@@ -115,7 +114,7 @@ class CovarianceKernel(RegionCovariance):
         Factor of the squared distances, > 0. "median" is one over the median of the squared
         distances between features that differ, over the regions seen in `fit`.
     patch, stride, boxes, n_jobs, verbose : as in `RegionCovariance`
-    regularize : "auto" or float, default="auto", as in `RBFKernelDescriptor`
+    floor : "auto" or float, default="auto", as in `RBFKernelDescriptor`
 
     Attributes
     ----------
@@ -139,10 +138,10 @@ class CovarianceKernel(RegionCovariance):
         self, features: str | Preset | Sequence[Feature] = "cancer", *,
         gamma: float | str = "median", patch: int | tuple[int, int] | None = None,
         stride: int | tuple[int, int] | None = None, boxes: ArrayLike | None = None,
-        regularize: float | str = "auto", n_jobs: int | None = None, verbose: int = 0,
+        floor: float | str = "auto", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(
-            features, patch=patch, stride=stride, boxes=boxes, regularize=regularize,
+            features, patch=patch, stride=stride, boxes=boxes, floor=floor,
             n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
         self.gamma = gamma

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import IntArray, RealArray
 from divlearn.descriptors import covariances as over
 from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
-from divlearn.descriptors.definite import MatrixTransformer, check_regularize, ensure_definite
+from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
@@ -73,7 +73,7 @@ class RegionCovariance(MatrixTransformer):
         Steps between patches; those of ``patch`` by default, so that patches do not overlap.
     boxes : array-like of int, shape (n_boxes, 4), optional
         Top, left, bottom and right, half open, of boxes that every image has.
-    regularize : "auto" or float, default="auto"
+    floor : "auto" or float, default="auto"
         Where the smallest eigenvalue of the correlation matrix is below this, the covariance is
         shrunk towards its diagonal, with an `SPDRepairWarning`. "auto" is the square root of
         epsilon.
@@ -107,11 +107,11 @@ class RegionCovariance(MatrixTransformer):
     def __init__(
         self, features: str | Preset | Sequence[Feature] = "texture", *,
         patch: int | tuple[int, int] | None = None, stride: int | tuple[int, int] | None = None,
-        boxes: ArrayLike | None = None, regularize: float | str = "auto", n_jobs: int | None = None,
+        boxes: ArrayLike | None = None, floor: float | str = "auto", n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:  # fmt: skip
         self.features, self.patch, self.stride, self.boxes = features, patch, stride, boxes
-        self.regularize, self.n_jobs, self.verbose = regularize, n_jobs, verbose
+        self.floor, self.n_jobs, self.verbose = floor, n_jobs, verbose
 
     def fit(self, X: Images, y: Any = None) -> Self:
         """Check the parameters against the first image, and learn what the descriptor learns.
@@ -138,7 +138,7 @@ class RegionCovariance(MatrixTransformer):
         probe = first[:, :_SMALLEST_SIDE, :_SMALLEST_SIDE] if named else first
         self.feature_names_ = pixel_features(probe, preset.features)[1]
         preset.check_kept(self.feature_names_)
-        check_regularize(self.regularize, d=len(self.feature_names_))
+        check_floor(self.floor, d=len(self.feature_names_))
         return []
 
     def transform(self, X: Images) -> RealArray:
@@ -169,7 +169,7 @@ class RegionCovariance(MatrixTransformer):
         single = all(from_float32 for _, from_float32 in parts)
         dtype = np.float32 if single else np.float64
         covariances = np.concatenate([part.matrices for part, _ in parts])
-        floor = check_regularize(self.regularize, dtype, covariances.shape[-1])
+        floor = check_floor(self.floor, dtype, covariances.shape[-1])
         return Regions(
             _cast(self._describe(covariances, floor), dtype),
             np.concatenate([part.image for part, _ in parts]),
@@ -201,7 +201,7 @@ class RegionCovariance(MatrixTransformer):
 
     def _check_parameters(self) -> None:
         get_preset(self.features)
-        check_regularize(self.regularize)
+        check_floor(self.floor)
         if self.boxes is not None:
             if self.patch is not None:
                 raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")

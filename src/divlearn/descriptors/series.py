@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, check_real
-from divlearn.descriptors.definite import MatrixTransformer, check_regularize
+from divlearn.descriptors.definite import MatrixTransformer, check_floor
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
@@ -114,7 +114,7 @@ def _check(array: NDArray[Any], places: NDArray[np.intp], min_times: int) -> Non
 class SeriesTransformer(MatrixTransformer, ABC):
     """Base of transformers from series to SPD matrices."""
 
-    regularize: float | str
+    floor: float | str
     _min_times = 1
 
     def fit(self, X: SeriesLike, y: Any = None) -> Self:
@@ -136,7 +136,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
         self._check_parameters()
         series = Series(X, self._min_times)
         self._set_or_check_count(series.n_channels, "channels", reset=reset)
-        return series, check_regularize(self.regularize, series.dtype, series.n_channels)
+        return series, check_floor(self.floor, series.dtype, series.n_channels)
 
     @abstractmethod
     def _check_parameters(self) -> None: ...

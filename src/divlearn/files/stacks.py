@@ -20,7 +20,7 @@ from divlearn.files.matlab_files import is_matlab, open_matlab
 from divlearn.files.names import FILES, Column, choose
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
-from divlearn.spd import check_spd
+from divlearn.spd import check_and_learn
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 
@@ -39,7 +39,7 @@ class SPDFile:
 
 def read_spd(
     path: str | os.PathLike[str], *, matrices: str | None = None, labels: str | None = None,
-    groups: str | None = None, limit: int = 2**32, regularize: str | None = "raise",
+    groups: str | None = None, limit: int = 2**32, regularize: str | float | None = "raise",
     square: bool = True,
 ) -> SPDFile:  # fmt: skip
     """Read what `load_spd` documents; unchecked with None for ``regularize`` or not ``square``."""
@@ -59,11 +59,11 @@ def read_spd(
             left = limit - sum(stack.nbytes for stack in stacks)
             columns = [read_column(column, left) for column in (y, together, files)]
     if square and regularize is not None:
-        names = [f"{path.name}: {quote(variable.name)}" for variable in parts]
-        stacks = [
-            check_spd(stack, regularize=regularize, ndim=3, name=name)
-            for stack, name in zip(stacks, names, strict=True)
-        ]
+        learned: Any = regularize
+        for i, variable in enumerate(parts):  # the training part comes first
+            name = f"{path.name}: {quote(variable.name)}"
+            stacks[i], shrinkage = check_and_learn(stacks[i], learned, ndim=3, name=name)
+            learned = shrinkage or learned
     joined, splits = stacks[0], None
     if len(stacks) == 2:
         joined = np.concatenate(stacks)

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
-from divlearn.spd import check_spd
+from divlearn.spd import Shrinkage, check_and_learn, check_spd
 from divlearn.weights import check_total_weight, check_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
+_Class = TypeVar("_Class", bound=type)
 
 
 def all_or_nothing(fit: _Fit) -> _Fit:
@@ -36,8 +37,30 @@ def all_or_nothing(fit: _Fit) -> _Fit:
     return cast(_Fit, whole)
 
 
+def takes_metric(estimator: _Class) -> _Class:
+    """Let a class take ``metric``, pyRiemann's name, for its parameter ``divergence``.
+
+    The alias is no parameter of its own: `get_params` and `clone` know ``divergence`` only.
+    """
+
+    def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def renamed(self: Any, *given: Any, **named: Any) -> Any:
+            if "metric" in named:
+                return method(self, *given, divergence=named.pop("metric"), **named)
+            return method(self, *given, **named)
+
+        return renamed
+
+    for name in ("__init__", "set_params"):
+        setattr(estimator, name, renaming(getattr(estimator, name)))
+    return estimator
+
+
 class MatricesMixin:
     """Tags of estimators whose input are matrices, shape (n_matrices, d, d)."""
+
+    shrinkage_: Shrinkage | None = None  # what `check_training` learned, for `check_new`
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -101,11 +124,11 @@ class Labelled:
 
 
 def check_labelled(
-    X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, class_weight: Any,
-    groups: ArrayLike | None = None,
+    estimator: Any, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
+    class_weight: Any = None, groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
-    """Check matrices, labels, weights, which `class_weight` multiplies, and groups."""
-    matrices = check_spd(X, ndim=3, dtype=np.float64)
+    """Check what to learn from; weights are multiplied by `class_weight`."""
+    matrices = check_training(estimator, X, sample_weight)
     return label(matrices, y, check_weights(sample_weight, len(matrices)), class_weight, groups)
 
 
@@ -131,10 +154,20 @@ def label(
     )  # fmt: skip
 
 
+def check_training(
+    estimator: Any, X: ArrayLike, sample_weight: ArrayLike | None = None, *, dtype: Any = np.float64
+) -> RealArray:
+    """Check matrices to learn from, and learn how to regularize these and those to predict."""
+    matrices, estimator.shrinkage_ = check_and_learn(
+        X, estimator.regularize, sample_weight, ndim=3, dtype=dtype
+    )
+    return matrices
+
+
 def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
     """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
     check_is_fitted(estimator)
-    matrices = check_spd(X, ndim=3, dtype=dtype)
+    matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, beside
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import Interrupts
-from divlearn.fitting.labelled import MatricesMixin, check_size
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say
 from divlearn.iddl.features import fit_tangent
 from divlearn.iddl.learning import (
@@ -33,7 +32,7 @@ from divlearn.iddl.training import SOLVERS, Model, Part, Recipe, start_model
 from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, targets_block
-from divlearn.sharded.opening import is_sharded, open_data, open_shards
+from divlearn.sharded.opening import is_sharded, open_new, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
@@ -76,22 +75,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         gamma: float | str = "auto", features: str = "log", solver: str = "joint",
         init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.n_atoms = n_atoms
-        self.divergence = divergence
-        self.gamma = gamma
-        self.features = features
-        self.solver = solver
-        self.init = init
-        self.cv = cv
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.engine = engine
-        self.verbose = verbose
-
-    def _open(self, X: Any, y: Any = None, sample_weight: Any = None) -> Shards:
-        return open_data(X, y, sample_weight, engine=self.engine, accuracy=LEARNING_ACCURACY)
+        self.n_atoms, self.divergence, self.gamma = n_atoms, divergence, gamma
+        self.features, self.solver, self.init, self.cv = features, solver, init, cv
+        self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
+        self.verbose, self.regularize = verbose, regularize
 
     def _fit(
         self, task: Task, seed: int, keep_starts: bool = False
@@ -285,9 +274,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _map(self, function: Callable[..., RealArray], X: Any) -> RealArray:
         """Ask all models about every block of data."""
-        check_is_fitted(self)
-        shards = self._open(X)
-        check_size(self, shards.d)
+        shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
         return np.concatenate(shards.map(function, self.models_))
 
     def _mean_scores(self, X: Any) -> RealArray:

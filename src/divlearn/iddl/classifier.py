@@ -8,7 +8,7 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
 from divlearn.iddl.base import IDDLBase, ScoreMixin
@@ -16,7 +16,8 @@ from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.iddl.variants import starts_from_grid
-from divlearn.sharded.blocks import fingerprint_block
+from divlearn.sharded.blocks import block_in_memory, fingerprint_block
+from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import LocalShards
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -72,6 +73,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -105,12 +107,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         features: str = "log", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
         cv: Any = 4, max_iter: int = 10, class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
             n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
             init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
-            verbose=verbose,
+            verbose=verbose, regularize=regularize,
         )  # fmt: skip
         self.loss = loss
         self.class_weight = class_weight
@@ -177,7 +179,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         -------
         self
         """
-        shards = self._open(X, y, sample_weight)
+        shards = open_training(self, X, y, sample_weight, accuracy=LEARNING_ACCURACY)
         block = shards.whole
         self._check_parameters(in_memory=block is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
@@ -188,29 +190,24 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
                 task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
             else:
                 task, data = sharded_classes_task(
-                    shards,
-                    groups,
-                    self.class_weight,
-                    self._cv(),
-                    self.engine,
-                    LEARNING_ACCURACY,
+                    shards, groups, self.class_weight, self._cv(), self.engine, LEARNING_ACCURACY,
                     seeds,
-                )
+                )  # fmt: skip
             self._finish(self._fit(task, seeds[1]), data)
         if block is None:
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
 
     def fit_members(self, data: Labelled) -> dict[str, Self]:
-        """Fit, and make a classifier of each kind that was tried on the way.
+        """Fit to checked data; returns a classifier of each kind that was tried on the way.
 
-        They have the names of their losses, as "learned softmax"; "start softmax" has the first
-        atoms and divergences. `data` was checked by `check_labelled`.
+        "learned softmax" is named by its loss; "start softmax" has the first atoms.
         """
         self._check_parameters()
-        shards = self._open(Prepared.checked(data.matrices))
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
-        task = labelled_task(shards, data, data.folds(self._cv(), fold_seed))
+        task = labelled_task(LocalShards([block]), data, data.folds(self._cv(), fold_seed))
         learned = self._fit(task, seed, keep_starts=True)
         self._finish(learned, data)
         return {

@@ -11,6 +11,7 @@ from divlearn.fitting.labelled import all_or_nothing
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
+from divlearn.sharded.opening import open_training
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
@@ -26,7 +27,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         "auto" is 3, fewer for fewer than 15 matrices.
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         Without classes the first two are the same.
-    divergence, gamma, features, solver, cv, max_iter, random_state, engine, verbose
+    divergence, gamma, features, solver, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 
     Attributes
@@ -55,7 +56,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
 
         As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).
         """
-        shards = self._open(X, y, sample_weight)
+        shards = open_training(self, X, y, sample_weight, accuracy=LEARNING_ACCURACY)
         self._check_parameters(in_memory=shards.whole is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)

@@ -118,7 +118,7 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
     if not np.isfinite(trial.value):
         raise ValueError(
             "the objective is infinite at the start: matrices or atoms are too close to singular, "
-            "or of sizes that differ too much; regularize them by check_spd, divide each by its "
+            'or of sizes that differ too much; pass regularize="shrink", divide each by its '
             'size, or set features="log"'
         )
     return trial

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import type_of_target
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import draw_seed
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import all_or_nothing, check_training
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
@@ -21,7 +21,6 @@ from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.sharded.blocks import Block
-from divlearn.spd import check_spd
 
 _LEARNED = (
     "models_", "loss_", "gamma_", "n_tangent_", "n_iter_", "message_", "history_", "n_features_in_",
@@ -41,7 +40,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; at most 3 without y.
-    divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose
+    divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose,
+    regularize
         As in `IDDLClassifier`. Features and head are there to learn by; what is returned are the
         divergences themselves.
 
@@ -64,12 +64,12 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         features: str = "log", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
         cv: Any = 4, max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0,
+        verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
             n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
             init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
-            verbose=verbose,
+            verbose=verbose, regularize=regularize,
         )  # fmt: skip
         self.loss = loss
 
@@ -81,12 +81,12 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
         As `IDDLClassifier.fit`; y holds classes or numbers. Without y groups are ignored.
         """
-        matrices = check_spd(X, ndim=3, dtype=np.float64)
+        matrices = check_training(self, X)
         if y is None:
             self._fit_unsupervised(matrices)
             return self
         targets = _check_targets(y, len(matrices))
-        learner = _make_learner(targets, self.get_params(deep=False))
+        learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
         learner.fit(matrices, targets, groups=groups)
         for name in _LEARNED:
             setattr(self, name, getattr(learner, name))

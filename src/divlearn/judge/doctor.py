@@ -28,7 +28,7 @@ _TROUBLES = {
     ),
     "indefinite": (
         "negative eigenvalues",
-        "these are not covariances: check how they are computed, or pass regularize=\"clip\"",
+        "these are not covariances: check how they are computed",
     ),
     "rank-deficient": (
         "some eigenvalues are zero",

@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
-from divlearn.fitting.folds import Folds, fit_grouped
+from divlearn.descriptors import Regularize
+from divlearn.fitting.folds import Fold, Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
-from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import tell
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
+from divlearn.spd import check_spd
 
 _Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
 
@@ -115,7 +117,7 @@ class Evaluation:
             )
         if len(ties) == len(others):
             return f"{text}. No other is significantly worse."
-        return f"{text}. Not significantly worse: {', '.join(ties)}."
+        return f"{text}. Not significantly worse: {'; '.join(ties)}."
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary())}</p>"
@@ -124,6 +126,7 @@ class Evaluation:
 def evaluate(
     X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
     groups: ArrayLike | None = None, random_state: int | None = 0,
+    regularize: str | float = "raise",
 ) -> Evaluation:  # fmt: skip
     """Cross-validate classifiers on the same folds.
 
@@ -139,6 +142,8 @@ def evaluate(
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
         whose ``fit`` takes groups get those of the training part, for folds of their own.
     random_state : int or None, default=0
+    regularize : {"raise", "shrink"} or float, default="raise"
+        As in `Regularize`, learned from the training part of every fold.
 
     Returns
     -------
@@ -155,7 +160,9 @@ def evaluate(
     >>> print(found.summary())
     kernel is right on ...% +- ...% of 60 held-out matrices.
     """
-    data = check_labelled(X, y, None, None, groups)
+    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
+    matrices = np.asarray(X, dtype=np.float64)
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
@@ -167,7 +174,7 @@ def evaluate(
             steps = list(product(range(len(folds)), known))
             for number, (fold, name) in enumerate(steps):
                 tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-                result = _predict(known[name], data, *folds[fold])
+                result = _predict(known[name], data, regularize, folds[fold])
                 if interrupts.seen:  # comparing with an unfinished fit would be unfair
                     raise KeyboardInterrupt
                 results[name].append(result)
@@ -178,13 +185,12 @@ def evaluate(
     return _gather(results, data, folds)
 
 
-def _predict(
-    classifier: Any, data: Labelled, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> _Fitted:
-    started = time.perf_counter()
+def _predict(classifier: Any, data: Labelled, regularize: Any, fold: Fold) -> _Fitted:
+    started, (train, test) = time.perf_counter(), fold
+    matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
     groups = None if data.groups is None else data.groups[train]
-    model = fit_grouped(clone(classifier), data.matrices[train], data.codes[train], groups)
-    return model.predict(data.matrices[test]), time.perf_counter() - started
+    model = fit_grouped(clone(classifier), matrices[train], data.codes[train], groups)
+    return model.predict(matrices[test]), time.perf_counter() - started
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:

@@ -1,6 +1,6 @@
 """Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -108,11 +108,9 @@ class PlaneMap:
         if not named:
             return f"No named divergence lies on the grid. {leader} {optimistic}. {span}"
         top = max(named.values())
-        leaders = [name for name, value in named.items() if value == top]
-        names = " or ".join(leaders)
+        known = NAMED[max(named, key=named.__getitem__)]
         if top == highest:
-            return f"Use {names} ({top:.1%}): no point of the grid is better. {span}"
-        known = NAMED[leaders[0]]
+            return f"{say_best(named)}: no point of the grid is better. {span}"
         paired = self.compare(best, (known.alpha, known.beta))
         evidence = (
             f"{leader} is right on {paired.first_only} matrices where {known.name} is wrong, and "
@@ -120,10 +118,10 @@ class PlaneMap:
             f" it {optimistic}"
         )
         if paired.p_value >= SIGNIFICANT:
-            answer = f"Use {names} ({top:.1%}): no point of the grid is significantly better."
+            answer = f"{say_best(named)}: no point of the grid is significantly better."
         else:
             answer = (
-                f"Try {format_point(best)}: it beats {names} ({top:.1%}), the best named "
+                f"Try {format_point(best)}: it beats {known.name} ({top:.1%}), the best named "
                 "divergence, significantly for a single comparison. Confirm it on held-out data."
             )
         return f"{answer} {evidence}. {span}"
@@ -142,7 +140,8 @@ class PlaneMap:
 
 def plane_map(
     X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
-    groups: ArrayLike | None = None, engine: str | Engine = "auto", n_threads: int | None = None,
+    groups: ArrayLike | None = None, engine: str | Engine = "auto",
+    regularize: str | float = "raise",
 ) -> PlaneMap:  # fmt: skip
     r"""Leave-one-out 1-NN accuracy at every point of a grid of the (alpha, beta) plane.
 
@@ -162,8 +161,7 @@ def plane_map(
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image) are not neighbours of each other.
     engine : str or Engine, default="auto"
-    n_threads : int, optional
-        All by default. Ignored if ``engine`` is an engine already.
+    regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
 
     Returns
     -------
@@ -183,8 +181,8 @@ def plane_map(
     >>> plane.accuracy.shape, plane.at(0, 0)
     ((17, 17), 1.0)
     """
-    chosen = get_engine(engine, n_threads, LEARNING_ACCURACY)
-    matrices = check_spd(X, ndim=3)
+    chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
+    matrices = check_spd(X, regularize=regularize, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     for first, second in (grid, grid[::-1]):
@@ -215,6 +213,15 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 
 def format_point(point: Sequence[float]) -> str:
     return "({:g}, {:g})".format(*point)
+
+
+def say_best(accuracies: Mapping[str, float]) -> str:
+    """Say which of the named divergences to use; three or more that tie are no recommendation."""
+    top = max(accuracies.values())
+    *others, last = (name for name, accuracy in accuracies.items() if accuracy == top)
+    if len(others) < 2:
+        return f"Use {' or '.join([*others, last])} ({top:.1%})"
+    return f"No difference found between {', '.join(others)} and {last} ({top:.1%})"
 
 
 def say_range(accuracy: RealArray) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.baselines import plane
+from divlearn.baselines import DivergenceMDM, plane
 from divlearn.baselines.plane import NAMED, NAMED_POINTS, Codes, Flags
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
@@ -36,13 +36,14 @@ class NamedScore:
     Attributes
     ----------
     alpha, beta : float
-    score : float, held-out accuracy, or mean log-likelihood per matrix.
+    score : float, held-out accuracy of the nearest neighbour, or mean log-likelihood per matrix.
     difference : float, score of the learned point minus this score.
     standard_error : float, of the paired difference.
     p_value : float, of no difference: exact sign-flip test (over groups if there are groups), or
         likelihood-ratio test of two parameters, which is conservative on the axes.
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
         parameters; positive if the learned one is preferred. NaN with labels.
+    mean_score : float, that of the nearest mean, as `DivergenceMDM` judges when it chooses, or NaN.
     """
 
     alpha: float
@@ -52,6 +53,7 @@ class NamedScore:
     standard_error: float
     p_value: float
     bic_difference: float = math.nan
+    mean_score: float = math.nan
 
     @property
     def beaten(self) -> bool:
@@ -81,6 +83,9 @@ class WhichDivergence:
     p_chance : float, p-value of no divergence being better than predicting the largest class
         (Bonferroni over the compared divergences). NaN without labels.
     n_groups : int or None, number of groups.
+    mean_score : float, of the nearest mean; `DivergenceMDM` chooses without each fold. Or NaN.
+    p_mean : float, of no difference between ``mean_score`` and ``score``.
+    mean_divergence : str, the divergence that `DivergenceMDM` chooses.
     """
 
     criterion: Literal["accuracy", "likelihood"]
@@ -96,6 +101,9 @@ class WhichDivergence:
     chance: float = math.nan
     p_chance: float = math.nan
     n_groups: int | None = None
+    mean_score: float = math.nan
+    p_mean: float = math.nan
+    mean_divergence: str = ""
 
     @property
     def best_named(self) -> str:
@@ -105,15 +113,21 @@ class WhichDivergence:
     def table(self) -> list[dict[str, str | float]]:
         """Rows for the learned point and every named one, the highest score first."""
         alpha, beta = self.best
-        rows: list[dict[str, Any]] = [
-            {"name": "learned", "alpha": alpha, "beta": beta, "score": self.score}
-        ]
+        learned = {"alpha": alpha, "beta": beta, "score": self.score, "mean_score": self.mean_score}
+        rows: list[dict[str, Any]] = [{"name": "learned", **learned}]
         rows += [{"name": name, **vars(row)} for name, row in self.named.items()]
         return sorted(rows, key=lambda row: -float(row["score"]))
 
     def summary(self) -> str:
         """Recommend a divergence, and say how sure that is."""
-        return _say_accuracy(self) if self.criterion == "accuracy" else _say_likelihood(self)
+        if self.criterion == "likelihood":
+            return _say_likelihood(self)
+        better = "mean" if self.mean_score > self.score else "neighbour"
+        told = f"use the {better}" if self.p_mean < SIGNIFICANT else "no significant difference"
+        return (
+            f"{_say_accuracy(self)} Nearest mean, in {self.mean_divergence}, is right on "
+            f"{self.mean_score:.1%}, nearest neighbour on {self.score:.1%}: {told}."
+        )
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary())}</p>"
@@ -122,13 +136,14 @@ class WhichDivergence:
 def which_divergence(
     X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None, cv: int = 5,
     alphas: ArrayLike | None = None, betas: ArrayLike | None = None, engine: str | Engine = "auto",
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | np.random.RandomState | None = None, regularize: str | float = "raise",
 ) -> WhichDivergence:  # fmt: skip
     r"""Find the divergence of the (alpha, beta) plane that suits these matrices.
 
     With labels, the criterion is the cross-validated accuracy of the nearest neighbour. The score
     of the learned point comes from nested cross-validation: for every fold the point is chosen by
-    leave-one-out accuracy on the other folds, and evaluated on the fold. Without labels, it is the
+    leave-one-out accuracy on the other folds, and evaluated on the fold. The nearest mean of a
+    class, see `DivergenceMDM`, is judged on the same folds. Without labels, the criterion is the
     likelihood of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
 
     Parameters
@@ -147,6 +162,7 @@ def which_divergence(
         1/4 without. Named divergences are compared whether they lie on it or not.
     engine : str or Engine, default="auto"
     random_state : int, RandomState or None, default=None
+    regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
 
     Returns
     -------
@@ -162,10 +178,10 @@ def which_divergence(
     >>> answer.map.shape, answer.criterion, list(answer.named)[:2]
     ((17, 17), 'accuracy', ['airm', 'stein'])
     >>> print(answer.summary())
-    Use ...
+    No difference found between airm, stein and log-cosh (98.3%): ...
     """
     chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
-    matrices = check_spd(X, ndim=3)
+    matrices = check_spd(X, regularize=regularize, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = []
     for given, name in ((alphas, "alphas"), (betas, "betas")):
@@ -207,11 +223,13 @@ def _by_accuracy(
     betas: RealArray, engine: Engine,
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
+    parts = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
+    means = DivergenceMDM("choose", engine, cv=parts).fit(matrices, codes)
     grid = maps.make_grid(alphas, betas)
     correct, judged = plane.judge_neighbors(
         matrices, codes, folds, groups, np.vstack([grid, NAMED_POINTS]), engine
     )
-    codes, folds = codes[judged], folds[judged]
+    codes, folds, by_mean = codes[judged], folds[judged], means.oof_proba_[judged].argmax(axis=1)
     groups = None if groups is None else groups[judged]
 
     def choose(flags: Flags) -> int:
@@ -222,15 +240,16 @@ def _by_accuracy(
     choices = [choose(correct[fold][:, folds != fold]) for fold in range(n_folds)]
     for fold, choice in enumerate(choices):
         learned[folds == fold] = held_out[choice, folds == fold]
-    known = held_out[len(grid) :]
+    known, by_mean = held_out[len(grid) :], by_mean == codes
     chance = float(np.bincount(codes).max() / len(codes))
-    p_chance = (1 + len(known)) * min(p_above(one, chance, groups) for one in (learned, *known))
-    named = {}
-    for (name, divergence), flags in zip(NAMED.items(), known, strict=True):
+    compared = learned, by_mean, *known
+    p_chance = len(compared) * min(p_above(one, chance, groups) for one in compared)
+    named, of_means = {}, means.cv_results_["accuracy"][: len(NAMED)]  # the first candidates
+    for (name, divergence), flags, mean in zip(NAMED.items(), known, of_means, strict=True):
         paired = compare_paired(learned, flags, groups)
         named[name] = NamedScore(
             divergence.alpha, divergence.beta, float(flags.mean()), paired.difference,
-            paired.standard_error, paired.p_value,
+            paired.standard_error, paired.p_value, mean_score=float(mean),
         )  # fmt: skip
     points: list[Point] = [(alpha, beta) for alpha, beta in grid.tolist()]
     return WhichDivergence(
@@ -238,7 +257,9 @@ def _by_accuracy(
         held_out[: len(grid)].mean(axis=1).reshape(len(alphas), len(betas)), len(codes),
         _say_how_many(len(codes), n_given, "matrices were judged"),
         tuple(points[choice] for choice in choices), chance, min(1.0, p_chance),
-        None if groups is None else len(np.unique(groups)),
+        None if groups is None else len(np.unique(groups)), float(by_mean.mean()),
+        compare_paired(by_mean, learned, groups).p_value,
+        getattr(means.divergence_, "name", "log-euclidean"),
     )  # fmt: skip
 
 
@@ -260,7 +281,7 @@ def _say_accuracy(answer: WhichDivergence) -> str:
         f"p = {top.p_value:.2g}{of_groups})"
     )
     if top.beaten:
-        chosen = ", ".join(dict.fromkeys(map(format_point, answer.chosen)))
+        chosen = "; ".join(dict.fromkeys(map(format_point, answer.chosen)))
         return (
             f"Use {format_point(answer.best)}: the learned point beats {name}, the best named "
             f"divergence, significantly; {versus}. The points chosen without each fold: {chosen}."
@@ -270,10 +291,10 @@ def _say_accuracy(answer: WhichDivergence) -> str:
             f"Use any: all divergences of the grid have the accuracy {top.score:.1%} on these {n} "
             "matrices."
         )
-    others = [other for other, row in answer.named.items() if row.score == top.score]
+    verdict = maps.say_best({name: row.score for name, row in answer.named.items()})
     return (
-        f"Use {' or '.join(others)} ({top.score:.1%}): the learned point is not significantly "
-        f"better; {versus}. {maps.say_range(answer.map)}"
+        f"{verdict}: the learned point is not significantly better; {versus}. "
+        f"{maps.say_range(answer.map)}"
     )
 
 

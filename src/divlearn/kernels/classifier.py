@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -48,8 +49,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     scales : array-like, default=(0.25, 0.5, 1, 2, 4)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
-    Cs : array-like, default=(1, 10, 100)
-        Values > 0 of the penalty of the support vector machine.
+    C : float or array-like, default=(1, 10, 100)
+        Penalty of the support vector machine, > 0; of several values the best is chosen.
     cv : int, splitter or iterable of pairs of indices, default=4
         A number of folds is stratified and shuffled, and keeps ``groups`` together. Every class
         must be in every training part.
@@ -58,6 +59,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     engine : str or Engine, default="auto"
         Its threads also fit the machines.
     verbose : int, default=0
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -114,12 +116,12 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
 
     def __init__(
         self, alphas: ArrayLike | None = None, betas: ArrayLike | None = None,
-        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), Cs: ArrayLike = (1.0, 10.0, 100.0), *,
+        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), C: ArrayLike = (1.0, 10.0, 100.0), *,
         cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
-        engine: str | Engine = "auto", verbose: int = 0,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.alphas, self.betas, self.scales = alphas, betas, scales
-        self.Cs, self.cv, self.class_weight = Cs, cv, class_weight
+        self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @labelled.all_or_nothing
@@ -136,7 +138,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         points = _check_points(self.alphas, self.betas)
         self._check_grid()
-        data = check_labelled(X, y, sample_weight, self.class_weight, groups)
+        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
@@ -178,7 +180,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         return np.exp(self.predict_log_proba(X))
 
     def _check_grid(self) -> tuple[list[float], list[float]]:
-        return _check_positive(self.scales, "scales"), _check_positive(self.Cs, "Cs")
+        return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
     def _choose(
         self, data: Labelled, folds: Folds, known: dict[Point, RealArray],
@@ -275,7 +277,7 @@ def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:
-    axis: list[float] = as_axis(values, name).tolist()
+    axis: list[float] = as_axis([values] if isinstance(values, Real) else values, name).tolist()
     if min(axis) <= 0:
         raise ValueError(f"{name}={axis} must be > 0")
     return axis

@@ -15,7 +15,13 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new
+from divlearn.fitting.labelled import (
+    MatricesMixin,
+    all_or_nothing,
+    check_new,
+    check_training,
+    takes_metric,
+)
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
 from divlearn.kernels.tables import Point, decay
@@ -23,6 +29,7 @@ from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
 
+@takes_metric
 class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Kernel of a divergence between SPD matrices.
 
@@ -38,11 +45,12 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     divergence : str, pair (alpha, beta) or Divergence, default="stein"
         A name stands for the textbook form, a pair for :math:`D^{(\alpha,\beta)}` itself: "stein"
         is a quarter of (1/2, 1/2). See `divlearn.get_divergence`. The signs of alpha and beta must
-        not differ.
+        not differ. ``metric`` is another name for this parameter, as in pyRiemann.
     scale : float or "median", default="median"
         s > 0. "median" is one over the median of :math:`\tilde D` over all pairs of training
         matrices that differ, so that half of them have a kernel below 1/e.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -82,8 +90,10 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "stein",
         scale: float | str = "median", *, engine: str | Engine = "auto",
+        regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.divergence, self.scale, self.engine = divergence, scale, engine
+        self.divergence, self.scale = divergence, scale
+        self.engine, self.regularize = engine, regularize
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
@@ -105,18 +115,21 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         return decay(divergences, self.divergence_.scale * self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
-        """Compute the kernel between any matrices; needs no `fit` if ``scale`` is a number.
+        """Compute the kernel between any matrices; needs no `fit` where that learns nothing.
 
         X has the shape (n_X, d, d) and Y (n_Y, d, d), the kernel (n_X, n_Y). Y is X itself by
         default; the kernel is then exactly symmetric, with a diagonal of ones.
         """
         divergence = self._resolve()
-        if isinstance(self.scale, str):
-            check_is_fitted(self, msg='scale="median" is learned by fit: call it, or pass a number')
+        if isinstance(self.scale, str) or self.regularize != "raise":
+            check_is_fitted(self, msg='scale="median" and regularize are learned by fit: call it')
         scale = self.scale_ if isinstance(self.scale, str) else float(self.scale)
+        regularize = self.shrinkage_ or "raise"
+        first = check_spd(X, regularize=regularize, ndim=3)
         if Y is None:
-            return self._kernel(divergence, scale, check_spd(X, ndim=3))
-        return self._kernel(divergence, scale, *check_pair(X, Y, ndim=3))
+            return self._kernel(divergence, scale, first)
+        second = check_spd(Y, regularize=regularize, ndim=3, name="Y")
+        return self._kernel(divergence, scale, *check_pair(first, second, ndim=3))
 
     @property
     def is_psd(self) -> bool:
@@ -155,7 +168,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
     def _fit(self, X: ArrayLike) -> RealArray | None:
         """Fit; return the divergences of the training matrices if they had to be computed."""
         self.divergence_ = self._resolve()
-        self.matrices_ = check_spd(X, ndim=3)
+        self.matrices_ = check_training(self, X, dtype=None)
         self.n_features_in_ = self.matrices_.shape[-1]
         if not isinstance(self.scale, str):
             self.scale_ = float(self.scale)

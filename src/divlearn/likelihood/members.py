@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point
+from divlearn.divergence import Divergence, get_divergence, nonnegative_point, plain_name
 
 Point = tuple[float, float]
 
@@ -103,7 +103,7 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
     The scale of a named divergence does not matter, as kappa multiplies it.
     """
     if isinstance(divergence, str):
-        key = divergence.strip().lower().replace("_", "-").replace(" ", "-")
+        key = plain_name(divergence)
         if key == "learn":
             return Members("learn", 2)
         if key in NAMED_MEMBERS:

@@ -24,6 +24,7 @@ from divlearn.report.sections import (
     table_section,
     text_section,
 )
+from divlearn.spd import check_spd
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
@@ -54,6 +55,7 @@ def classifier_page(
     >>> page.sentence
     'DivergenceKernelClassifier separates 3 classes: it is right on ...% of 60 held-out matrices.'
     """
+    X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)
     name, classes = type(model).__name__, model.classes_
     sentence = f"{name} was fitted to {len(classes)} classes."
     sections: list[Section] = []

@@ -81,11 +81,12 @@ def _(answer: WhichDivergence) -> Page:
 
 
 def _which_sections(answer: WhichDivergence) -> list[Section]:
-    if answer.criterion == "accuracy":
+    labelled = answer.criterion == "accuracy"
+    if labelled:
         best, scale, values, label, floor = "learned", 100, answer.map, "accuracy", None
         formats = {
-            "alpha": "g", "beta": "g", "accuracy": ".1%", "learned ahead by": "+.1f",
-            "standard error": ".1f", "p": ".2g",
+            "alpha": "g", "beta": "g", "neighbour": ".1%", "learned ahead by": "+.1f",
+            "standard error": ".1f", "p": ".2g", "mean": ".1%",
         }  # fmt: skip
         about = (
             "The star is the learned point. Values are cross-validated accuracies of the nearest "
@@ -93,9 +94,10 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
         )
         test = "McNemar's test" if answer.n_groups is None else "sign-flip test over groups"
         note = (
-            "Differences between the learned point and each named divergence, in percentage "
-            f"points on the same matrices, with p-values (exact {test}). The learned point is "
-            "evaluated on held-out folds."
+            "Accuracy of the nearest neighbour; differences between the learned point and each "
+            f"named divergence, in percentage points on the same matrices, with p-values (exact "
+            f"{test}); accuracy of the nearest mean. What is learned, the divergence of means "
+            "included, is evaluated on held-out folds."
         )
     else:
         best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
@@ -113,13 +115,13 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
             "matrix, with p-values of the likelihood-ratio test. A positive BIC difference prefers "
             "the maximum, which has two more parameters."
         )
-    rows = [[best, *answer.best, answer.score, None, None, None, None]]
+    last = "mean_score" if labelled else "bic_difference"
+    rows = [[best, *answer.best, answer.score, *3 * [None], getattr(answer, last, None)]]
     rows += [
         [TITLES[name], row.alpha, row.beta, row.score, scale * row.difference,
-         scale * row.standard_error, row.p_value, row.bic_difference]
+         scale * row.standard_error, row.p_value, getattr(row, last)]
         for name, row in answer.named.items()
     ]  # fmt: skip
-    rows = [row[: 1 + len(formats)] for row in rows]  # accuracies have no BIC
     return [
         plane_section(
             "Map of the plane", answer.alphas, answer.betas, values, label,

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.engines import Engine, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
+from divlearn.fitting.labelled import check_size
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, encode_block
 from divlearn.sharded.pieces import (
@@ -23,7 +25,7 @@ from divlearn.sharded.pieces import (
     split,
 )
 from divlearn.sharded.shards import LocalShards, Parts, Shards
-from divlearn.spd import check_spd
+from divlearn.spd import check_and_learn
 from divlearn.weights import as_weights, check_total_weight, check_weights
 
 _BLOCK_BYTES = 1 << 24
@@ -98,20 +100,40 @@ def open_shards(
 
 def open_data(
     X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
-    accuracy: str | float = "auto",
+    accuracy: str | float = "auto", regularize: Any = "raise",
 ) -> Shards:  # fmt: skip
     """Open and check whatever an estimator was given; an array in memory is one block."""
     if is_sharded(X, engine) or isinstance(X, np.memmap):
+        if regularize not in ("raise", None):
+            raise ValueError("regularize needs X in memory, but it is in shards; pass an array")
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
-    checked = isinstance(X, Prepared)
-    matrices = X.matrices if checked else check_spd(X, ndim=3, dtype=np.float64)
+    matrices, shrinkage = check_and_learn(X, regularize, sample_weight, ndim=3, dtype=np.float64)
     weights = check_weights(sample_weight, len(matrices))
     if y is not None:
         y = np.asarray(y)
         check_rows(y, len(matrices), "y")
-    return LocalShards([block_in_memory(chosen, matrices, y, weights)])
+    shards = LocalShards([block_in_memory(chosen, matrices, y, weights)])
+    shards.shrinkage = shrinkage
+    return shards
+
+
+def open_training(estimator: Any, *data: Any, **options: Any) -> Shards:
+    """Open data to learn from, and learn how to regularize this and that of `open_new`."""
+    options |= {"engine": estimator.engine, "regularize": estimator.regularize}
+    shards = open_data(*data, **options)
+    estimator.shrinkage_ = shards.shrinkage
+    return shards
+
+
+def open_new(estimator: Any, X: Any, sample_weight: Any = None, **options: Any) -> Shards:
+    """Open data to predict: the estimator is fitted, and on matrices of this size."""
+    check_is_fitted(estimator)
+    options |= {"engine": estimator.engine, "regularize": estimator.shrinkage_}
+    shards = open_data(X, None, sample_weight, **options)
+    check_size(estimator, shards.d)
+    return shards
 
 
 def as_bytes(limit: int | str | None) -> int | None:

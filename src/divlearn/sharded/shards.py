@@ -35,6 +35,8 @@ class Shards(ABC):
     shared by all. They are pure: a block that is lost is made again, and gives the same.
     """
 
+    shrinkage: tuple[float, float] | None = None  # how the matrices were regularized
+
     @abstractmethod
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
         """Call a function for every block, and bring the results here."""
