@@ -9,9 +9,8 @@ import numpy as np
 
 from divlearn.cluster import matched_f1_score, pairwise_f1_score
 from divlearn.datasets import Dataset, make_wishart_clusters
-from paper.cache import Cell
+from paper.cells import Cell
 from paper.classification import draw_rows
-from paper.data import Data
 from paper.experiment import data_cell
 from paper.methods import make_clustering
 from paper.protocol import Limits, Protocol
@@ -40,14 +39,16 @@ def measure_clusters(X: np.ndarray, y: np.ndarray, method: str, seed: int) -> di
     return outcome | kept | {"block_seconds": medians}
 
 
-def cluster_cell(data: Data, key: str, method: str, seed: int, protocol: Protocol) -> Cell:
+def cluster_cell(source: str, method: str, seed: int, protocol: Protocol) -> Cell:
     """Make a cell that clusters a data set; other seeds are other starts."""
-    limits = protocol.cluster_limit(key)
-    compute = partial(_cluster_data, data[key], method, seed, limits)
-    return data_cell(_TASK, data, key, method, seed, {}, limits, compute)
+    limits = protocol.cluster_limit(source)
+    compute = partial(_cluster_data, method=method, seed=seed, limits=limits)
+    return data_cell(_TASK, source, method, seed, {}, limits, compute)
 
 
-def _cluster_data(dataset: Dataset, method: str, seed: int, limits: Limits) -> dict[str, Any]:
+def _cluster_data(
+    dataset: Dataset, engine: str, *, method: str, seed: int, limits: Limits
+) -> dict[str, Any]:
     rows = np.arange(len(dataset.labels))
     if limits != Limits():
         classes, rng = dataset.classes[: limits.classes], np.random.default_rng(0)
@@ -58,11 +59,13 @@ def _cluster_data(dataset: Dataset, method: str, seed: int, limits: Limits) -> d
 def synthetic_cell(k: int, size: int, d: int, method: str, seed: int) -> Cell:
     """Make a cell that clusters synthetic data; other seeds are other data."""
     settings = {"clusters": k, "size": size, "d": d}
-    compute = partial(_cluster_synthetic, k, size, d, method, seed)
-    return Cell(_TASK, "Wishart clusters", "wishart 1", method, seed, settings, compute)
+    compute = partial(_cluster_synthetic, k=k, size=size, d=d, method=method, seed=seed)
+    return Cell(_TASK, "Wishart clusters", "", method, seed, settings, compute)
 
 
-def _cluster_synthetic(k: int, size: int, d: int, method: str, seed: int) -> dict[str, Any]:
+def _cluster_synthetic(
+    _: None, engine: str, *, k: int, size: int, d: int, method: str, seed: int
+) -> dict[str, Any]:
     # Around its centre a matrix spreads equally in p = d (d + 1) / 2 directions. Clusters can be
     # found from about p^(1/4) standard deviations on; three times that is as hard for every d.
     separation = 3 * (d * (d + 1) / 2) ** 0.25

@@ -1,11 +1,12 @@
-"""Figures beside the paper's: means with errors, and sentences that follow rules."""
+"""Figures beside the paper's: means with errors, and what the paper claims of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from paper.cache import Done
+from paper.cells import Done
+from paper.data import paper_name
 
 Estimate = tuple[float, float | None]  # a mean, and its standard error where there is one
 
@@ -19,6 +20,7 @@ class Row(NamedTuple):
     error: float | None = None
     paper: float | None = None
     decimals: int = 1
+    earlier: bool = False  # whether an earlier version of the library computed it
 
     @classmethod
     def of(
@@ -29,22 +31,73 @@ class Row(NamedTuple):
         return cls(row, column, value, error, paper, decimals)
 
     @property
-    def gap(self) -> float | None:
-        """How far ours is from the paper's."""
-        return None if self.value is None or self.paper is None else self.value - self.paper
-
-    @property
     def differs(self) -> bool:
-        """Whether that is more than two standard errors."""
-        if self.gap is None or self.error is None:
+        """Whether ours is more than two standard errors from the paper's."""
+        if self.value is None or self.paper is None or self.error is None:
             return False
-        return abs(self.gap) > 2 * self.error
+        return abs(self.value - self.paper) > 2 * self.error
 
     def __str__(self) -> str:
         text = "-" if self.value is None else f"{self.value:.{self.decimals}f}"
         if self.error is not None:
             text += f" +- {self.error:.{self.decimals}f}"
-        return text if self.paper is None else f"{text} ({self.paper:g})"
+        if self.paper is not None:
+            text += f" ({self.paper:g}{'*' * self.differs})"
+        return f"_{text}_" if self.earlier else text
+
+
+class Claim(NamedTuple):
+    """What the paper says, where, whether that holds here, and the figures of both."""
+
+    claim: str
+    on: str
+    holds: bool
+    here: str
+    paper: str = ""
+    clear: bool = True  # whether our figures differ by more than their errors
+
+    @property
+    def verdict(self) -> str:
+        if not self.clear:
+            return f"{'yes' if self.holds else 'no'}, within errors"
+        return "yes" if self.holds else "**no**"
+
+
+def against(
+    found: Mapping[str, float], ours: Iterable[str], others: Iterable[str], decimals: int = 1
+) -> tuple[bool, str] | None:
+    """Compare the best of some columns with the best of others; None where one is missing.
+
+    Examples
+    --------
+    >>> against({"E": 0.43, "LE": 0.38, "Karcher": 0.4}, ["E"], ["LE", "Karcher"], 2)
+    (True, 'E 0.43, Karcher 0.40')
+    """
+    sides = [*ours], [*others]
+    if not {*sides[0], *sides[1]} <= set(found):
+        return None
+    one, other = (max(names, key=found.__getitem__) for names in sides)
+    text = f"{one} {found[one]:.{decimals}f}, {other} {found[other]:.{decimals}f}"
+    return found[one] >= found[other], text
+
+
+def compare(
+    rows: Sequence[Row], published: Mapping[str, Mapping[str, float]], ours: Iterable[str],
+    others: Iterable[str], claims: tuple[str, str], decimals: int = 1,
+) -> list[Claim]:  # fmt: skip
+    """Compare best columns on all data that the paper has; `claims` where its ours win, or not."""
+    sides, found = ([*ours], [*others]), []
+    for data in names_of(rows):
+        values = figures_of(rows, data)
+        here = against(values, *sides, decimals)
+        theirs = against(published.get(paper_name(data), {}), *sides, decimals)
+        if here and theirs:
+            claim, agrees = claims[0 if theirs[0] else 1], here[0] == theirs[0]
+            best = [max(names, key=values.__getitem__) for names in sides]
+            errors = [r.error or 0.0 for r in rows if r.row == data and r.column in best]
+            clear = abs(values[best[0]] - values[best[1]]) > 2 * float(np.linalg.norm(errors))
+            found.append(Claim(claim, data, agrees, here[1], theirs[1], clear))
+    return found
 
 
 def names_of(rows: Iterable[Row]) -> list[str]:
@@ -103,42 +156,3 @@ def join(names: Iterable[str]) -> str:
     """
     known = list(names)
     return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
-
-
-def clauses(*parts: str) -> str:
-    """Put those clauses together that are not empty."""
-    return "; ".join(filter(None, parts))
-
-
-def differences(rows: Sequence[Row], reasons: Mapping[str, str]) -> list[str]:
-    """Say where figures differ from the paper's by more than two standard errors, and why.
-
-    `reasons` has a clause for rows and columns of the table, by their names.
-    """
-    told = []
-    for name in names_of(rows):
-        known = [row for row in rows if row.row == name and row.paper is not None]
-        off = [row for row in known if row.differs]
-        if off:
-            parts = [f"{row.column} {row.gap:+.{row.decimals}f}" for row in off]
-            found = [reasons[key] for key in (name, *(row.column for row in off)) if key in reasons]
-            why = f": {'; '.join(dict.fromkeys(found))}" if found else ", for no reason we know"
-            verb = "differ" if len(parts) > 1 else "differs"
-            told.append(
-                f"{name}: {join(parts)} {verb} from the paper's by more than two standard errors"
-                f"{why}."
-            )
-        elif known and all(row.value is not None and row.error is not None for row in known):
-            told.append(f"{name}: within two standard errors of the paper.")
-    return told
-
-
-def judge(claim: str, holds: Mapping[str, bool]) -> list[str]:
-    """Say where a claim of the paper holds, by data set; nothing where none is done."""
-    if not holds:
-        return []
-    yes, no = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
-    if not yes:
-        return [f"The paper: {claim}. Here that does not hold on {join(no)}."]
-    exception = f", but not on {join(no)}" if no else ""
-    return [f"The paper: {claim}. Here that holds on {join(yes)}{exception}."]

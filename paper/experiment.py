@@ -1,17 +1,12 @@
 """What an experiment is: cells to compute, and how to show their outcomes."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from divlearn.datasets import Dataset
-from paper.cache import Cell, Done
-from paper.comparison import Estimate, Row
-from paper.data import SOURCES, Data
+from paper.cells import Cell, Done
+from paper.comparison import Claim, Estimate, Row
+from paper.data import SOURCES
 from paper.protocol import Limits, Protocol
 
 
@@ -23,41 +18,24 @@ class Experiment:
     title: str
     where: str  # which table or figure of the paper
     unit: str  # of the figures in the table
-    cells: Callable[[Data, Protocol], list[Cell]]  # cheap ones first
+    cells: Callable[[Protocol], list[Cell]]  # of all data; cheap ones first
     rows: Callable[[Done], list[Row]]
-    claims: Callable[[list[Row], Done], list[str]]  # sentences on what the paper claims
-    effort: Callable[[Protocol], str]  # says what is computed
-    sources: Sequence[str] = ()  # keys of the data that the paper used
-    draw: Callable[[Figure, Done], None] | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)  # why rows or columns may differ
+    claims: Callable[[list[Row]], list[Claim]]  # what the paper claims, beside the figures
+    effort: Callable[[Protocol], str]  # says what is computed, but for what all experiments share
+    draw: Callable[[Any, Done], None] | None = None  # into a figure of Matplotlib
     timed: bool = False  # whether it measures time, which other processes would disturb
 
 
 def data_cell(
-    task: tuple[str, int], data: Data, key: str, method: str, seed: int, settings: dict[str, Any],
-    limits: Limits, compute: Callable[[], dict[str, Any]],
+    task: tuple[str, int], source: str, method: str, seed: int, settings: Mapping[str, Any],
+    limits: Limits, compute: Callable[[Any, str], dict[str, Any]],
 ) -> Cell:  # fmt: skip
     """Make a cell of a part of a data set."""
-    told = settings | {"limits": str(limits)}
-    return Cell(task, SOURCES[key].title, _digest(data[key]), method, seed, told, compute)
+    told = {**settings, "limits": str(limits)}
+    return Cell(task, SOURCES[source].title, source, method, seed, told, compute)
 
 
-@cache
-def _digest(dataset: Dataset) -> str:
-    return dataset.digest()
-
-
-def say_limits(protocol: Protocol, sources: Sequence[str]) -> str:
-    """Say how much of the data is used."""
-    special = [key for key in sources if key in protocol.limits]
-    parts = [f"of {SOURCES[key].title} {protocol.limits[key]}" for key in special]
-    rest = protocol.limits[""]
-    if rest != Limits():
-        parts.append(f"{'of all other data' if parts else 'of all data'} {rest}")
-    return "; ".join(parts)
-
-
-def plot_means(ax: Axes, found: Mapping[int, Estimate | None], label: str) -> None:
+def plot_means(ax: Any, found: Mapping[int, Estimate | None], label: str) -> None:
     """Draw means against sizes, with bars for their errors, where there are any."""
     known = {size: one for size, one in sorted(found.items()) if one is not None}
     if known:

@@ -6,14 +6,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from divlearn.datasets import Dataset
-from paper.cache import Cell, Done
+from paper.cells import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Row, clauses, judge
-from paper.data import Data
-from paper.experiment import Experiment, data_cell, say_limits
+from paper.comparison import Claim, Row, figures_of, names_of
+from paper.experiment import Experiment, data_cell
 from paper.methods import make_classifier
 from paper.protocol import Limits, Protocol
 
@@ -22,16 +20,12 @@ _BLOCKS = ("atoms", "parameters", "head")
 
 
 def trace_objective(
-    dataset: Dataset, limits: Limits, atoms_per_class: int, iterations: int
+    dataset: Dataset, engine: str, *, limits: Limits, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Descend as the paper does with IDDL-V; returns the objective after every block."""
     train, _ = make_split(dataset, 0, limits)
     y = dataset.labels[train]
-    settings = {
-        "atoms_per_class": atoms_per_class, "solver": "bcd", "iterations": iterations,
-        "pairs": [[1.0, 1.0]],
-    }  # fmt: skip
-    model = make_classifier("IDDL-V", settings, 0, len(np.unique(y)))
+    model = make_classifier("IDDL-V", settings, 0, len(np.unique(y)), engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(dataset.matrices[train], y)
@@ -54,7 +48,7 @@ def block_shares(one: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def plot_blocks(figure: Figure, done: Done, blocks: Sequence[str]) -> None:
+def plot_blocks(figure: Any, done: Done, blocks: Sequence[str]) -> None:
     """Draw objectives against updates, every block in a colour of its own."""
     axes = figure.subplots(1, len(done), squeeze=False)[0]
     for ax, one in zip(axes, done, strict=True):
@@ -67,13 +61,16 @@ def plot_blocks(figure: Figure, done: Done, blocks: Sequence[str]) -> None:
     axes[0].legend()
 
 
-def _cells(data: Data, protocol: Protocol) -> list[Cell]:
-    each, iterations, cells = protocol.atoms_per_class, protocol.convergence_iterations, []
-    settings = {"atoms_per_class": each, "iterations": iterations}
-    for key in (key for key in _SOURCES if key in data):
-        limits = protocol.limit(key)
-        compute = partial(trace_objective, data[key], limits, each, iterations)
-        cells.append(data_cell(("descent", 3), data, key, "IDDL-V", 0, settings, limits, compute))
+def _cells(protocol: Protocol) -> list[Cell]:
+    cells = []
+    settings = {
+        "atoms_per_class": protocol.atoms_per_class, "start": [1.0, 1.0],
+        "iterations": protocol.convergence_iterations,
+    } | protocol.parameters.get("IDDL-V", {})  # fmt: skip
+    for source in _SOURCES:
+        limits = protocol.limit(source)
+        compute = partial(trace_objective, limits=limits, settings=settings)
+        cells.append(data_cell(("descent", 4), source, "IDDL-V", 0, settings, limits, compute))
     return cells
 
 
@@ -90,22 +87,27 @@ def _rows(done: Done) -> list[Row]:
     return rows
 
 
-def _claims(rows: list[Row], done: Done) -> list[str]:
-    most = {one["data"]: block_shares(one).get("atoms", 0.0) > 50 for one in done}
-    return judge("most of the decrease happens when the dictionary is learned", most)
+def _claims(rows: list[Row]) -> list[Claim]:
+    claims = []
+    for data in names_of(rows):
+        found = figures_of(rows, data)
+        if "by atoms, %" in found:
+            here = "atoms {by atoms, %:.0f} %, head {by head, %:.0f} %".format(**found)
+            claim = "the objective falls most when atoms are learned"
+            claims.append(Claim(claim, data, found["by atoms, %"] > 50, here))
+    return claims
 
 
 def _effort(protocol: Protocol) -> str:
-    return clauses(
-        f"{protocol.convergence_iterations} iterations of block-coordinate descent with "
-        f"{protocol.atoms_per_class} atoms per class from (1, 1), the first split",
-        say_limits(protocol, _SOURCES),
+    return (
+        f"{protocol.convergence_iterations} iterations of block-coordinate descent from (1, 1), "
+        "the first split"
     )
 
 
 CONVERGENCE = Experiment(
     name="convergence", title="Convergence of IDDL-V by block",
     where='Figures "convergence of our optimization scheme" (KTH-TIPS2, Virus)',
-    unit="objective, % of its decrease by block", sources=_SOURCES, cells=_cells, rows=_rows,
+    unit="objective, % of its decrease by block", cells=_cells, rows=_rows,
     claims=_claims, effort=_effort, draw=partial(plot_blocks, blocks=_BLOCKS),
 )  # fmt: skip

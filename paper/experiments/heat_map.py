@@ -4,16 +4,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from sklearn.model_selection import StratifiedKFold
 
 from divlearn import LogEuclideanKMeans, divergence_plane
 from divlearn.datasets import Dataset
-from paper.cache import Cell, Done
+from paper.cells import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Row, clauses, judge, share_error
-from paper.data import SOURCES, Data
-from paper.experiment import Experiment, data_cell, say_limits
+from paper.comparison import Claim, Row, figures_of, names_of, share_error
+from paper.data import SOURCES
+from paper.experiment import Experiment, data_cell
 from paper.protocol import Limits, Protocol
 
 _ATOMS = {"kth": 22, "virus": 30, "kth-images": 22}
@@ -22,7 +21,9 @@ _GAMMAS, _FOLDS = (1e-1, 1e-2, 1e-3, 1e-4), 4  # penalties, and folds to choose 
 _NAMED = {"AIRM": 0.0, "JBLD": 0.5, '"Burg" (1, 1)': 1.0}  # alpha = beta
 
 
-def map_accuracy(dataset: Dataset, limits: Limits, n_atoms: int, step: float) -> dict[str, Any]:
+def map_accuracy(
+    dataset: Dataset, engine: str, *, limits: Limits, n_atoms: int, step: float
+) -> dict[str, Any]:
     """Compute the test accuracy of the paper's ridge head at every point of a grid."""
     train, test = make_split(dataset, 0, limits)
     X, y = dataset.matrices, dataset.labels
@@ -54,13 +55,13 @@ def count_right(
     return int(((W @ head).argmax(axis=1) == truth).sum())
 
 
-def _cells(data: Data, protocol: Protocol) -> list[Cell]:
+def _cells(protocol: Protocol) -> list[Cell]:
     cells = []
-    for key in (key for key in _ATOMS if key in data):
-        limits, n_atoms, step = protocol.limit(key), _ATOMS[key], protocol.plane_step
-        compute = partial(map_accuracy, data[key], limits, n_atoms, step)
+    for source, n_atoms in _ATOMS.items():
+        limits, step = protocol.limit(source), protocol.plane_step
+        compute = partial(map_accuracy, limits=limits, n_atoms=n_atoms, step=step)
         settings = {"atoms": n_atoms, "step": step}
-        cells.append(data_cell(("plane", 1), data, key, "ridge", 0, settings, limits, compute))
+        cells.append(data_cell(("plane", 1), source, "ridge", 0, settings, limits, compute))
     return cells
 
 
@@ -78,32 +79,26 @@ def _rows(done: Done) -> list[Row]:
     return rows
 
 
-def _claims(rows: list[Row], done: Done) -> list[str]:
-    told, varies = [], {}
-    for one in done:
-        accuracy, grid = np.array(one["accuracy"]), one["grid"]
-        i, j = np.unravel_index(accuracy.argmax(), accuracy.shape)
-        spread = 100 * np.ptp(accuracy)
-        error = 100 * share_error(accuracy.max(), one["n_test"])
-        varies[one["data"]] = bool(spread > 2 * error)
-        told.append(
-            f"{one['data']}: highest at alpha = {grid[i]:g}, beta = {grid[j]:g}; the plane spans "
-            f"{spread:.1f} points, and one figure has a standard error of {error:.1f}."
-        )
-    return [*told, *judge("the accuracy varies with alpha and beta", varies)]
+def _claims(rows: list[Row]) -> list[Claim]:
+    claims = []
+    for data in names_of(rows):
+        found = figures_of(rows, data)
+        error = max(row.error or 0.0 for row in rows if row.row == data)
+        here = "highest {highest:.1f}, lowest {lowest:.1f}".format(**found)
+        varies = found["highest"] - found["lowest"] > 2 * error
+        claims.append(Claim("the accuracy varies with alpha and beta", data, varies, here))
+    return claims
 
 
 def _effort(protocol: Protocol) -> str:
     atoms = ", ".join(f"{SOURCES[key].title} {n}" for key, n in _ATOMS.items())
-    return clauses(
-        f"Atoms from log-Euclidean k-means, not learned ({atoms})",
-        f"the ridge head is fitted at every point of a grid of step {protocol.plane_step:g}",
-        "the first split",
-        say_limits(protocol, tuple(_ATOMS)),
+    return (
+        f"Atoms from log-Euclidean k-means, not learned ({atoms}); the ridge head is fitted at "
+        f"every point of a grid of step {protocol.plane_step:g}; the first split"
     )
 
 
-def _draw(figure: Figure, done: Done) -> None:
+def _draw(figure: Any, done: Done) -> None:
     axes = figure.subplots(1, len(done), squeeze=False)[0]
     for ax, one in zip(axes, done, strict=True):
         percent = 100 * np.array(one["accuracy"])
@@ -115,5 +110,5 @@ def _draw(figure: Figure, done: Done) -> None:
 HEAT_MAP = Experiment(
     name="heat-map", title="Accuracy over the (alpha, beta) plane", unit="accuracy in %",
     where='Figures "accuracy on KTH-TIPS2 and Virus as we change alpha and beta"',
-    sources=tuple(_ATOMS), cells=_cells, rows=_rows, claims=_claims, effort=_effort, draw=_draw,
+    cells=_cells, rows=_rows, claims=_claims, effort=_effort, draw=_draw,
 )  # fmt: skip

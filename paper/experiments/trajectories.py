@@ -5,15 +5,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from divlearn import LogEuclideanKMeans
 from divlearn.datasets import Dataset
-from paper.cache import Cell, Done
+from paper.cells import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Row, clauses
-from paper.data import Data
-from paper.experiment import Experiment, data_cell, say_limits
+from paper.comparison import Claim, Row, figures_of, names_of
+from paper.experiment import Experiment, data_cell
 from paper.methods import make_iddl
 from paper.protocol import Limits, Protocol
 
@@ -21,8 +19,9 @@ _ATOMS, _GAMMA = 15, 1e-3
 
 
 def follow(
-    dataset: Dataset, limits: Limits, start: tuple[float, float], n_atoms: int, iterations: int
-) -> dict[str, Any]:
+    dataset: Dataset, engine: str, *, limits: Limits, start: tuple[float, float], n_atoms: int,
+    iterations: int,
+) -> dict[str, Any]:  # fmt: skip
     """Descend as the paper does; returns alpha, beta and the objective after every iteration.
 
     The history of a fit has no accuracies. Fits of fewer iterations have them, and since they are
@@ -31,9 +30,8 @@ def follow(
     train, _ = make_split(dataset, 0, limits)
     X, y = dataset.matrices[train], dataset.labels[train]
     atoms = LogEuclideanKMeans(n_atoms, n_init=1, random_state=0).fit(X).cluster_centers_
-    model = make_iddl("S", start=start).set_params(
-        n_atoms=n_atoms, init=atoms, gamma=_GAMMA, random_state=0
-    )
+    given = {"n_atoms": n_atoms, "init": atoms, "gamma": _GAMMA, "random_state": 0}
+    model = make_iddl("S", "ridge", engine, start=start, **given)
     stops = sorted({0, iterations // 4, iterations // 2, iterations})
     accuracy = []
     for stop in stops:
@@ -48,17 +46,15 @@ def follow(
     }  # fmt: skip
 
 
-def _cells(data: Data, protocol: Protocol) -> list[Cell]:
+def _cells(protocol: Protocol) -> list[Cell]:
     cells, limits, iterations = [], protocol.limit("virus"), protocol.trajectory_iterations
-    for start in protocol.starts if "virus" in data else ():
-        compute = partial(follow, data["virus"], limits, start, _ATOMS, iterations)
+    for start in protocol.starts:
+        compute = partial(follow, limits=limits, start=start, n_atoms=_ATOMS, iterations=iterations)
         settings = {
             "atoms": _ATOMS, "iterations": iterations, "gamma": _GAMMA,
             "start": f"({start[0]:g}, {start[1]:g})",
         }  # fmt: skip
-        cells.append(
-            data_cell(("trajectory", 3), data, "virus", "IDDL-S", 0, settings, limits, compute)
-        )
+        cells.append(data_cell(("trajectory", 3), "virus", "IDDL-S", 0, settings, limits, compute))
     return cells
 
 
@@ -75,30 +71,32 @@ def _rows(done: Done) -> list[Row]:
     return rows
 
 
-def _claims(rows: list[Row], done: Done) -> list[str]:
-    if len(done) < 2:
+def _claims(rows: list[Row]) -> list[Claim]:
+    found = {name: figures_of(rows, name) for name in names_of(rows)}
+    if len(found) < 2:
         return []
-    ends = np.array([(one["alpha"][-1], one["beta"][-1]) for one in done])
-    objectives = np.array([one["objective"][-1] for one in done])
+    ends = np.array([(one["alpha"], one["beta"]) for one in found.values()])
+    objectives = {name: one["objective"] for name, one in found.items()}
+    least, most = (choose(objectives, key=objectives.__getitem__) for choose in (min, max))
     apart = float(np.linalg.norm(ends[:, None] - ends, axis=-1).max())
-    spread = float(np.ptp(objectives) / objectives.min())
-    best = done[int(objectives.argmin())]["start"]
+    spread = objectives[most] / objectives[least] - 1
+    here = f"ends {apart:.2f} apart, objectives differ by {100 * spread:.0f} %"
     return [
-        "The paper: different starts lead to different points with similar objectives, slightly "
-        f"better from (1, 1). Here the ends are up to {apart:.2f} apart, the largest objective is "
-        f"{100 * spread:.0f} % above the smallest, which is reached from {best}."
-    ]
+        Claim("starts lead to other alpha, beta and like objectives", "Virus",
+              apart > 0.1 and spread < 0.1, here),
+        Claim("and (1, 1) to a slightly better one", "Virus", least == "start (1, 1)",
+              f"the best is {least} with {objectives[least]:.4f}"),
+    ]  # fmt: skip
 
 
 def _effort(protocol: Protocol) -> str:
-    return clauses(
+    return (
         f"{protocol.trajectory_iterations} iterations of block-coordinate descent, {_ATOMS} atoms, "
-        f"gamma = {_GAMMA:g}, the first split",
-        say_limits(protocol, ["virus"]),
+        f"gamma = {_GAMMA:g}, the first split"
     )
 
 
-def _draw(figure: Figure, done: Done) -> None:
+def _draw(figure: Any, done: Done) -> None:
     plane, objective, accuracy = figure.subplots(1, 3)
     for one in done:
         (line,) = plane.plot(one["alpha"], one["beta"], marker=".", label=one["start"])
@@ -116,6 +114,6 @@ def _draw(figure: Figure, done: Done) -> None:
 TRAJECTORIES = Experiment(
     name="trajectories", title="Trajectories of alpha and beta (IDDL-S)",
     where='Figure "Trajectory of alpha and beta over BCD iterations"',
-    unit="parameters, objective, training accuracy in %", sources=("virus",), cells=_cells,
+    unit="parameters, objective, training accuracy in %", cells=_cells,
     rows=_rows, claims=_claims, effort=_effort, draw=_draw,
 )  # fmt: skip

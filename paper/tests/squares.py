@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from paper.cache import Cell
+from paper.cells import Cell
 
 
-def square(number: int, log: str | None = None, stop: str = "") -> dict:
+def square(_: None, engine: str, number: int, log: str | None = None, stop: str = "") -> dict:
     if log:
         with open(log, "a") as file:
             print(number, file=file)
@@ -30,7 +30,7 @@ def square(number: int, log: str | None = None, stop: str = "") -> dict:
 def cells(log: Path | None = None, stop: str = "", n: int = 5, **settings) -> list[Cell]:
     told = None if log is None else str(log)
     return [
-        Cell(("square", 1), "numbers", "1", "multiply", number, settings,
-             partial(square, number, told, stop))
+        Cell(("square", 1), "numbers", "", "multiply", number, settings,
+             partial(square, number=number, log=told, stop=stop))
         for number in range(n)
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.linalg import eigvalsh, logm
+from scipy.stats import t as student
 from sklearn.linear_model import Ridge
 from sklearn.metrics import pair_confusion_matrix
 from sklearn.neighbors import KNeighborsClassifier
@@ -11,15 +12,17 @@ from divlearn.datasets import make_wishart_clusters
 from paper.classification import make_split, measure_accuracy
 from paper.clustering import measure_clusters
 from paper.comparison import accuracy_of, mean_of
+from paper.data import load_data, pack
 from paper.experiments.convergence import trace_objective
 from paper.experiments.gradient_time import measure_gradient, ridge_slopes
 from paper.experiments.heat_map import count_right, map_accuracy
+from paper.experiments.joint_learning import paired_gain
 from paper.experiments.trajectories import follow
-from paper.methods import make_classifier, make_clustering, settings_of
-from paper.protocol import FULL, QUICK, Limits
+from paper.methods import make_classifier, make_clustering
+from paper.protocol import Limits
 from paper.tests.tiny import make_data
 
-LIMITS = Limits(3, 14, 4)
+LIMITS, EVERYTHING = Limits(3, 14, 4), Limits()
 HARD = make_wishart_clusters(3, 60, 3, separation=1.5, random_state=5)
 
 
@@ -39,11 +42,14 @@ def hard():
 # --- splits ---------------------------------------------------------------------------------------
 
 
-def test_splits_are_those_of_the_data_in_turn(data):
-    given = data.splits()
-    for seed in range(4):
-        for part, expected in zip(make_split(data, seed, Limits()), given[seed % 2], strict=True):
-            np.testing.assert_array_equal(part, expected)
+def test_splits_are_those_of_the_data_and_more(data):
+    """More splits begin with those that fewer would be."""
+    for seed, expected in enumerate(data.splits(n=4)):
+        for part, rows in zip(make_split(data, seed, Limits()), expected, strict=True):
+            np.testing.assert_array_equal(part, rows)
+    official = make_data(0)
+    official.official_splits = tuple(data.splits())
+    np.testing.assert_array_equal(make_split(official, 3, Limits())[1], data.splits()[1][1])
 
 
 def test_limits_draw_from_the_parts_of_the_split(data):
@@ -55,6 +61,11 @@ def test_limits_draw_from_the_parts_of_the_split(data):
 
 
 # --- accuracies -----------------------------------------------------------------------------------
+
+
+def accuracy(dataset, method, limits=EVERYTHING, seed=0, **settings):
+    given = {"seed": seed, "limits": limits, "method": method, "settings": settings}
+    return measure_accuracy(dataset, "auto", **given)
 
 
 def geodesic(A: np.ndarray, B: np.ndarray) -> float:
@@ -71,28 +82,51 @@ def test_nearest_neighbours_by_hand(method, distance, hard):
     train, test = make_split(hard, 0, Limits(3, 20, 10))
     X, y = hard.matrices, hard.labels
     nearest = [train[np.argmin([distance(X[i], X[j]) for j in train])] for i in test]
-    found = measure_accuracy(hard, 0, Limits(3, 20, 10), method, {})
+    found = accuracy(hard, method, Limits(3, 20, 10))
     assert found["accuracy"] == (y[nearest] == y[test]).mean()
     assert 0.4 < found["accuracy"] < 1
-    assert (found["n_train"], found["n_test"]) == (60, 30)
+    assert found["n_test"] == 30
 
 
 def test_log_euclidean_neighbours_are_scikit_learns(hard):
     train, test = make_split(hard, 1, Limits())
     vectors = np.array([logm(A).ravel() for A in hard.matrices])
     model = KNeighborsClassifier(1).fit(vectors[train], hard.labels[train])
-    found = measure_accuracy(hard, 1, Limits(), "LE 1-NN", {})
+    found = accuracy(hard, "LE 1-NN", seed=1)
     assert found["accuracy"] == model.score(vectors[test], hard.labels[test])
     assert 0.4 < found["accuracy"] < 1
 
 
-def test_the_tied_variant_does_not_start_at_the_origin(data):
-    """It would stay there: f(t; a, a) is even in a. A grid search could choose it."""
-    settings = {"atoms_per_class": 1, "solver": "joint", "iterations": 3, "gamma": 0.1}
-    stuck = make_classifier("IDDL-V", settings | {"pairs": [[0.0, 0.0]]}, 0, 3)
-    assert (stuck.fit(data.matrices, data.labels).alpha_ == 0).all()
-    for protocol in (QUICK, FULL):
-        assert settings_of("IDDL-V", protocol)["pairs"] == [[1.0, 1.0]]
+def test_set_ups_of_the_paper(data):
+    """Its text chooses gamma; its code has 10 in units of the number of matrices."""
+    code = {"atoms_per_class": 1, "code": True, "iterations": 1}
+    assert accuracy(data, "IDDL-V", **code)["gamma"] == pytest.approx(10 / 43)
+    text = {"atoms_per_class": 1, "solver": "joint", "iterations": 1}
+    assert accuracy(data, "IDDL-B", **text)["gamma"] in (1e-3, 1e-2, 1e-1, 1.0)
+    started = make_classifier("IDDL-S", {"atoms": 3, "start": [0.5, 1.5]}, 0, 3)
+    assert started.divergence == ("S", (0.5, 1.5))
+
+
+def test_a_paired_gain_is_over_common_splits():
+    ours = [{"seed": s, "accuracy": a} for s, a in enumerate((0.8, 0.7, 0.9, 0.2))]
+    others = [{"seed": s, "accuracy": a} for s, a in enumerate((0.7, 0.7, 0.7))]
+    gain, p = paired_gain(ours, others)
+    assert gain == pytest.approx((10, 10 / 3**0.5))
+    assert p == pytest.approx(2 * student(2).sf(3**0.5))
+    assert paired_gain(ours, others[:1]) == (None, None)
+    assert paired_gain(ours, ours)[1] == 1
+
+
+def test_packed_data_is_the_same(data, tmp_path):
+    official = make_data(1)
+    official.official_splits = tuple(official.splits())
+    pack({"virus": data, "kth": official}, tmp_path)
+    found = load_data(tmp_path, ["virus", "kth", "brodatz"])
+    assert list(found) == ["virus", "kth"]
+    for given, one in ((data, found["virus"]), (official, found["kth"])):
+        assert one.digest() == given.digest()
+        for split, expected in zip(one.splits(), given.splits(), strict=True):
+            np.testing.assert_array_equal(np.concatenate(split), np.concatenate(expected))
 
 
 def test_errors_over_test_sets_and_on_one():
@@ -118,7 +152,7 @@ def test_the_ridge_head_is_scikit_learns(gamma):
 
 
 def test_the_map_has_named_points(hard):
-    found = map_accuracy(hard, Limits(), 6, 1.0)
+    found = map_accuracy(hard, "auto", limits=Limits(), n_atoms=6, step=1.0)
     assert found["grid"].tolist() == [0, 1, 2]
     assert found["accuracy"].shape == (3, 3)
     counts = found["accuracy"] * found["n_test"]
@@ -127,14 +161,18 @@ def test_the_map_has_named_points(hard):
 
 
 def test_descents_fall_block_by_block(data):
-    found = trace_objective(data, LIMITS, 1, 2)
+    settings = {"atoms_per_class": 1, "iterations": 2, "start": [1.0, 1.0], "gamma": 0.1}
+    found = trace_objective(data, "auto", limits=LIMITS, settings=settings)
     assert (np.diff(found["objective"]) <= 1e-9).all()
     assert found["block"].tolist() == ["start", *["atoms", "parameters", "head"] * 2]
 
 
 def test_trajectories_of_fewer_iterations_are_their_beginning(data):
     """The training accuracies rest on that."""
-    long, short = (follow(data, LIMITS, (0.5, 1.5), 3, n) for n in (4, 2))
+    long, short = (
+        follow(data, "auto", limits=LIMITS, start=(0.5, 1.5), n_atoms=3, iterations=n)
+        for n in (4, 2)
+    )
     assert (long["alpha"][0], long["beta"][0]) == (0.5, 1.5)
     assert (long["stops"], short["stops"]) == ([0, 1, 2, 4], [0, 1, 2])
     for name in ("alpha", "beta", "objective"):
@@ -161,7 +199,7 @@ def test_slopes_of_the_timed_objective_by_finite_differences():
 
 
 def test_gradients_take_time():
-    assert measure_gradient(3, 2, 1)["seconds"] > 0
+    assert measure_gradient(None, "auto", d=3, n_atoms=2, rounds=1)["seconds"] > 0
 
 
 # --- clusters -------------------------------------------------------------------------------------

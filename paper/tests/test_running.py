@@ -1,7 +1,7 @@
-"""The cache and the program: killed, interrupted, damaged, in parallel."""
+"""The file of results and the program: killed, interrupted, damaged, in parallel, merged."""
 
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,114 +11,149 @@ import numpy as np
 import pytest
 
 from paper import __main__ as program
-from paper import cache
-from paper.cache import Cell
+from paper.cells import Cell, compute, merge_results, read_results, record
 from paper.experiments import EXPERIMENTS, gradient_time
-from paper.running import compute
 from paper.tests.squares import cells
 from paper.tests.tiny import DATA, TINY
 
 ROOT = Path(__file__).parents[2]
 
 
-def squares(folder: Path, some: list[Cell]) -> list:
-    found = [cache.record(folder, cell) for cell in some]
+def squares(path: Path, some: list[Cell]) -> list:
+    found = [record(read_results(path), cell) for cell in some]
     return [None if one is None else one["square"] for one in found]
 
 
-def run(stop: str, folder: Path, log: Path, jobs: int = 1) -> subprocess.CompletedProcess:
+def run(stop: str, path: Path, log: Path, jobs: int = 1) -> subprocess.CompletedProcess:
     """Compute cells in a process of its own, which one of them ends."""
     code = (
-        "import sys; from pathlib import Path; from paper.running import compute; "
+        "import sys; from pathlib import Path; from paper.cells import compute; "
         "from paper.tests.squares import cells; "
-        f"compute(cells(Path({str(log)!r}), {stop!r}), Path({str(folder)!r}), {jobs})"
+        f"compute(cells(Path({str(log)!r}), {stop!r}), {{}}, Path({str(path)!r}), {jobs})"
     )
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
-# --- the cache ------------------------------------------------------------------------------------
+# --- the file -------------------------------------------------------------------------------------
 
 
-def test_outcomes_are_kept_and_not_computed_twice(tmp_path):
-    log = tmp_path / "log"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "new" / "results.jsonl"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def test_outcomes_are_kept_and_not_computed_twice(path, log):
     for _ in range(2):
-        assert compute(cells(log), tmp_path) == []
-        assert squares(tmp_path, cells()) == [0, 1, 4, 9, 16]
+        assert compute(cells(log), {}, path) == []
+        assert squares(path, cells()) == [0, 1, 4, 9, 16]
     assert log.read_text().split() == list("01234")
-    record = cache.record(tmp_path, cells()[3])
-    assert (record["data"], record["method"], record["seed"]) == ("numbers", "multiply", 3)
-    assert record["all"] == [0, 1, 2]
-    assert record["took"] >= 0
+    found = record(read_results(path), cells()[3])
+    assert (found["data"], found["method"], found["seed"]) == ("numbers", "multiply", 3)
+    assert found["all"] == [0, 1, 2]
+    assert found["took"] >= 0
 
 
 def test_a_key_holds_all_that_determines_an_outcome():
-    first = {"task": ("t", 1), "digest": "d", "method": "m", "seed": 0, "settings": {"a": 1}}
-    others = {"task": ("t", 2), "digest": "e", "method": "n", "seed": 1, "settings": {"a": 2}}
+    first = {"task": ("t", 1), "data": "d", "method": "m", "seed": 0, "settings": {"a": 1}}
+    others = {"task": ("t", 2), "data": "e", "method": "n", "seed": 1, "settings": {"a": 2}}
 
     def key(**changes):
-        return Cell(data="name", compute=dict, **(first | changes)).key
+        return Cell(source="", compute=dict, **(first | changes)).key
 
     keys = [key(), *(key(**{name: value}) for name, value in others.items())]
     assert len(set(keys)) == len(keys)
-    assert key() == Cell(data="other name", compute=dict, **first).key
+
+
+def test_other_matrices_are_computed_again(path):
+    (cell,) = [
+        cell for cell in EXPERIMENTS["heat-map"].cells(TINY) if cell.source == "kth"
+    ]  # fmt: skip
+    digests = []
+    for key in ("kth", "virus", "virus"):
+        compute([cell], {"kth": DATA[key]}, path)
+        digests.append(read_results(path)[cell.key]["digest"])
+    assert digests[0] != digests[1] == digests[2]
+    assert len(path.read_text().split("\n\n")) == 2  # lines: the last was there
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: "",
-        lambda text: text[: len(text) // 2],
-        lambda text: text.replace('"outcome"', '"income"'),
-        lambda text: text.replace('"key": "', '"key": "0'),
-        lambda text: "[]",
-        lambda text: "null",
-        lambda text: "\x00" * 50,
+        lambda line: "",
+        lambda line: line[: len(line) // 2],
+        lambda line: line.replace('"key"', '"lock"'),
+        lambda line: "[]",
+        lambda line: "null",
+        lambda line: "\x00" * 50,
     ],
 )
-def test_damaged_files_are_computed_again(damage, tmp_path):
-    compute(cells(), tmp_path)
-    path = next(path for path in tmp_path.rglob(f"{cells()[2].key}.json"))
-    path.write_text(damage(path.read_text()))
-    assert squares(tmp_path, cells()) == [0, 1, None, 9, 16]
-    compute(cells(tmp_path / "log"), tmp_path)
-    assert (tmp_path / "log").read_text().split() == ["2"]
-    assert squares(tmp_path, cells()) == [0, 1, 4, 9, 16]
+def test_damaged_lines_are_computed_again(damage, path, log):
+    compute(cells(), {}, path)
+    key = cells()[2].key
+    lines = [damage(line) if key in line else line for line in path.read_text().splitlines()]
+    path.write_text("\n".join(lines))
+    assert squares(path, cells()) == [0, 1, None, 9, 16]
+    compute(cells(log), {}, path)
+    assert log.read_text().split() == ["2"]
+    assert squares(path, cells()) == [0, 1, 4, 9, 16]
 
 
-def test_a_kill_loses_one_cell(tmp_path):
-    folder, log = tmp_path / "cells", tmp_path / "log"
-    assert run("kill", folder, log).returncode == -signal.SIGKILL
+def test_a_line_that_was_broken_off_spoils_no_other(path):
+    compute(cells(n=2), {}, path)
+    path.write_bytes(path.read_bytes()[:-10])
+    compute(cells(n=3), {}, path)
+    assert squares(path, cells(n=3)) == [0, 1, 4]
+
+
+def test_files_of_several_machines_are_merged(path, tmp_path):
+    other = tmp_path / "other.jsonl"
+    compute(cells(n=2), {}, path)
+    compute(cells(), {}, other)
+    merge_results(path, [other])
+    assert squares(path, cells()) == [0, 1, 4, 9, 16]
+    assert len(path.read_text().splitlines()) == 5
+    with pytest.raises(FileNotFoundError, match="nowhere must be a file of results"):
+        merge_results(path, [tmp_path / "nowhere"])
+
+
+def test_a_kill_loses_one_cell(path, log):
+    assert run("kill", path, log).returncode == -signal.SIGKILL
     assert log.read_text().split() == list("012")
-    assert squares(folder, cells()) == [0, 1, None, None, None]
-    compute(cells(log), folder)
+    assert squares(path, cells()) == [0, 1, None, None, None]
+    compute(cells(log), {}, path)
     assert log.read_text().split() == list("012234")
-    assert squares(folder, cells()) == [0, 1, 4, 9, 16]
+    assert squares(path, cells()) == [0, 1, 4, 9, 16]
 
 
-def test_ctrl_c_keeps_no_outcome_of_an_interrupted_fit(tmp_path):
-    ended = run("ctrl-c", tmp_path, tmp_path / "log")
+def test_ctrl_c_keeps_no_outcome_of_an_interrupted_fit(path, log):
+    ended = run("ctrl-c", path, log)
     assert ended.returncode == 130
     assert "repeat the command to resume" in ended.stderr
-    assert squares(tmp_path, cells()) == [0, 1, None, None, None]
+    assert squares(path, cells()) == [0, 1, None, None, None]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_failing_cell_does_not_stop_the_others(tmp_path):
-    assert compute(cells(stop="fail"), tmp_path) == [
-        "numbers, multiply, 2: ZeroDivisionError: of two"
-    ]
-    assert squares(tmp_path, cells()) == [0, 1, None, 9, 16]
+def test_a_failing_cell_does_not_stop_the_others(path):
+    failed = compute(cells(stop="fail"), {}, path)
+    assert failed == ["numbers, multiply, 2: ZeroDivisionError: of two"]
+    assert squares(path, cells()) == [0, 1, None, 9, 16]
 
 
 def test_processes_compute_what_one_does(tmp_path):
     some = [
-        cell for cell in EXPERIMENTS["standard-measures"].cells(DATA, TINY)
-        if cell.method in ("LE 1-NN", "AIRM 1-NN", "IDDL-N")
+        cell for cell in EXPERIMENTS["standard-measures"].cells(TINY)
+        if cell.source in DATA and cell.method in ("LE 1-NN", "AIRM 1-NN", "IDDL-N")
     ]  # fmt: skip
     found = []
     for jobs in (1, 2):
-        assert compute(some, tmp_path / str(jobs), jobs) == []
-        records = [cache.record(tmp_path / str(jobs), cell) for cell in some]
+        path = tmp_path / str(jobs)
+        assert compute(some, DATA, path, jobs) == []
+        records = [record(read_results(path), cell) for cell in some]
         found.append([(one["data"], one["method"], one["accuracy"]) for one in records])
     assert found[0] == found[1]
     assert len(found[0]) == 6
@@ -147,14 +182,14 @@ def paper(tmp_path, monkeypatch, capsys):
 def test_a_table_beside_the_papers(paper):
     code, text = paper("cluster-table", "--data", "data", "--docs", "out/results.md")
     assert code == 0
-    row = next(line for line in text.splitlines() if line.startswith("| Prostate cancer |"))
+    row = next(line for line in text.splitlines() if line.startswith("| Prostate cancer | 0"))
     assert row.count("|") == 8
     assert "(0.578)" in row  # the paper's
-    assert "of the paper's data: KTH TIPS, VIRUS, BRODATZ and Myometrium Cancer;" in text
+    assert "HMDB, JHMDB, KTH TIPS, Myometrium Cancer and VIRUS." in text  # not there
     written = Path("out/results.md").read_text()
     assert written.startswith("# Results\n\nWritten by `python -m paper --quick`")
     assert row in written
-    assert "not complete" not in written
+    assert "still to be computed" not in written
     again = paper("cluster-table", "--data", "data", "--docs", "out/results.md", "--cached")
     assert again[0] == 0
     assert Path("out/results.md").read_text() == written
@@ -164,9 +199,32 @@ def test_cached_computes_nothing(paper, monkeypatch):
     monkeypatch.setenv("DIVLEARN_DATA", "data")
     code, text = paper("cluster-table", "--cached")
     assert code == 0
-    assert "Data: Prostate cancer." in text
-    assert "Still to be computed: 6 of 6." in text
-    assert "not complete: 6 of 6 cells" in Path("reproduced/results.md").read_text()
+    assert "Prostate cancer" not in text.replace("Prostate Cancer", "")
+    assert not Path("reproduced/results.jsonl").exists()
+
+
+def test_parts_are_listed_computed_and_merged(paper):
+    part = ["cluster-table/prostate", "--data", "data", "--methods", "LE"]
+    assert paper(*part, "--results", "there.jsonl")[0] == 0
+    before, after = (
+        re.search(r"cluster-table/prostate +6 +(\d)  (.*)", paper("--list", *merge)[1]).groups()
+        for merge in ([], ["--merge", "there.jsonl"])
+    )
+    assert before == ("0", "")
+    assert after[0] == "1"
+    assert after[1].endswith(" s")
+    assert "Cells still to be computed: 5." in paper("cluster-table", "--cached")[1]
+
+
+def test_packed_data_is_enough(paper):
+    assert paper("--data", "data", "--pack", "small")[0] == 0
+    assert [path.name for path in Path("small").rglob("*.npz")] == ["packed.npz"]
+    arguments = ["cluster-table", "--methods", "LE", "--data"]
+    texts = [
+        paper(*arguments, folder, "--results", folder + ".l")[1] for folder in ("data", "small")
+    ]
+    rows = [re.search(r"\| Prostate cancer \| 0.*", text)[0] for text in texts]
+    assert rows[0] == rows[1]
 
 
 def test_pictures_lie_beside_the_text(paper):
@@ -185,19 +243,22 @@ def test_all_experiments_without_data(paper):
 
 
 def test_a_failure_is_named_and_ends_with_one(paper, monkeypatch):
-    def fail(d, n_atoms, rounds):
+    def fail(_, engine, d, n_atoms, rounds):
         raise ValueError(f"no time for d={d}")
 
     monkeypatch.setattr(gradient_time, "measure_gradient", fail)
     code, text = paper("gradient-time")
     assert code == 1
-    assert "Failed: Wishart matrices, IDDL-N, 0: ValueError: no time for d=2." in text
+    assert (
+        "Failed: gradient-time: Wishart matrices, IDDL-N, 0: ValueError: no time for d=2." in text
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["flying"], "NAME flying must be one of heat-map, atoms"),
+        (["flying"], "NAME flying must be one of set-up, heat-map, atoms"),
+        (["atoms/moon"], "NAME atoms/moon must be a part that --list names"),
         (["--jobs", "0"], "--jobs 0 must be >= 1"),
         (["--quick", "--full"], "not allowed with argument"),
     ],
@@ -213,13 +274,5 @@ def test_it_runs_from_the_repository_root(tmp_path):
     environment = os.environ | {"DIVLEARN_DATA": "", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0
-    assert "Not available, of the paper's data: KTH TIPS and VIRUS" in ended.stdout
+    assert "## Accuracy over the (alpha, beta) plane" in ended.stdout
     assert (tmp_path / "results.md").is_file()
-
-
-def test_files_of_the_cache_tell_what_they_are(tmp_path):
-    compute(cells(n=1, to=3), tmp_path)
-    (path,) = tmp_path.rglob("*.json")
-    content = json.loads(path.read_text())
-    assert content["about"]["settings"] == {"to": 3}
-    assert content["about"]["task"] == ["square", 1]

@@ -9,7 +9,8 @@ from paper.protocol import QUICK, Limits
 TINY = replace(
     QUICK,
     limits={"": Limits(3, 14, 4)}, cluster_limits={"": Limits(3, 8)}, atoms_per_class=1,
-    sweep=(1,), joint_atoms=(15,), iterations=1, plane_step=1.0, convergence_iterations=1,
+    sweep=(1,), joint_atoms=(15,), iterations=1, descent_iterations=1, plane_step=1.0,
+    convergence_iterations=1,
     trajectory_iterations=1, gradient_dimensions=(2, 3), gradient_atoms=(2, 4), rounds=1, runs=1,
     dimensions=(2, 3), n_per_dimension=3, numbers=(2, 3), n_per_number=3, mixture_dimension=1,
     parameters={
@@ -18,8 +19,9 @@ TINY = replace(
         "kLLC": {"bandwidth": 1.0, "n_neighbors": 2},
         **{name: {"bandwidth": 1.0, "penalty": 0.1} for name in ("kSP_LE", "kSP_JBLD")},
         **{
-            name: {"pairs": [[1.0, 1.0]], "gamma": 0.1, "iterations": 1}
-            for name in (*RIDGE, *STRUCTURED)
+            name: {"gamma": 0.1, "iterations": 1} | start
+            for names, start in ((RIDGE, {}), (STRUCTURED, {"start": [1.0, 1.0]}))
+            for name in names
         },
         "SPDClassifier": {"members": ["start softmax", "tangent lda"], "cv": 2},
         "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "cv": 2},

@@ -130,6 +130,24 @@ def test_paper_preset(data):
     assert paper.n_tangent_ == 0
 
 
+def test_the_authors_code_preset(data):
+    """With no iteration: matrices of every class, (1, 1), and the head that the code solves for."""
+    X, y, _, _ = data
+    code = IDDLClassifier.paper("V", code=True)
+    assert code.get_params()["max_iter"] == 3
+    code.set_params(n_atoms=6, max_iter=0, random_state=0).fit(X, y)
+    assert code.gamma_ == 10 / len(X)
+    assert (code.alpha_ == 1).all()
+    assert (code.beta_ == 1).all()
+    gaps = np.abs(code.atoms_[:, None] - X).max(axis=(2, 3))
+    assert gaps.min(axis=1).max() < 1e-12
+    assert y[gaps.argmin(axis=1)].tolist() == [0, 0, 1, 1, 2, 2]
+    V = pairwise_abld(X, code.atoms_, alpha=1, beta=1)
+    W = np.linalg.solve(V.T @ V + 2 * 10 * np.eye(6), V.T @ np.eye(3)[y])
+    np.testing.assert_allclose(code.models_[0].head[0], W.T, rtol=1e-5, atol=1e-8)
+    assert IDDLClassifier.paper("A", code=True).divergence == "A"
+
+
 def test_the_penalty_whose_learned_models_do_best_is_chosen(data, monkeypatch):
     X, y, _, _ = data
     losses = iter([3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
@@ -243,6 +261,9 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"solver": "joint head"}, r"solver='joint head' must be joint, bcd, stochastic"),
         ({"gamma": -1}, r"gamma=-1 must be"),
         ({"gamma": "big"}, r"gamma='big' must be"),
+        ({"gamma": "-1/n"}, r"gamma='-1/n' must be"),
+        ({"divergence": ("V", (1, -1))}, "must hold pairs"),
+        ({"divergence": ("V", (1, (2, 3)))}, "must hold pairs"),
         ({"features": "tangent"}, r"features='tangent' must be one of log, log\+"),
         ({"features": True}, r"features=True must be one of"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),

@@ -43,6 +43,7 @@ _LEARNED_GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)  # for gamma="cv"
 _LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that is free to
 _TETHER = 1e-3
 _PER_CLASS = re.compile(r"([1-9]\d*) per class")
+_PER_MATRIX = re.compile(r"(\d+(?:\.\d+)?)/n")
 _ATOMS_PER_CLASS = 3
 _MATRICES_PER_ATOM = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
@@ -103,7 +104,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
         # Heads that are solved for again in the end need few digits while atoms move.
-        recipe = self._recipe(losses[0] if self.cv is None else losses[0].roughly(), seed)
+        given = self._given_gamma(task.n_seen)
+        recipe = self._recipe(losses[0] if self.cv is None else losses[0].roughly(), given, seed)
         make_atoms = self._starter(task, n_atoms, seed)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
@@ -118,7 +120,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         variant = self._variant(parts[0], pair)
 
         def choose(models: Sequence[Model]) -> list[Choice]:
-            gammas = _GAMMAS if isinstance(self.gamma, str) else (self.gamma,)
+            gammas = _GAMMAS if given is None else (given,)
             return choose_heads(
                 parts, models, losses, gammas, _FEATURES[self.features][2], task.judge
             )
@@ -196,7 +198,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         check_number(self.max_iter, "max_iter")
-        if not (isinstance(self.gamma, str) and self.gamma in ("auto", "cv")):
+        worded = isinstance(self.gamma, str) and (
+            self.gamma in ("auto", "cv") or _PER_MATRIX.fullmatch(self.gamma)
+        )
+        if not worded:
             check_number(self.gamma, "gamma", word="auto")
         if self.gamma == "cv" and self.cv is not None:
             raise ValueError(
@@ -215,10 +220,17 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         names = task.losses if self.loss == "auto" else (self.loss,)
         return tuple(LOSSES[name]() for name in names)
 
-    def _recipe(self, loss: Loss, seed: int) -> Recipe:
+    def _given_gamma(self, n_matrices: int) -> float | None:
+        """Return the penalty of the head; None where it is to be chosen."""
+        if not isinstance(self.gamma, str):
+            return float(self.gamma)
+        shared = _PER_MATRIX.fullmatch(self.gamma)
+        return float(shared[1]) / n_matrices if shared else None
+
+    def _recipe(self, loss: Loss, given: float | None, seed: int) -> Recipe:
         logarithm, standardize, _ = _FEATURES[self.features]
         solver, moved = _SOLVERS[self.solver]
-        gamma = _LEARNING_GAMMA if isinstance(self.gamma, str) else float(self.gamma)
+        gamma = _LEARNING_GAMMA if given is None else given
         tether = _TETHER if solver == "joint" and self.cv is not None else 0.0
         return Recipe(
             loss, gamma, logarithm, standardize, tether, solver, int(self.max_iter),

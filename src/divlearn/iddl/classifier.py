@@ -15,6 +15,7 @@ from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Choice, Learned
 from divlearn.iddl.losses import Loss, RidgeLoss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
+from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import LocalShards
@@ -45,15 +46,15 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         times faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at
         (1, 1), (0, 1) and (1, 0); a sequence of pairs starts at these. The paper's variants learn
         one pair, started at the best point of a grid: "S" shares it among the atoms, "V" has
-        alpha = beta, "N" leaves every atom its own. A name or a pair fixes the divergence ("A" is
-        AIRM, "B" the paper's "Burg", (1, 1)).
+        alpha = beta, "N" leaves every atom its own. ("V", (1, 1)) starts at (1, 1) instead. A name
+        or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
         is an instance or a class; see docs/extending.md.
-    gamma : float, "auto" or "cv", default="auto"
+    gamma : float or str, default="auto"
         Penalty on the head. "auto" chooses that of the final head by held-out loss. "cv", for a
-        single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best, as the paper
-        does; its gamma is this one times the number of matrices.
+        single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is 10
+        divided by the number of matrices.
     features : {"log", "log+tangent", "auto", "plain"}, default="log"
         What the final head sees: standardised logarithms of the divergences, with or without
         components of the tangent space at the mean beside them, or the divergences themselves.
@@ -117,28 +118,44 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         self.class_weight = class_weight
 
     @classmethod
-    def paper(cls, divergence: str = "N", loss: str = "ridge") -> Self:
-        """Make a classifier set up as in the paper.
+    def paper(cls, divergence: str = "N", loss: str = "ridge", *, code: bool = False) -> Self:
+        r"""Make a classifier set up as in the paper, or as in its authors' code.
 
-        Plain divergences as features, five atoms per class from log-Euclidean k-means, one pair per
-        atom from a grid search, block-coordinate descent, one model; gamma is chosen by
-        cross-validation of learned models on the training data.
+        Both have plain divergences as features, five atoms per class, one model without bias, and
+        block-coordinate descent: Riemannian conjugate gradients for each atom in turn, spectral
+        projected gradients for alpha and beta, the closed form for the head. The paper starts from
+        log-Euclidean k-means and a grid search of (alpha, beta), and chooses gamma by
+        cross-validation, here of models that the joint solver learns.
+
+        The code of 2017 starts from random matrices of every class and (1, 1), has gamma = 10 and
+        three iterations. It counts the penalty once beside the sum of the losses,
+        :math:`\sum_i \frac{1}{2} \|h_i - W v_i\|^2 + \gamma \|W\|_F^2`, whose gamma is n times the
+        one of this class.
 
         Parameters
         ----------
         divergence : {"S", "V", "N", "A", "B"}, default="N"
         loss : {"ridge", "hinge"}, default="ridge"
+        code : bool, default=False
+            Whether to follow the authors' code where the paper says otherwise.
 
         Examples
         --------
         >>> IDDLClassifier.paper("V").set_params(solver="joint").divergence
         'V'
+        >>> IDDLClassifier.paper("V", code=True).divergence
+        ('V', (1.0, 1.0))
         """
-        return cls(
+        made = cls(
             "5 per class", divergence=divergence,
             loss=RidgeLoss(bias=False) if loss == "ridge" else loss, features="plain",
-            solver="bcd", init="kmeans", gamma="cv", max_iter=10, cv=None,
+            solver="bcd", init="kmeans", gamma="cv", cv=None,
         )  # fmt: skip
+        if code:
+            if starts_from_grid(divergence):
+                made.divergence = divergence, (1.0, 1.0)
+            made.init, made.gamma, made.max_iter = "samples", "10/n", 3
+        return made
 
     @all_or_nothing
     def fit(

@@ -44,12 +44,15 @@ def starts_from_grid(divergence: Any) -> bool:
     return isinstance(divergence, str) and divergence in _LEARNED
 
 
-def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> Variant:
+def make_variant(divergence: Any, n_atoms: int, start: Point | RealArray | None = None) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
+    several = isinstance(divergence, list | tuple) and len(divergence) == 2
+    if several and starts_from_grid(divergence[0]):
+        divergence, start = divergence[0], _check_pairs(divergence, [divergence[1]])[0]
     if isinstance(divergence, str) and divergence == "line":
         shared = np.broadcast_to(np.arange(6).reshape(3, 2), (n_atoms, 3, 2))
         return Variant(shared[..., 0], shared[..., 1], np.ravel(_LINE), False)
-    pairs = _starts(divergence, start or _PAIRS[0])
+    pairs = _starts(divergence, _PAIRS[0] if start is None else start)
     if pairs is None:
         return _fixed(divergence, n_atoms)
     m = len(pairs)
@@ -64,7 +67,7 @@ def make_variant(divergence: Any, n_atoms: int, start: Point | None = None) -> V
     return Variant(index[..., 0], index[..., 1], np.tile(pairs.ravel(), n_atoms), True)
 
 
-def _starts(divergence: Any, start: Point) -> RealArray | None:
+def _starts(divergence: Any, start: Point | RealArray) -> RealArray | None:
     """Return the pairs that are learned, shape (n_pairs, 2); None where nothing is."""
     if isinstance(divergence, str):
         if starts_from_grid(divergence):
@@ -72,9 +75,17 @@ def _starts(divergence: Any, start: Point) -> RealArray | None:
         return np.array(_PAIRS) if divergence == "learn" else None
     if not isinstance(divergence, list | tuple | np.ndarray) or np.ndim(divergence) != 2:
         return None
-    pairs = np.asarray(divergence)
-    numbers = pairs.dtype.kind in "iuf" and pairs.shape[1] == 2 and len(pairs) > 0
-    if not numbers or not _are_parameters(pairs):
+    return _check_pairs(divergence, divergence)
+
+
+def _check_pairs(divergence: Any, given: Any) -> RealArray:
+    """Check pairs that are given within `divergence`."""
+    try:
+        pairs = np.asarray(given)
+    except ValueError:  # entries of several lengths
+        pairs = np.zeros((0, 0))
+    shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
+    if not shaped or pairs.dtype.kind not in "iuf" or not _are_parameters(pairs):
         raise ValueError(
             f"divergence={divergence!r} must hold pairs (alpha, beta) of finite numbers >= 0"
         )
