@@ -10,7 +10,7 @@ whose PATH has no compiler, and runs tools/smoke.py there:
     plain       the wheel of this platform without extras
     pure        the wheel of all platforms
     source      the source distribution, where no C++ compiler works
-    oldest      the oldest dependencies that pyproject.toml allows, with all extras but cuda and torch
+    oldest      the oldest dependencies that pyproject.toml allows, extras but cuda and torch too
     EXTRA       the wheel with one extra of pyproject.toml
 
 All cases but cuda and torch, whose packages are large, run by default.
