@@ -40,7 +40,7 @@ def run(command: list[object], **changes: str) -> None:
     if done.returncode:
         sys.exit(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
     if "smoke.py" in str(command):
-        print(f"    {done.stdout.strip()}", flush=True)
+        print(f"    {done.stdout.splitlines()[-1]}", flush=True)
 
 
 def build(folder: Path) -> dict[str, Path]:
@@ -63,9 +63,7 @@ def build(folder: Path) -> dict[str, Path]:
 def make_environment(folder: Path) -> Path:
     """Make an empty environment; return its Python."""
     run([sys.executable, "-m", "venv", "--clear", folder])
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"])
-    return python
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
 def check(case: str, built: dict[str, Path], folder: Path) -> None:
@@ -77,7 +75,8 @@ def check(case: str, built: dict[str, Path], folder: Path) -> None:
     suffix = f"[{','.join(extras)}]" if extras else ""
     oldest = oldest_dependencies(extras) if case == "oldest" else []
     print(case, *oldest, flush=True)
-    run([python, "-m", "pip", "install", "--quiet", f"{package}{suffix}", *oldest], **alone)
+    install = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+    run([*install, f"{package}{suffix}", *oldest], **alone)
     run([python, "-I", ROOT / "tools" / "smoke.py", *extras], **alone)
     engine = "native" if package == built["native"] else "reference"
     asked = f"import divlearn; assert divlearn.available_engines()[0] == '{engine}'"
