@@ -191,6 +191,7 @@ void check(const divlearn::Kernels& kernels, int d, double extent, double alpha,
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // an emulator takes minutes
   std::vector<const divlearn::Kernels*> all = {divlearn::kernels_baseline()};
 #if defined(DIVLEARN_X86)
   __builtin_cpu_init();
@@ -203,7 +204,7 @@ int main() {
   const double points[][2] = {{0.7, 1.2}, {0.4, 0.6}, {0, 0}, {0, 1}, {1, 0}, {0.3, 2.5}};
   for (const divlearn::Kernels* kernels : all) {
     int count = 0;
-    for (int d : {1, 2, 3, 5, 8, 18, 29, 42, 70})
+    for (int d : {1, 2, 3, 5, 8, 18, 29, 70})
       for (double extent : {0.5, 4.0})  // the wider one takes the accurate route
         for (const auto& point : points) check(*kernels, d, extent, point[0], point[1]), ++count;
     std::printf("%s: %d cases of %d lanes\n", kernels->name, count, kernels->lanes);
