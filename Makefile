@@ -30,7 +30,7 @@ check: lint
 package:
 	$(PYTHON) tools/package.py
 
-# Every example of the gallery is run; a warning is an error.
+# Every chapter of the tutorial and every example of the gallery is run; a warning is an error.
 docs: $(VENV)/.documenting
 	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
@@ -48,7 +48,7 @@ endef
 
 # The demonstration needs no torch and no browser.
 $(VENV)/.demo: $(SOURCES)
-	$(call install,images$(comma)plot$(comma)report)
+	$(call install,report$(comma)plot)
 comma := ,
 
 $(VENV)/.installed: $(SOURCES)
@@ -60,4 +60,4 @@ $(VENV)/.documenting: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/sg_execution_times.rst
+	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst

@@ -5,7 +5,7 @@ Parts that are not asked for keep the results that are there.
 
     python benchmarks/clustering.py
     python benchmarks/clustering.py quality --data Virus
-    python benchmarks/clustering.py --summary --docs docs/clustering.md
+    python benchmarks/clustering.py --summary --docs docs/benchmarks_clustering.md
 """
 
 from __future__ import annotations

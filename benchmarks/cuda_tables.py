@@ -49,7 +49,7 @@ def markdown(results: dict[str, Any]) -> str:
     parts = [
         "# Benchmarks on a GPU",
         "Made by `python benchmarks/cuda.py --json benchmarks/results/cuda.json --markdown "
-        "docs/benchmarks.md`; do not edit.",
+        "docs/benchmarks_gpu.md`; do not edit.",
         f"{results['gpu']}; CuPy {versions['cupy']}, torch {versions['torch']}, NumPy "
         f"{versions['numpy']}; native engine on {results['cores']} cores of the same machine, "
         f"{results['instruction_set']}. float64, Wishart data, pairs (matrix, atom) per second, "

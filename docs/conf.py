@@ -30,7 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",  # beside this file
 ]
-exclude_patterns = ["_build", "examples", "**/README.md"]
+exclude_patterns = ["_build", "examples", "tutorial", "**/README.md"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 
@@ -49,11 +49,11 @@ numpydoc_xref_param_type = False
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 
-# --- the gallery: every example is run ------------------------------------------------------------
+# --- the tutorial and the gallery: every example is run -------------------------------------------
 
 sphinx_gallery_conf = {
-    "examples_dirs": ["examples"],
-    "gallery_dirs": ["gallery"],
+    "examples_dirs": ["tutorial", "examples"],
+    "gallery_dirs": ["learn", "gallery"],
     "within_subsection_order": "FileNameSortKey",
     "filename_pattern": r"/plot_" if find_spec("torch") else r"/plot_(?!.*torch)",
     "ignore_pattern": r"/_",

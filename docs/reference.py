@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,14 +13,20 @@ from typing import Any
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Choosing": ("judge",),
-    "Learning": ("committee", "iddl", "kernels", "torch"),
+    "Learning": ("committee", "iddl", "kernels", "baselines", "torch"),
     "Clusters and densities": ("cluster", "likelihood"),
-    "Divergences": ("divergence", "means", "spectral", "spd"),
+    "Divergences": ("divergence", "means", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
-    "Comparing": ("baselines",),
-    "Keeping and showing": ("models", "fitting", "report"),
-    "Underneath": ("engines",),
+    "Keeping and showing": ("models", "report", "fitting"),
+    "Underneath": ("engines", "spectral"),
 }
+# Dataclasses that users make themselves; all others are results of functions.
+DATA = {"Dataset", "Divergence", "GaborBank", "Preset", "SplitRule"}
+# Public, but few users call them: they are on the pages of their modules, not in the index.
+HELPERS = {
+    "ImageFiles", "LocalShards", "Shards", "cuda_problem", "default_classifiers", "invert_f_t",
+    "log_generalized_domain",
+}  # fmt: skip
 # What only divlearn itself imports from.
 INTERNAL = {
     "__main__", "arrays", "atomic", "checks", "cli", "files", "geometry", "log_vectors", "optim",
@@ -56,36 +63,59 @@ def write(folder: Path) -> None:
     """Write the pages, and leave those alone that have not changed."""
     folder.mkdir(exist_ok=True)
     names = assign_names()
-    lines = [*_title("API reference", "="), ""]
+    lines = [
+        *_title("API", "="),
+        "",
+        "Classes and functions to call. The page of a module also has",
+    ]
+    lines += ["the objects that its functions return, and its constants.", ""]
     for group, modules in public_modules().items():
         lines += [*_title(group, "-"), "", ".. toctree::", "   :hidden:", ""]
         lines += [f"   {module.__name__}" for module in modules] + [""]
         for module in modules:
             own = names[module.__name__]
-            links = ", ".join(f"`~{module.__name__}.{name}`" for name in sorted(own))
-            lines += [f"`{module.__name__}`: {_first_sentence(module)}", "", f"   {links}", ""]
+            lines += [f":doc:`{module.__name__}`: {_first_paragraph(module)}", ""]
+            lines += [".. list-table::", "   :widths: 35 65", ""]
+            classes, functions, _, _ = _kinds(module, own)
+            for name in sorted({*classes, *functions} - HELPERS, key=[*classes, *functions].index):
+                summary = _first_paragraph(getattr(module, name))
+                lines += [f"   * - `~{module.__name__}.{name}`", f"     - {summary}"]
+            lines.append("")
             _write_if_new(folder / f"{module.__name__}.rst", _module_page(module, own))
     _write_if_new(folder / "index.rst", "\n".join(lines))
 
 
-def _module_page(module: ModuleType, names: list[str]) -> str:
-    """Docstring, then classes, functions and constants."""
-    objects = {name: getattr(module, name) for name in names}
-    classes = [name for name, value in objects.items() if inspect.isclass(value)]
+def _kinds(module: ModuleType, names: list[str]) -> tuple[list[str], ...]:
+    """Sort names into classes, functions, types of results and constants."""
+    objects = {name: getattr(module, name) for name in sorted(names)}
+    types = {name: value for name, value in objects.items() if inspect.isclass(value)}
+    results = [
+        name for name, value in types.items()
+        if name not in DATA and (is_dataclass(value) or issubclass(value, tuple))
+    ]  # fmt: skip
     functions = [name for name, value in objects.items() if inspect.isroutine(value)]
-    constants = [name for name in names if name not in {*classes, *functions}]
+    classes = [name for name in types if name not in results]
+    constants = [name for name in objects if name not in {*types, *functions}]
+    return classes, functions, results, constants
+
+
+def _module_page(module: ModuleType, names: list[str]) -> str:
+    """Docstring, then classes, functions, results and constants."""
+    classes, functions, results, constants = _kinds(module, names)
     lines = [
         *_title(module.__name__, "="), "", f".. module:: {module.__name__}", "",
         inspect.getdoc(module) or "", "",
     ]  # fmt: skip
-    for heading, members in (("Classes", classes), ("Functions", functions)):
+    headings = {"Classes": classes, "Functions": functions, "Returned objects": results}
+    for heading, members in headings.items():
         if members:
             lines += [*_title(heading, "-"), "", ".. autosummary::", "   :toctree: generated", ""]
-            lines += [f"   {name}" for name in sorted(members)] + [""]
+            lines += [f"   {name}" for name in members] + [""]
     if constants:
         lines += [*_title("Constants", "-"), ""]
-        for name in sorted(constants):
-            lines += [f".. py:data:: {name}", "", f"   {_describe(objects[name])}", ""]
+        for name in constants:
+            described = _describe(getattr(module, name))
+            lines += [f".. py:data:: {name}", "", f"   {described}", ""]
     return "\n".join(lines)
 
 
@@ -98,8 +128,8 @@ def _describe(value: Any) -> str:
     return f"A `{type(value).__module__}.{type(value).__name__}`."
 
 
-def _first_sentence(module: ModuleType) -> str:
-    return (inspect.getdoc(module) or "").split("\n\n")[0].replace("\n", " ")
+def _first_paragraph(value: Any) -> str:
+    return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def _title(text: str, line: str) -> list[str]:

@@ -2,14 +2,14 @@
 A mosaic of textures, taken apart
 =================================
 
-A covariance matrix of pixel features says how a small window looks: how much the grey values vary,
-how steep they are, and how all that goes together. Here every window of a mosaic becomes such a
-matrix, and a classifier that has seen other parts of the photographs says what it shows.
+The covariance of pixel features describes the texture of a small window: how much grey values vary,
+how steep they are, and how the two are related. Here every window of a mosaic becomes a covariance
+matrix. A classifier that has seen other parts of the photographs names its texture.
 """
 
 # %%
-# Three photographs come with scikit-image. Their upper halves are for learning. The mosaic is put
-# together from the lower halves, which the classifier never sees.
+# Three photographs ship with scikit-image. Their upper halves are the training data. The mosaic is
+# composed of the lower halves, which the classifier never sees.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,7 +31,7 @@ mosaic = np.take_along_axis(lower, truth[None], axis=0)[0]
 
 # %%
 # Windows of 32 by 32 pixels become 5 by 5 matrices. A support vector machine compares them by a
-# divergence, which it chooses itself.
+# divergence, which it chooses by cross-validation.
 
 window = 32
 describe = RegionCovariance("texture", patch=window, stride=24).fit(upper)
@@ -42,8 +42,8 @@ classifier.fit(training.reshape(-1, *training.shape[2:]), labels)
 print(classifier.message_)
 
 # %%
-# Now the mosaic: a window around every fourth pixel. That is thousands of covariances of
-# overlapping windows; they are summed through integral images, so that this takes no time.
+# Now the mosaic, with a window around every fourth pixel. These are thousands of covariances of
+# overlapping windows. Integral images make them fast.
 
 step = 4
 regions = describe.set_params(stride=step).transform_regions(mosaic[None])
@@ -69,4 +69,4 @@ figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False
 plt.show()
 
 # %%
-# Mistakes sit on the borders, where a window sees two textures at once and belongs to neither.
+# Most mistakes are on the borders, where a window contains two textures.

@@ -2,14 +2,14 @@
 Short recordings, with pyRiemann's covariances
 ==============================================
 
-Electrodes record several channels at once, and what tells two states apart is often not the mean of
-a channel but how channels vary together. pyRiemann turns recordings into covariance matrices;
-everything of divlearn takes these matrices, in the same pipeline.
+Electrodes record several channels at once. Two mental states often differ not in the mean of a
+channel but in how the channels vary together. pyRiemann turns recordings into covariance matrices,
+and divlearn's estimators take these matrices in the same pipeline.
 """
 
 # %%
-# Recordings that behave like those of a brain-computer interface: six hidden sources, mixed into
-# eight noisy channels. In each of three states another source is more active.
+# We simulate a brain-computer interface: six hidden sources are mixed into eight noisy channels. In
+# each of three states another source is more active.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,9 +30,9 @@ sources = strength[:, :, None] * rng.standard_normal((n_recordings, n_sources, l
 recordings = mixing @ sources + 0.5 * rng.standard_normal((n_recordings, n_channels, longest))
 
 # %%
-# A recording belongs to the state whose mean covariance is nearest: one line of scikit-learn, with
-# the covariances of pyRiemann and the nearest mean of divlearn. The divergence is a parameter, and
-# the means follow it. pyRiemann's own nearest mean stands beside ours for the metric both have.
+# A recording is assigned to the state whose mean covariance is nearest. The pipeline has two steps,
+# pyRiemann's covariances and divlearn's nearest mean. The divergence is a parameter, and the means
+# depend on it. For AIRM, which both packages have, pyRiemann's own classifier is shown as well.
 
 lengths = [10, 12, 16, 32, 64, 128]
 
@@ -50,10 +50,9 @@ scores["reverse-burg"] = accuracies(DivergenceMDM("reverse-burg"))
 theirs = accuracies(MDM("riemann"))
 
 # %%
-# Long recordings make good covariances, and it does not matter how one compares them. Short ones
-# are another matter. Their covariances have small eigenvalues that are far too small, and a
-# divergence that inverts them, as Burg's does when its arguments are exchanged, falls towards
-# chance. Bands are standard errors over five folds.
+# Long recordings give good covariances, and all divergences do equally well. The covariances of
+# short recordings have small eigenvalues that are far too small. Reverse Burg inverts these
+# matrices and falls towards chance. Bands are standard errors over five folds.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 for index, channel in enumerate(recordings[0][:, :64]):

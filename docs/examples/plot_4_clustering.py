@@ -2,10 +2,9 @@
 Clusters of covariance matrices
 ===============================
 
-k-means needs a mean and a distance; for SPD matrices both depend on the divergence. The usual
-choice, ordinary k-means on matrix logarithms, is fast and often good. It suffers where matrices
-come from few samples: their small eigenvalues are then far too small, and logarithms make much of
-that.
+k-means needs a mean and a distance. For SPD matrices both depend on the divergence. The usual
+choice, ordinary k-means on matrix logarithms, is fast and often good. It suffers when matrices come
+from few samples: their small eigenvalues are then far too small, and logarithms amplify the error.
 """
 
 # %%
@@ -32,17 +31,16 @@ methods = {
 found = {name: method.fit_predict(X) for name, method in methods.items()}
 
 # %%
-# The mixture knows more than labels: which distribution it has learned, and how sure that is. That
-# sample covariances are Wishart matrices, nobody told it.
+# The mixture reports more than labels: which distribution it has learned, and how sure that is. It
+# finds that sample covariances are Wishart matrices.
 
 print(methods["mixture, divergence learned"].summary(X))
 
 # %%
-# For a picture the matrices are laid out in the plane such that near ones are near (t-SNE of
-# Stein distances). Every panel shows the same points; colours are groups or clusters, and the
-# titles say how well they agree. k-means likes to give two groups one centre and one group two; the
-# mixture leaves such states by itself. This is one draw of data: means over several, and speeds,
-# are in :doc:`/clustering`.
+# The picture places similar matrices close together (t-SNE of Stein distances). Every panel shows
+# the same points. Colours are groups or clusters, and the titles have their agreement. k-means
+# often gives two groups one centre and another group two; the mixture leaves such states by itself.
+# This is one draw of data: :doc:`/benchmarks_clustering` has means over several, and speeds.
 
 distances = get_divergence("stein").pairwise(X, squared=False)
 layout = TSNE(metric="precomputed", init="random", method="exact", max_iter=500, random_state=0)

@@ -2,14 +2,13 @@
 From pixels to a decision, in one scikit-learn pipeline
 =======================================================
 
-Descriptors are transformers and classifiers are classifiers, so that the whole way from images to
-labels is one `Pipeline`. What to describe and how to compare are then two parameters of it, and a
-grid search chooses both together.
+Descriptors are scikit-learn transformers, so one `Pipeline` leads from images to labels. The pixel
+features and the divergence are two parameters of it, and a grid search chooses both together.
 """
 
 # %%
-# scikit-learn's handwritten digits: 8 by 8 pixels each. Two ways to describe a pixel (grey value
-# and slopes; the same with its place), four ways to compare the covariances of these features.
+# The data are scikit-learn's handwritten digits, 8 by 8 pixels each. We try two sets of pixel
+# features (grey value and slopes; the same with the position) and four divergences.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,7 +39,7 @@ print(search.best_params_)
 print(f"{search.score(test, test_labels):.1%} of the test digits are right")
 
 # %%
-# What is described matters more than how it is compared, but both matter. The grid:
+# The features matter more than the divergence, but both matter:
 
 results = search.cv_results_
 table = results["mean_test_score"].reshape(4, 2)  # divergences by features

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from divlearn.cli import main
+from divlearn.datasets import make_recordings
 
-pytestmark = pytest.mark.usefixtures("short_fits")
-pytest.importorskip("skimage", reason="scikit-image is not installed")
+pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
+def test_the_reference_engine_does_as_well(tmp_path, capsys, monkeypatch):
+    few = partial(make_recordings, 48, n_subjects=4)  # NumPy alone takes its time
+    monkeypatch.setattr("divlearn.datasets.make_recordings", few)
     path = tmp_path / "new" / "folder" / "map.png"
     page = tmp_path / "report.html"
-    options = ["--output", str(path), "--patch", "128", "--engine", "reference", "--threads", "1"]
-    options += ["--report", str(page)]
-    assert main(["demo", *options]) == 0
-    printed = capsys.readouterr().out
-    assert "reference engine, 1 thread." in " ".join(printed.split())
-    assert "2,256 pairs x 25 points" in " ".join(printed.split())
-    assert "The grid is coarse" in printed
+    options = ["--output", str(path), "--engine", "reference", "--threads", "1"]
+    assert main(["demo", *options, "--report", str(page)]) == 0
+    assert "Data: 48 simulated recordings of 4 subjects" in capsys.readouterr().out
     assert path.is_file()
-    assert "Map of the plane" in page.read_text()
+    assert "Classifiers" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -34,10 +33,9 @@ def test_the_reference_engine_takes_a_coarse_grid(tmp_path, capsys):
             ["--output", "{}/file/plane.png"],
             "--output .*plane.png cannot be written: .*; choose another folder",
         ),
-        (["--output", "{}/folder.png", "--patch", "256"], "is a folder, must be a file"),
+        (["--output", "{}/folder.png"], "is a folder, must be a file"),
         (["--output", "{}/plane"], "must name a picture"),
-        (["--output", "{}/plane.xyz", "--patch", "256"], "Format 'xyz' is not supported"),
-        (["--patch", "1"], "patch=1 must be >= 2"),
+        (["--output", "{}/plane.xyz"], "Format 'xyz' is not supported"),
         (["--engine", "steam"], "engine='steam' must be"),
         (["--threads", "0"], "n_threads=0 must be >= 1"),
     ],

@@ -51,14 +51,17 @@ def check_demo(printed: str, folder: Path) -> None:
     """What the page leaves out."""
     from matplotlib.image import imread
 
-    names = ("1-NN, log-Euclidean", "1-NN, AIRM", "1-NN, Stein", "linear SVM", "IDDL, learned")
-    for part in (*NAMED, *names):
+    for part in (*NAMED, "nearest mean, AIRM", "SVM, learned divergence"):
         assert part in printed
+    right = dict(re.findall(r"^ (.+?) {2,}(\d+\.\d)% \+-", printed, re.MULTILINE))
+    fixed = [float(right[f"nearest mean, {name}"]) for name in ("Burg", "AIRM", "log-cosh")]
+    story = [*fixed, float(right["SVM, learned divergence"])]
+    assert story == sorted(story)
     said = " ".join(printed.split())
-    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 48 held-out matrices", said)
+    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 360 held-out matrices", said)
     assert "\x1b" not in printed  # piped, so no colours
     page = (folder / "report.html").read_text()
-    for part in ("Classifiers", "Learned divergences", "Atoms", "divlearn demo"):
+    for part in ("Named divergences", "Classifiers", "Confusion matrix", "divlearn demo"):
         assert part in page
     height, width = imread(folder / "plane.png").shape[:2]
     assert 900 <= width <= 2000
@@ -74,7 +77,7 @@ def test_examples_are_found():
     assert set(shown) >= set(COMMANDS)
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_the_page_is_right(tmp_path, monkeypatch, capsys):
     write_images(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,11 @@ from divlearn.datasets.riemannian_gaussian import (
     parabola,
     sample_log_eigenvalues,
 )
-from divlearn.datasets.synthetic import make_inverse_wishart_clusters, make_wishart_clusters
+from divlearn.datasets.synthetic import (
+    make_inverse_wishart_clusters,
+    make_recordings,
+    make_wishart_clusters,
+)
 from divlearn.divergence import pairwise_abld
 from divlearn.spd import check_spd
 
@@ -432,3 +436,51 @@ def test_bad_arguments(make, options, error, message):
 def test_bad_spreads(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(3, 100, 3, random_state=0, **options)
+
+
+# --- recordings -----------------------------------------------------------------------------------
+
+
+def test_artifacts_have_rank_one_and_the_share_that_was_asked_for():
+    """With the same seed, recordings with and without artifacts differ by them alone."""
+    clean, y, subjects = make_recordings(400, artifacts=0, random_state=0)
+    X, same_y, same_subjects = make_recordings(400, artifacts=0.25, random_state=0)
+    np.testing.assert_array_equal(y, same_y)
+    np.testing.assert_array_equal(subjects, same_subjects)
+    sizes = np.linalg.svd(X - clean, compute_uv=False)
+    hit = sizes[:, 0] > 0
+    assert stats.binomtest(int(hit.sum()), 400, 0.25).pvalue > SMALLEST_P
+    assert (sizes[hit, 1] < 1e-12 * sizes[hit, 0]).all()
+    ratio = np.linalg.norm((X - clean)[hit]) / np.linalg.norm(clean[hit])
+    assert 4 < ratio < 12  # eight, but for chance
+
+
+def test_subjects_differ_by_the_shift_alone():
+    """Without a shift, the covariance of a variant of a class is the same for all subjects."""
+    for shift, same in ((0.0, True), (1.0, False)):
+        X, y, subjects = make_recordings(
+            48, 3, 4000, n_classes=1, n_subjects=2, shift=shift, artifacts=0, random_state=0
+        )
+        assert set(y.tolist()) == {0}
+        first, second = (X[subjects == s] @ X[subjects == s].mT / 4000 for s in (0, 1))
+        assert (np.linalg.norm(first - second) < 0.1 * np.linalg.norm(first)) == same
+
+
+def test_classes_are_equally_frequent_within_subjects():
+    _, y, subjects = make_recordings(random_state=0)
+    for subject in range(12):
+        assert np.ptp(np.bincount(y[subjects == subject])) <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_times": 0}, "n_times=0 must be"),
+        ({"n_subjects": -1}, "n_subjects=-1 must be"),
+        ({"shift": -0.1}, "shift=-0.1 must be >= 0"),
+        ({"artifacts": 1.5}, "artifacts=1.5 between 0 and 1"),
+    ],
+)
+def test_wrong_recordings(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_recordings(**options)

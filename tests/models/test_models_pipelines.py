@@ -13,6 +13,7 @@ from pyriemann.classification import SVC as RiemannianSVC
 from pyriemann.estimation import Covariances, XdawnCovariances
 from pyriemann.tangentspace import TangentSpace
 from same import assert_same
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
@@ -93,6 +94,18 @@ def test_a_search_and_what_it_found(data, tmp_path):
     assert again.score(*data) == search.score(*data)
     best = there_and_back(search.best_estimator_, tmp_path)
     np.testing.assert_array_equal(best.predict(data[0]), search.predict(data[0]))
+
+
+def test_requests_of_metadata_routing_are_left_out(data, tmp_path):
+    """They refer to their estimator. Fits that need them have to request them again."""
+    X, y = data
+    with config_context(enable_metadata_routing=True):
+        choose = DivergenceMDM("choose", random_state=0).set_fit_request(groups=True)
+        pipeline = make_pipeline(Covariances(), choose)
+        pipeline.fit(X, y, groups=np.arange(len(y)) // 2)
+    again = there_and_back(pipeline, tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), pipeline.predict_proba(X))
+    assert not hasattr(again[-1], "_metadata_request")
 
 
 def test_parameters_of_all_kinds(tmp_path):

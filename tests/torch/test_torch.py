@@ -252,7 +252,7 @@ def test_one_graph_may_use_it_twice_and_no_grad_builds_none():
 def test_layer_learns_atoms_and_parameters(device):
     """Atoms that differ from the data move to it, on the manifold all the way."""
     X, B, _, _ = make(4, 30, 2, device)
-    layer = DivergenceLayer(10 * B, 0.3, 0.9)
+    layer = DivergenceLayer.from_atoms(10 * B, [(0.3, 0.9)])
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.05)
     losses = []
     for _ in range(60):
@@ -273,7 +273,7 @@ def test_layer_is_the_last_one_of_a_network(device):
     """Gradients reach the layers below, whose covariances it sees."""
     torch.manual_seed(0)
     below = torch.nn.Linear(6, 3, dtype=torch.float64, device=device)
-    layer = DivergenceLayer(make(3, 1, 4, device)[1], learn_parameters=False)
+    layer = DivergenceLayer.from_atoms(make(3, 1, 4, device)[1], "stein")
     head = torch.nn.Linear(4, 2, dtype=torch.float64, device=device)
     series = torch.randn(5, 40, 6, dtype=torch.float64, device=device)
 
@@ -297,17 +297,9 @@ def test_layer_is_the_last_one_of_a_network(device):
     assert difference == pytest.approx(below.weight.grad.norm().item(), rel=1e-6)
 
 
-def test_layer_pickles_and_tells_its_size():
-    layer = DivergenceLayer(make(3, 1, 4)[1])
-    assert repr(layer) == "DivergenceLayer(n_atoms=4, d=3)"
-    other = DivergenceLayer(torch.eye(3, dtype=torch.float64).repeat(4, 1, 1))
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(other.atoms, layer.atoms)
-
-
 EYE = torch.eye(3, dtype=torch.float64)
 NOT_ATOMS = {
-    "two sizes": ((24, 20), r"atoms is a int, but must be a tensor .* some of the matrices"),
+    "one size": ((24,), r"atoms is a int, but must be a tensor .* some of the matrices"),
     "None": (
         (None,),
         r"atoms is a NoneType, but must be a tensor of SPD matrices, shape \(n_atoms",
@@ -332,8 +324,12 @@ NOT_ATOMS = {
     "asymmetric": ((EYE[None] + EYE.roll(1, 0) / 9,), r"atoms\[0\] is not symmetric"),
     "singular": ((EYE[None] * 0 + 1,), r"atoms\[0\] is rank-deficient: numerical rank 1 of 3"),
     "indefinite": ((-EYE[None],), r"atoms\[0\] has a diagonal entry -1 at \(0, 0\), must be > 0"),
-    "alpha below zero": ((EYE[None], -0.5), r"alpha=-0.5 must be a finite number >= 0"),
-    "no beta": ((EYE[None], 0.5, None), r"beta=None must be a finite number >= 0"),
+    "alpha below zero": (
+        (EYE[None], [(-0.5, 0.5)]),
+        r"divergence=\[\(-0.5, 0.5\)\] must hold pairs \(alpha, beta\) of finite numbers >= 0",
+    ),
+    "no divergence": ((EYE[None], None), r"divergence=None must be \"line\", \"learn\""),
+    "the paper's": ((EYE[None], "S"), r"divergence='S' is for IDDLClassifier; pass pairs"),
 }
 
 
@@ -341,16 +337,33 @@ NOT_ATOMS = {
 def test_what_no_layer_can_start_from(name):
     arguments, message = NOT_ATOMS[name]
     with pytest.raises((TypeError, ValueError), match=message):
-        DivergenceLayer(*arguments)
+        DivergenceLayer.from_atoms(*arguments)
+
+
+NOT_SIZES = {
+    "atoms": ((EYE[None], 3), r"must be an integer >= 1; `from_atoms` takes the atoms"),
+    "no atom": ((0, 3), r"n_atoms=0 must be >= 1"),
+    "no size": ((4, 0), r"d=0 must be >= 1"),
+    "half": ((4, 3, "stein", torch.float16), r"atoms has dtype torch.float16, but SPD matrices"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SIZES)
+def test_sizes_that_no_layer_has(name):
+    (n_atoms, d, *rest), message = NOT_SIZES[name]
+    options = dict(zip(("divergence", "dtype"), rest, strict=False))
+    with pytest.raises((TypeError, ValueError), match=message):
+        DivergenceLayer(n_atoms, d, **options)
 
 
 NOT_DATA = {
     "NumPy": (lambda X: X.numpy(), r"X is a ndarray, .* pass torch.as_tensor\(X\)"),
     "None": (
         lambda X: None,
-        r"X is a NoneType, but must be a tensor of SPD matrices, shape \(n_matrices",
+        r"X is a NoneType, but must be a tensor of SPD matrices, shape \(..., d, d\)",
     ),
-    "one matrix": (lambda X: X[0], r"X has shape \(3, 3\), .* for a single matrix pass X\[None\]"),
+    "a vector": (lambda X: X[0, 0], r"X has shape \(3,\), expected \(..., d, d\); reshape it"),
+    "oblong": (lambda X: X[:, :2], r"X has shape \(2, 2, 3\): its matrices are 2 by 3, not square"),
     "integers": (lambda X: (9 * X).long(), r"X has dtype torch.int64, .* pass X.double\(\)"),
     "half": (lambda X: X.half(), r"X has dtype torch.float16, but SPD matrices must be"),
     "NaN": (lambda X: X * float("nan"), r"X\[0\] has a NaN entry"),
@@ -371,7 +384,7 @@ def test_what_cannot_be_encoded(name):
 
 def test_atoms_are_copied_without_their_graph():
     B = make(3, 1, 2)[1].requires_grad_()
-    layer = DivergenceLayer(2 * B)
+    layer = DivergenceLayer.from_atoms(2 * B)
     assert layer.atoms.is_leaf
     layer(B.detach()).sum().backward()
     assert B.grad is None
@@ -380,7 +393,7 @@ def test_atoms_are_copied_without_their_graph():
 def test_autocast():
     """Half precision from the layers below becomes float32, as in torch's linear algebra."""
     X, B, _, _ = make(3, 5, 2)
-    layer = DivergenceLayer(B.float())
+    layer = DivergenceLayer.from_atoms(B.float())
     rounded = X.bfloat16().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         values = layer(rounded)
@@ -389,7 +402,7 @@ def test_autocast():
             torch.optim.SGD([layer.atoms], lr=0.1).step()
     assert values.dtype == torch.float32
     assert rounded.grad.dtype == torch.bfloat16
-    other = DivergenceLayer(B.float())
+    other = DivergenceLayer.from_atoms(B.float())
     right = other(rounded.detach().float())
     right.sum().backward()
     assert torch.equal(values, right)

@@ -1,9 +1,9 @@
-r"""Clusters of random SPD matrices around known centres.
+r"""Simulated data: SPD matrices around known centres, and recordings of several subjects.
 
-The three families share one density, :math:`p(X) \propto \exp(-\kappa D(X \,\|\, C))` with respect
-to the affine-invariant volume. D is the Burg divergence, (alpha, beta) = (0, 1), for Wishart
-matrices, its reverse (1, 0) for inverse Wishart matrices and half the squared affine-invariant
-distance (0, 0) for the Riemannian Gaussian. In any direction away from C they spread by about
+The three families of matrices share one density, :math:`p(X) \propto \exp(-\kappa D(X \,\|\, C))`
+with respect to the affine-invariant volume. D is the Burg divergence, (alpha, beta) = (0, 1), for
+Wishart matrices, its reverse (1, 0) for inverse Wishart matrices and half the squared
+affine-invariant distance (0, 0) for the Riemannian Gaussian. In any direction they spread by about
 
 .. math:: \sigma = \kappa^{-1/2}, \quad \kappa = \mathrm{dof} / 2,
 
@@ -30,6 +30,7 @@ RandomState = int | np.random.RandomState | None
 _BLOCK_ENTRIES = 2**17
 _SEPARATION_ERROR = 1e-4
 _PLACING_STEPS = 50
+_VARIANTS, _CONTRAST, _ARTIFACT = 4, 0.5, 8.0  # of recordings, see `make_recordings`
 
 
 def make_wishart_clusters(
@@ -62,7 +63,6 @@ def make_wishart_clusters(
         it; others, as the Euclidean and the log-Euclidean, do.
     shuffle : bool, default=True, whether to mix the clusters.
     random_state : int, RandomState or None, default=None
-        None never touches the global generator.
     return_centers : bool, default=False
     dtype : float32 or float64, default=float64, of X and of the centres.
 
@@ -85,8 +85,7 @@ def make_wishart_clusters(
 
     The best rule that knows the centres confuses two clusters at the distance s (the Fisher-Rao
     distance, for one dof) with probability about :math:`\Phi(-s / 2)`, whatever d is: 16 % at
-    s = 2, 2 % at 4. A method that has to find the centres needs more: k-means finds most of 15
-    clusters of 50 matrices at a separation of 10 up to d = 30, and of 20 at 60.
+    s = 2, 2 % at 4. A method that has to find the centres needs more.
 
     Examples
     --------
@@ -144,6 +143,60 @@ def make_inverse_wishart_clusters(
     return plan.make(np.sqrt(2 / freedom), draw, "raise dof", return_centers)
 
 
+def make_recordings(
+    n_recordings: int = 360, n_channels: int = 8, n_times: int = 64, *, n_classes: int = 3,
+    n_subjects: int = 12, shift: float = 0.1, artifacts: float = 0.25,
+    random_state: RandomState = None,
+) -> tuple[RealArray, NDArray[np.intp], NDArray[np.intp]]:  # fmt: skip
+    r"""Simulate recordings of several channels, as in a brain-computer interface.
+
+    A class has four variants, each with its own powers of the sources Z. Every subject s mixes the
+    sources into channels a little differently. Some recordings have an artifact :math:`u v^T`:
+    noise with a random pattern u over the channels, about eight times as strong as the signal.
+
+    .. math:: X = (I + \text{shift} \; G_s) \, A \, Z + u v^T
+
+    Parameters
+    ----------
+    n_recordings, n_channels, n_times : int, default=360, 8 and 64
+    n_classes, n_subjects : int, default=3 and 12
+    shift : float, default=0.1, how much subjects differ.
+    artifacts : float, default=0.25, share of recordings with an artifact.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    X : ndarray, shape (n_recordings, n_channels, n_times)
+    y, subjects : ndarray of int, shape (n_recordings,)
+
+    Examples
+    --------
+    >>> X, y, subjects = make_recordings(random_state=0)
+    >>> X.shape, np.bincount(y).tolist(), len(set(subjects))
+    ((360, 8, 64), [120, 120, 120], 12)
+    """
+    sizes = (n_recordings, n_channels, n_times, n_classes, n_subjects)
+    names = ("n_recordings", "n_channels", "n_times", "n_classes", "n_subjects")
+    for size, name in zip(sizes, names, strict=True):
+        check_count(size, name)
+    if not shift >= 0 or not 0 <= artifacts <= 1:
+        raise ValueError(f"{shift=} must be >= 0 and {artifacts=} between 0 and 1")
+    random = _generator(random_state)
+    variants, subjects = np.divmod(np.arange(n_recordings), n_subjects)
+    variants %= _VARIANTS * n_classes
+    mixing = random.standard_normal((n_channels, n_channels))
+    powers = np.exp(_CONTRAST * random.standard_normal((_VARIANTS * n_classes, n_channels)))
+    moves = random.standard_normal((n_subjects, n_channels, n_channels)) / np.sqrt(n_channels)
+    heads = mixing + shift * moves @ mixing
+    X = heads[subjects] @ (
+        np.sqrt(powers)[variants][:, :, None] * random.standard_normal(sizes[:3])
+    )
+    patterns = _ARTIFACT * np.sqrt(n_channels) * random.standard_normal((n_recordings, n_channels))
+    patterns[random.uniform(size=n_recordings) >= artifacts] = 0
+    X += patterns[:, :, None] * random.standard_normal((n_recordings, 1, n_times))
+    return X, variants % n_classes, subjects
+
+
 class ClusterPlan:
     """Checked arguments of `make_wishart_clusters`, labels, and the way to centres and matrices."""
 
@@ -160,9 +213,7 @@ class ClusterPlan:
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={dtype!r} must be float32 or float64")
-        # For None scikit-learn would take the global generator, which others may seed.
-        fresh = np.random.RandomState() if random_state is None else random_state
-        self.random_state = check_random_state(fresh)
+        self.random_state = _generator(random_state)
         counts = np.asarray(n_per_cluster, dtype=object)
         self._check_shape(counts.shape, "n_per_cluster")
         counts = np.vectorize(check_count, otypes=[np.intp])(counts, "n_per_cluster")
@@ -227,6 +278,11 @@ class ClusterPlan:
                 break
             scale *= ratio
         return base @ compose(vectors, np.exp(0.5 * scale * values))
+
+
+def _generator(random_state: RandomState) -> np.random.RandomState:
+    # For None scikit-learn would take the global generator, which others may seed.
+    return check_random_state(np.random.RandomState() if random_state is None else random_state)
 
 
 def require(valid: NDArray[np.bool_], values: RealArray, name: str, relation: str) -> None:

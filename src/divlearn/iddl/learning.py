@@ -21,6 +21,7 @@ from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
 _WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
+_JUDGED = 1e-3  # tolerance of heads that only choose a penalty
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 Teller = Callable[..., None]  # of a sentence, and from which level of detail on
@@ -36,6 +37,7 @@ class Choice:
     held_out_loss: float
     rows: NDArray[np.intp]  # what was held out
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
+    heads: Sequence[Head | None] = ()  # of the folds, near to those of everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ def _follow_penalties(
     choices: list[Choice] = []
     for gamma in sorted(gammas, reverse=True):
         heads = [
-            solve_head(loss.roughly(), one, gamma, warm)[0]
+            solve_head(loss.roughly(_JUDGED), one, gamma, warm)[0]
             for one, warm in zip(samples, heads, strict=True)
         ]
         scores = np.concatenate([
@@ -93,7 +95,7 @@ def _follow_penalties(
             for head, (_, unseen) in zip(heads, designs, strict=True)
             if head is not None
         ])  # fmt: skip
-        choices.append(Choice(loss, gamma, n_tangent, judge(scores, rows), rows, scores))
+        choices.append(Choice(loss, gamma, n_tangent, judge(scores, rows), rows, scores, heads))
         if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
             break
     return choices
@@ -200,8 +202,8 @@ def learn_ensemble(
     def finish(choice: Choice, some: Sequence[Model], n_iter: int, message: str) -> Learned:
         refitted = [
             _refit(whole, replace(model, tangent=find_tangent(part, choice.n_tangent)),
-                   choice.loss.roughly(), choice.gamma)
-            for part, model in zip(parts, some, strict=True)
+                   choice.loss.roughly(), choice.gamma, warm)
+            for part, model, warm in zip(parts, some, choice.heads, strict=True)
         ]  # fmt: skip
         return Learned(choice, refitted, n_iter, message, history)
 
@@ -221,11 +223,11 @@ def learn_ensemble(
     return found
 
 
-def _refit(whole: Part, model: Model, loss: Loss, gamma: float) -> Model:
+def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None = None) -> Model:
     """Solve for the head of a model on everything."""
     features = whole.shards.hold(_embed_rows, model)
     samples = Samples(whole.shards, whole.targets, features, loss.bias)
-    head, _ = solve_head(loss, samples, gamma)
+    head, _ = solve_head(loss, samples, gamma, warm)
     return replace(model, head=head)
 
 

@@ -100,10 +100,10 @@ class Loss(ABC):
         """Return losses to minimise one after the other, the last of which is this one."""
         return (self,)
 
-    def roughly(self) -> Self:
+    def roughly(self, tolerance: float = _ROUGH) -> Self:
         """Make the same loss with heads of few digits, enough to judge by held-out data."""
         rough = copy(self)
-        rough.tolerance = _ROUGH
+        rough.tolerance = tolerance
         return rough
 
 

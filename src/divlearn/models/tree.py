@@ -80,6 +80,8 @@ class _Writer:
             ) from None
         if dataclasses.is_dataclass(kind):  # without what it computes by itself
             state = {field.name: state[field.name] for field in dataclasses.fields(kind)}
+        # What an estimator requests of metadata routing, which fits need, refers to the estimator.
+        state = {key: item for key, item in state.items() if key != "_metadata_request"}
         name = self._write_name(kind, path)
         nodes = {key: self.write(item, f"{path}.{key}", depth + 1) for key, item in state.items()}
         return {"object": name, "state": nodes}

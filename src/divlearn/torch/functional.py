@@ -17,7 +17,7 @@ def encode(
     X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor | float,
     beta: torch.Tensor | float, *, engine: str | Engine = "auto",
 ) -> torch.Tensor:  # fmt: skip
-    r"""Divergences (n_matrices, n_atoms[, n_pairs]), twice differentiable in everything.
+    r"""Divergences (..., n_atoms[, n_pairs]), twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
 
@@ -30,7 +30,7 @@ def encode(
 
     Parameters
     ----------
-    X : tensor of float32 or float64, shape (n_matrices, d, d)
+    X : tensor of float32 or float64, shape (..., d, d)
         Results have its dtype. Inside ``torch.autocast`` half precision becomes float32.
     atoms : tensor of float32 or float64, shape (n_atoms, d, d)
     alpha, beta : float or tensor, shape (n_atoms,) or (n_atoms, n_pairs)
@@ -51,12 +51,14 @@ def encode(
         )
     chosen = _engine_for(X, engine)
     first, second = (_as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
-    return _Encoding.apply(X, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
+    matrices = X.reshape(-1, *X.shape[-2:])
+    values = _Encoding.apply(matrices, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
+    return values.reshape(*X.shape[:-2], *values.shape[1:])
 
 
 def check_matrices(tensor: Any, name: str) -> torch.Tensor:
     """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
-    layout = "(n_atoms, d, d)" if name == "atoms" else "(n_matrices, d, d)"
+    layout = "(n_atoms, d, d)" if name == "atoms" else "(..., d, d)"
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(
             f"{name} is a {type(tensor).__name__}, but must be a tensor of SPD matrices, shape "
@@ -70,12 +72,12 @@ def check_matrices(tensor: Any, name: str) -> torch.Tensor:
             f"torch.float64; pass {name}.double()"
         )
     shape = tuple(tensor.shape)
-    if len(shape) != 3:
+    if len(shape) < 2 or (name == "atoms" and len(shape) != 3):
         fix = f"for a single matrix pass {name}[None]" if len(shape) == 2 else "reshape it"
         raise ValueError(f"{name} has shape {shape}, expected {layout}; {fix}")
-    if shape[1] != shape[2]:
+    if shape[-2] != shape[-1]:
         raise ValueError(
-            f"{name} has shape {shape}: its matrices are {shape[1]} by {shape[2]}, not square; "
+            f"{name} has shape {shape}: its matrices are {shape[-2]} by {shape[-1]}, not square; "
             "compute covariances of the features first"
         )
     return tensor
@@ -157,6 +159,8 @@ class _Gradient(torch.autograd.Function):
         X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
         cotangent: torch.Tensor, engine: Engine, wanted: tuple[bool, ...],
     ) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        if not cotangent.isfinite().all():  # scalers of losses look for this, and lower the scale
+            return tuple(torch.full_like(one, torch.nan) for one in (X, atoms, alpha, beta))
         gradients = [tensor.new_zeros(()) for tensor in (X, atoms, alpha, beta)]
         if wanted[0]:
             gradients[0] = _gradient_in_data(engine, X, atoms, alpha, beta, cotangent)

@@ -3,41 +3,57 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
-from divlearn.checks import check_number
+from divlearn.checks import check_count
 from divlearn.engines import Engine
+from divlearn.fitting.targets import check_labels
+from divlearn.iddl.starts import initial_atoms
+from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.spd import check_spd
 from divlearn.torch.functional import check_matrices, encode
 from divlearn.torch.retraction import bounded_change, bounded_step, factorize
+
+_STEIN = ((0.5, 0.5),)  # where the divergence of each atom starts
 
 
 class DivergenceLayer(nn.Module):
     r"""Divergences of SPD matrices to learned atoms, each with its own :math:`(\alpha, \beta)`.
 
-    It can be the last layer of a network that ends in SPD matrices, such as covariances of its
-    features. The atoms are points of a manifold: either wrap the steps of any torch optimizer in
-    `stepping`, or let geoopt's optimizers take them (``manifold=True`` makes the atoms a
-    `geoopt.ManifoldParameter`).
+    .. math:: v_{kp} = D^{(\alpha_{kp}, \beta_{kp})}(X \,\|\, B_k)
+
+    Matrices (..., d, d) become vectors (..., out_features), the pairs p of an atom k side by side.
+    Atoms start at random around the identity, which suits normalised matrices, or by `from_data`.
+    They are points of a manifold: either wrap the steps of any torch optimizer in `stepping`, or
+    let geoopt's take them (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
 
     Parameters
     ----------
-    atoms : tensor of float32 or float64, shape (n_atoms, d, d)
-        Where they start, for instance some of the matrices; copied, without their graph.
-    alpha, beta : float, default=0.5
-        Where the parameters start, and stay unless ``learn_parameters``.
-    learn_parameters : bool, default=True
-    engine : as in `encode`
+    n_atoms, d : int
+        Number and size of the atoms.
+    divergence : pairs (alpha, beta), str or one pair, default=((0.5, 0.5),)
+        Pairs are where each atom starts to learn; "learn" is (1, 1), (0, 1) and (1, 0). One pair
+        alone, a name such as "stein", and "line", three pairs of alpha + beta = 1, stay fixed.
     manifold : bool, default=False
+    engine, device, dtype : as in `encode` and in the layers of torch
+
+    Attributes
+    ----------
+    atoms : tensor, shape (n_atoms, d, d)
+    alpha, beta : tensor, shape (n_atoms, n_pairs)
+    out_features : int, n_atoms * n_pairs
 
     Examples
     --------
-    >>> layer = DivergenceLayer(torch.eye(3, dtype=torch.float64).repeat(4, 1, 1))
-    >>> X = torch.eye(3, dtype=torch.float64).repeat(5, 1, 1)
+    >>> layer = DivergenceLayer(4, 3)
+    >>> X = torch.eye(3).repeat(5, 2, 1, 1)
     >>> layer(X).shape
-    torch.Size([5, 4])
+    torch.Size([5, 2, 4])
     >>> optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
     >>> layer(2 * X).sum().backward()
     >>> with layer.stepping():
@@ -51,32 +67,70 @@ class DivergenceLayer(nn.Module):
     beta: torch.Tensor
 
     def __init__(
-        self, atoms: torch.Tensor, alpha: float = 0.5, beta: float = 0.5, *,
-        learn_parameters: bool = True, engine: str | Engine = "auto", manifold: bool = False,
+        self, n_atoms: int, d: int, divergence: Any = _STEIN, *, engine: str | Engine = "auto",
+        manifold: bool = False, device: Any = None, dtype: torch.dtype | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        checked = check_matrices(atoms, "atoms").detach()
-        check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
+        check_count(n_atoms, "n_atoms", fix="; `from_atoms` takes the atoms themselves")
+        check_count(d, "d")
+        if starts_from_grid(divergence):
+            raise ValueError(
+                f'divergence={divergence!r} is for IDDLClassifier; pass pairs or "learn"'
+            )
         self.engine, self.manifold = engine, manifold
         self._start: tuple[torch.Tensor, ...] | None = None  # where `stepping` began
         make = _geoopt_parameter() if manifold else nn.Parameter
-        self.atoms = make(checked.clone())
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            check_number(value, name)
-            start = checked.new_full((len(checked),), float(value))
-            if learn_parameters:
+        noise = torch.randn(n_atoms, d, d, device=device, dtype=torch.float64) / d**0.5
+        atoms = torch.matrix_exp(0.5 * (noise + noise.mT)).to(dtype or torch.get_default_dtype())
+        self.atoms = make(check_matrices(0.5 * (atoms + atoms.mT), "atoms"))
+        variant = make_variant(divergence, n_atoms)
+        self.out_features = variant.alpha_index.size
+        for name, values in zip(("alpha", "beta"), variant.expand(variant.start), strict=True):
+            start = torch.from_numpy(values).to(self.atoms)
+            if variant.learned:
                 setattr(self, name, nn.Parameter(start))
             else:
                 self.register_buffer(name, start)
 
+    @classmethod
+    def from_atoms(cls, atoms: torch.Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
+        """Start from atoms (n_atoms, d, d), copied; options are ``engine`` and ``manifold``."""
+        checked = check_matrices(atoms, "atoms").detach()
+        check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
+        options |= {"device": checked.device, "dtype": checked.dtype}
+        layer = cls(len(checked), checked.shape[-1], divergence, **options)
+        with torch.no_grad():
+            layer.atoms.copy_(checked)
+        return layer
+
+    @classmethod
+    def from_data(
+        cls, X: torch.Tensor, y: ArrayLike | torch.Tensor | None = None, n_atoms: int = 20,
+        divergence: Any = _STEIN, **options: Any,
+    ) -> Self:  # fmt: skip
+        """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
+
+        X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
+        by torch's generator. Options are those of `from_atoms`.
+        """
+        given = check_matrices(X, "X").detach()
+        matrices = check_spd(given.cpu().numpy(), ndim=3, dtype=np.float64)
+        check_count(n_atoms, "n_atoms", most=len(matrices), fix=", the number of matrices")
+        host = y.cpu() if isinstance(y, torch.Tensor) else y
+        labels = np.zeros(len(matrices)) if host is None else check_labels(host, len(matrices))
+        codes = np.unique(labels, return_inverse=True)[1]
+        random = np.random.RandomState(int(torch.randint(2**31, ())))
+        atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
+        return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
+
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Divergences, shape (n_matrices, n_atoms)."""
+        """Divergences of matrices (..., d, d), shape (..., out_features)."""
         if self._start is not None:  # an optimizer that evaluates the loss during its step
-            return encode(X, *self._stepped(self._start), engine=self.engine)
+            return encode(X, *self._stepped(self._start), engine=self.engine).flatten(-2)
         # An optimizer may have left a parameter just below zero.
         alpha, beta = self.alpha.clamp(min=0), self.beta.clamp(min=0)
         try:
-            return encode(X, self.atoms, alpha, beta, engine=self.engine)
+            return encode(X, self.atoms, alpha, beta, engine=self.engine).flatten(-2)
         except ValueError as error:
             if str(error).startswith("atoms["):
                 error.add_note("Atoms stay positive definite if optimizers step in `stepping`.")
@@ -97,9 +151,8 @@ class DivergenceLayer(nn.Module):
         (3.5e-4 in float32), or above where it began if that is lower. A body that raises, or that
         moves something to NaN, changes nothing.
 
-        Optimizers that evaluate the loss in their step (LBFGS) work too. Weight decay does not act
-        on atoms, since S starts at zero. Optimizers that keep copies of parameters from step to
-        step do not suit these coordinates.
+        Optimizers that evaluate the loss in their step (LBFGS) work too; those that keep copies of
+        parameters do not. Weight decay does not act on atoms, since S starts at zero.
         """
         if self.manifold:
             raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
@@ -137,7 +190,8 @@ class DivergenceLayer(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes, for ``repr``."""
-        return f"n_atoms={len(self.atoms)}, d={self.atoms.shape[1]}"
+        n_atoms, d, _ = self.atoms.shape
+        return f"n_atoms={n_atoms}, d={d}, out_features={self.out_features}"
 
 
 def _geoopt_parameter() -> Callable[[torch.Tensor], torch.Tensor]:

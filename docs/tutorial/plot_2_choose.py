@@ -1,0 +1,91 @@
+"""
+2. Which divergence?
+====================
+
+Chapter 1 showed that the choice of a divergence can decide between chance and a working classifier.
+Nobody knows in advance which one suits their data. This chapter finds out, in one line, and says
+how sure the answer is.
+"""
+
+# %%
+# Ask the data
+# ------------
+# These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
+# tries a grid of points (alpha, beta). A point is good if the nearest neighbour of a matrix has the
+# same label. Neighbours come from other subjects only, because ``groups`` says whose recording is
+# whose.
+
+import matplotlib.pyplot as plt
+
+from divlearn import which_divergence
+from divlearn.datasets import make_recordings
+from divlearn.report import plot_plane
+
+recordings, y, subjects = make_recordings(random_state=0)
+X = recordings @ recordings.mT / recordings.shape[2]
+answer = which_divergence(X, y, groups=subjects, random_state=0)
+print(answer.summary())
+
+# %%
+# Read the answer in two steps. First, a named divergence is recommended, with its accuracy on
+# held-out subjects. Second, the best point of the grid is compared with it. That point was chosen
+# without the matrices it is judged on, and the p-value says whether its gain is more than luck. A
+# difference that is not significant is no reason to prefer it to a divergence with a name.
+
+plot_plane(answer)
+plt.show()
+
+# %%
+# The map shows how much there is to gain. A flat map means that the choice does not matter. Here it
+# does: the dark corner, where beta is large and alpha is zero, is the neighbourhood of Burg.
+#
+# Choose inside a model
+# ---------------------
+# In a pipeline, the choice belongs to the training data. ``DivergenceMDM("choose")`` compares 21
+# divergences by cross-validation inside ``fit``, then computes the class means in the best one.
+
+from sklearn.model_selection import GroupKFold
+
+from divlearn.baselines import DivergenceMDM
+
+for train, test in GroupKFold(3).split(X, y, subjects):
+    fixed = DivergenceMDM("airm").fit(X[train], y[train])
+    chosen = DivergenceMDM("choose", random_state=0).fit(X[train], y[train], groups=subjects[train])
+    print(
+        f"AIRM {fixed.score(X[test], y[test]):.1%}, "
+        f"{chosen.divergence_.name} {chosen.score(X[test], y[test]):.1%}"
+    )
+
+# %%
+# Without labels
+# --------------
+# Without labels, likelihood takes the place of accuracy. Every divergence belongs to a distribution
+# of matrices, :math:`p(X) \propto e^{-\kappa D(X \| C)}`, and the distributions can be compared.
+# Covariances of Gaussian samples follow the Wishart distribution, whose divergence is Burg's, (0,
+# 1):
+
+from divlearn.datasets import make_wishart_clusters
+
+wishart, _ = make_wishart_clusters(1, 400, 4, dof=8, random_state=0)
+print(which_divergence(wishart, random_state=0).summary())
+
+# %%
+# Burg is the right answer for Wishart matrices and the wrong one for recordings with artifacts.
+# That is why no default is safe.
+#
+# .. list-table:: Rules of thumb, to be checked on your data
+#    :header-rows: 1
+#
+#    * - your matrices
+#      - try
+#    * - clean covariances of many samples
+#      - any; AIRM and Stein are common, Stein is faster
+#    * - covariances of few samples, no artifacts
+#      - Burg, (0, 1)
+#    * - a few eigenvalues far too large: artifacts, outliers
+#      - log-cosh, (1, 1), or larger parameters
+#    * - inverse covariances, precision matrices
+#      - reverse Burg, (1, 0)
+#
+# A single divergence for all matrices is only the beginning:
+# :doc:`the next chapter <plot_3_learn>` learns one together with the classifier.

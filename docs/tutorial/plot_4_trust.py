@@ -1,0 +1,121 @@
+"""
+4. Trust it
+===========
+
+An accuracy is a promise about new data. This chapter shows three ways to break it, and how to keep
+it: hold out whole groups, watch for shift between them, and check the probabilities.
+"""
+
+# %%
+# Groups
+# ------
+# Recordings of one subject resemble each other. Here subjects differ more than in the chapters
+# before (``shift=0.4``). Random folds put every subject into both the training and the test part.
+# Group folds do not.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.datasets import make_recordings
+
+recordings, y, subjects = make_recordings(shift=0.4, random_state=0)
+X = recordings @ recordings.mT / recordings.shape[2]
+
+folds = {
+    "random folds": list(KFold(4, shuffle=True, random_state=0).split(X)),
+    "new subjects": list(GroupKFold(4).split(X, y, subjects)),
+}
+model = DivergenceKNN(1, "log-cosh")
+
+
+def accuracies(matrices):
+    """Accuracy of the nearest neighbour on every kind of folds."""
+    return {
+        kind: cross_val_score(model, matrices, y, cv=splits).mean()
+        for kind, splits in folds.items()
+    }
+
+
+before = accuracies(X)
+for kind, accuracy in before.items():
+    print(f"{kind}: {accuracy:.1%}")
+
+# %%
+# The nearest neighbour does better on random folds because it recognises the subject. On a new
+# subject that knowledge is worthless. Always pass ``groups`` to the splitter. Pass them to ``fit``
+# as well, since models that choose something by cross-validation then hold out whole groups too.
+#
+# Shift
+# -----
+# Subjects differ by a linear map of their channels, that is by a congruence
+# :math:`X \mapsto A X A^T`. Re-centring removes most of it: divide the matrices of every subject
+# by their own mean M, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it also works
+# for a new subject.
+
+from divlearn import mean_abld
+from divlearn.spd import invsqrtm
+
+centred = np.empty_like(X)
+for subject in np.unique(subjects):
+    mine = subjects == subject
+    whitener = invsqrtm(mean_abld(X[mine], alpha=1, beta=1).mean)
+    centred[mine] = whitener @ X[mine] @ whitener
+after = accuracies(centred)
+
+figure, panel = plt.subplots(figsize=(6, 3.6), layout="constrained")
+for place, (title, table) in enumerate({"as recorded": before, "re-centred": after}.items()):
+    color = ["#bbbbbb", "#0072b2"][place]
+    bars = panel.bar(np.arange(2) + 0.35 * place, table.values(), 0.33, color=color, label=title)
+    panel.bar_label(bars, fmt="{:.0%}")
+panel.set(ylim=(0, 1.15), ylabel="accuracy of the nearest neighbour")
+panel.set_xticks([0.175, 1.175], list(folds))
+panel.spines[["top", "right"]].set_visible(False)
+panel.legend(frameon=False, ncols=2, loc="upper left")
+plt.show()
+
+# %%
+# The mean has to be robust as well: we used the log-cosh mean, since artifacts would distort
+# others.
+#
+# Calibration
+# -----------
+# A probability of 80 % should be right four times out of five. Divergences have no such scale: the
+# softmax of negative divergences is far too timid on these data, and too sure on others.
+# ``DivergenceMDM("choose")``, the kernel machine and `SPDClassifier` fit the scale of their
+# probabilities to held-out data.
+
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import log_loss
+
+train, test = subjects < 8, subjects >= 8
+candidates = {
+    "softmax of divergences": DivergenceMDM("log-cosh").fit(centred[train], y[train]),
+    "calibrated on held-out data": DivergenceMDM("choose", random_state=0).fit(
+        centred[train], y[train], groups=subjects[train]
+    ),
+}
+figure, panel = plt.subplots(figsize=(5, 4.6), layout="constrained")
+panel.plot([0, 1], [0, 1], color="#cccccc")
+for (name, model), color in zip(candidates.items(), ["#d55e00", "#0072b2"], strict=True):
+    proba = model.predict_proba(centred[test])
+    loss = log_loss(y[test], proba, labels=model.classes_)
+    truth = y[test][:, None] == model.classes_
+    right, said = calibration_curve(truth.ravel(), proba.ravel(), n_bins=6, strategy="quantile")
+    panel.plot(said, right, "o-", color=color, label=f"{name}\nlog-loss {loss:.2f}")
+panel.set(xlabel="predicted probability", ylabel="how often it was right")
+panel.legend(frameon=False)
+panel.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %%
+# Checklist
+# ---------
+#
+# - Does every subject, image or session stay in one fold? Pass ``groups``.
+# - Is the best model significantly better? `~divlearn.judge.evaluate` compares models on
+#   the same folds.
+# - Does new data come from elsewhere? Hold out whole sites or subjects, and re-centre.
+# - Do you use probabilities? Look at their log-loss, not only at accuracy.
+# - Is the data itself sound? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.
