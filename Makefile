@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard native/*)
+SOURCES := pyproject.toml $(wildcard native/*)
 
 # Tests start many processes: let Python keep what it compiles.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test venv lint docs benchmark clean
+.PHONY: demo test venv lint check package docs benchmark clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.demo
 	$(BIN)/divlearn demo
 
 test: $(VENV)/.installed
@@ -18,9 +18,17 @@ test: $(VENV)/.installed
 venv: $(VENV)/.installed
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests benchmarks docs paper
-	$(BIN)/ruff format --check src tests benchmarks docs paper
+	$(BIN)/ruff check src tests benchmarks docs paper tools
+	$(BIN)/ruff format --check src tests benchmarks docs paper tools
 	$(BIN)/mypy
+
+# What takes seconds and fails most often: before every commit.
+check: lint
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_package.py
+
+# The source distribution and the wheels, installed into empty environments; about 15 minutes.
+package:
+	$(PYTHON) tools/package.py
 
 # Every chapter of the tutorial and every example of the gallery is run; a warning is an error.
 docs: $(VENV)/.documenting
@@ -31,15 +39,25 @@ benchmark: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines.py
 
 # Editable: Python sources are live, the kernels are rebuilt when they or the project file change.
-$(VENV)/.installed: pyproject.toml $(NATIVE)
+define install
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	$(BIN)/python -m pip install --quiet --editable ".[$(1)]"
 	touch $@
+endef
+
+# The demonstration needs no torch and no browser.
+$(VENV)/.demo: $(SOURCES)
+	$(call install,report$(comma)plot)
+comma := ,
+
+$(VENV)/.installed: $(SOURCES)
+	$(call install,test)
+	touch $(VENV)/.demo
 
 $(VENV)/.documenting: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst
+	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst

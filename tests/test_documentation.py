@@ -12,7 +12,7 @@ from test_layers import ORDER, ROOT
 
 TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), TOP / "README.md", TOP / "CONTRIBUTING.md"])
+PAGES = sorted([*DOCS.glob("*.md"), *TOP.glob("*.md")])
 BLOCK = re.compile(r"(<!-- not run[^\n]*-->\n)?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

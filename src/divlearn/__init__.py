@@ -16,7 +16,7 @@ from divlearn.engines import available_engines, get_engine
 from divlearn.means import mean_abld
 from divlearn.spd import check_spd
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 # Estimators import scikit-learn, which takes a second: only where they are asked for.
 _MODULES = (

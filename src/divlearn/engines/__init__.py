@@ -20,8 +20,8 @@ _LEAST_CAPABILITY = 80
 def _say_once() -> None:
     warnings.warn(
         "divlearn runs on its reference engine (NumPy): the compiled engine is not installed or "
-        "was switched off with DIVLEARN_NO_NATIVE. Results are the same, but take many times as "
-        "long; reinstall with a C++ compiler present",
+        "was switched off with DIVLEARN_NO_NATIVE. Results are the same but take 5 to 50 times as "
+        "long. To compile it, install g++ or clang, then divlearn from source, see README.md",
         UserWarning,
         stacklevel=4,
     )
