@@ -158,13 +158,16 @@ def test_what_has_no_place_in_a_file(tmp_path):
         (Local(3), r"model needs .*Local, which cannot be imported; define it at the top level"),
         (divlearn.ABKMeans(3, init=np.array([object()])), r"model.init\[1\] is builtins.object"),
         (divlearn.ABKMeans(3, init=np.array(["2020"], "M8")), "array of datetime64"),
-        (divlearn.ABKMeans(3, init=Counter("a")), "is collections.Counter, whose data no file can"),
-        (divlearn.ABKMeans(3, init=np.random.default_rng(0)), "_generator.Generator, whose data"),
+        (divlearn.ABKMeans(3, init=Counter("a")), "is collections.Counter, which cannot be stored"),
+        (
+            divlearn.ABKMeans(3, init=np.random.default_rng(0)),
+            "_generator.Generator, which cannot be stored",
+        ),
         (
             divlearn.ABKMeans(3, init=np.random.RandomState(np.random.PCG64(0))),
-            "RandomState, whose",
+            "RandomState, which",
         ),
-        (divlearn.ABKMeans(3, init=circle), "circle"),
+        (divlearn.ABKMeans(3, init=circle), "contains itself"),
         ({}, "model is dict, must be an estimator"),
     ):
         with pytest.raises(TypeError, match=message):
