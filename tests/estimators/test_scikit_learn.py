@@ -22,7 +22,7 @@ ONE_START = {"n_init": 1, **SEED}
 FAST = {"max_iter": 1, "cv": 2, "gamma": 1e-2, **SEED}
 ESTIMATORS = [
     (divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST), lift_spd),
-    (divlearn.IDDLRegressor(n_atoms=1, **FAST), lift_spd),
+    (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
