@@ -53,7 +53,7 @@ SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
     "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
     "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, features="log", **SMALL),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
     "regressor": divlearn.IDDLRegressor(**SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),

@@ -20,7 +20,7 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 3,
+    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 3,
     "n_atoms": 4, "divergence": [(1.0, 1.0)], "loss": "ridge",
 }  # fmt: skip
 CONFIGURATION = {
