@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
 from divlearn.cluster.base import Run, repeat
@@ -29,7 +28,7 @@ _ROUNDING = 1e-16
 _RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
 _STEPS = 3  # towards centroids in a turn; the next turn goes on from there
 _PAPER_STEPS = 10
-
+_HISTORY = ("iteration", "block", "objective", "alpha", "beta", "kappa", "changed", "seconds")
 
 # The nearest centre of every matrix of a block, the divergence to it, and sums of these.
 Found = tuple[Labels, RealArray, tuple[RealArray, ...]]
@@ -64,13 +63,17 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
         first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
         n_iter, _, interrupted, message = repeat(turn, save, first, max_iter)
     state = lloyd.state
+    columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
+    history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
+    if np.isnan(history["kappa"]).all():
+        del history["kappa"]
     return {
         "centers": state.centers, "point": state.point,
         "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
         "inertia": lloyd.unit * float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter, "interrupted": interrupted, "message": message,
-        "history": _columns([row for row in lloyd.history if row[0] <= n_iter]),
+        "history": history,
     }  # fmt: skip
 
 
@@ -82,7 +85,7 @@ class _Lloyd:
     def __init__(self, shards: Shards, rule: Rule) -> None:
         self.shards, self.rule = shards, rule
         self.unit = shards.total_weight / shards.n_seen  # so that sums do not over- or underflow
-        self.history: list[tuple[int, str, float, Point, int, float]] = []
+        self.history: list[tuple[Any, ...]] = []
         self._started = time.perf_counter()
 
     def begin(self, centers: RealArray) -> int:
@@ -138,7 +141,7 @@ class _Lloyd:
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
     ) -> None:
         seconds = time.perf_counter() - self._started
-        self.history.append((iteration, block, objective, point, changed, seconds))
+        self.history.append((iteration, block, objective, *point, changed, seconds))
 
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
@@ -193,19 +196,6 @@ class _Lloyd:
             centers[empty[: len(far)]] = matrices[far]
             state = self._assign(centers, state.point, before)
         return state
-
-
-def _columns(
-    rows: list[tuple[int, str, float, Point, int, float]],
-) -> dict[str, NDArray[np.generic]]:
-    iterations, blocks, values, points, changed, seconds = zip(*rows, strict=True)
-    alpha, beta, kappa = np.transpose(points)
-    columns: dict[str, NDArray[np.generic]] = {
-        "iteration": np.array(iterations), "block": np.array(blocks),
-        "objective": np.array(values), "alpha": alpha, "beta": beta,
-        "changed": np.array(changed), "seconds": np.array(seconds),
-    }  # fmt: skip
-    return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
 
 
 def _assign_block(

@@ -37,10 +37,7 @@ def plane_section(
     """
     if named is None:
         named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
-    rows: RealArray = np.empty(0)
-    columns, table = rows, rows.reshape(0, 0)
-    if np.size(alphas) or np.size(betas) or np.size(values):
-        rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
+    rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
     def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:
         row, column = _locate(rows, alpha), _locate(columns, beta)

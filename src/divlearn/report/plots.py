@@ -22,9 +22,9 @@ from divlearn.judge.evaluation import Evaluation, held_out_predictions
 from divlearn.judge.maps import PlaneMap, Point, format_point, plane_map
 from divlearn.judge.which import WhichDivergence
 from divlearn.log_vectors import log_vectors
-from divlearn.report.atoms import correlations
 from divlearn.report.fitted import learned_points
 from divlearn.report.planes import TITLES, edges
+from divlearn.report.sections import correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
