@@ -5,8 +5,7 @@ constraint, >= 0 for similar pairs and <= 0 for dissimilar ones, the solution ha
 
 .. math:: Q^{-1} = Q_0^{-1} + \sum_c \mu_c A_c , \qquad 1 / \xi_c = 1 / \xi_{0c} - \mu_c / \eta ,
 
-and a projection changes one multiplier such that its constraint holds with equality, or becomes
-zero.
+and a projection changes one multiplier until its constraint is an equality, or it becomes zero.
 """
 
 from math import log

@@ -311,24 +311,14 @@ def _sums_block(
     engine, sums = block.engine, np.zeros((4, len(chosen)))
     for i, k in enumerate(chosen):
         _, weights, numbers = clouds[k]
-        if numbers is not None:
-            sums[:, i] = _sum_cloud(engine, numbers, weights, alpha, beta, shift[i])
+        if numbers is None:
+            continue
+        cotangent = np.repeat(weights, numbers.n_matrices // len(weights))[:, None]
+        center = np.exp(shift[i]).reshape(1, 1, 1)
+        back: Any = engine.pullback(numbers, center, alpha, beta, cotangent, values=True)
+        value = np.vdot(cotangent, back.values)
+        sums[:, i] = value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]
     return sums
-
-
-def _sum_cloud(
-    engine: Engine, numbers: Prepared, weight: RealArray, alpha: float, beta: float, shift: float
-) -> RealArray:
-    """Weighted sums of f(t - shift), f_alpha, f_beta and f_t over matrices with the numbers e^t."""
-    cotangent = np.repeat(weight, numbers.n_matrices // len(weight))[:, None]
-    back = engine.pullback(
-        numbers, np.exp(shift).reshape(1, 1, 1), alpha, beta, cotangent, values=True
-    )
-    assert back.values is not None
-    assert back.alpha is not None
-    assert back.beta is not None
-    value = np.vdot(cotangent, back.values)
-    return np.array([value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]])
 
 
 def _sizes_block(block: Block, clouds: Sequence[HeldCloud]) -> list[int]:

@@ -97,9 +97,6 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
 
 
-# ------------------------------------------------------------------ models
-
-
 def _shares(y: Rows, weights: RealArray) -> RealArray:
     shares = np.bincount(y, weights)
     return shares / shares.sum()

@@ -19,6 +19,7 @@ LEGEND = (
     "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
     "divergences with a name in the literature."
 )
+LEVELS = 0.5  # log-likelihood per matrix below the best that has colours of its own
 _LISTED = 3  # texts of learned points at one place
 _DECIMALS = 3  # learned points that agree to so many are drawn as one
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
