@@ -9,6 +9,7 @@ and a projection changes one multiplier until its constraint is an equality, or 
 """
 
 from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,9 @@ from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
 Codes = NDArray[np.intp]
-# F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they ended, and
-# whether the user interrupted.
-Solution = tuple[RealArray, RealArray, RealArray, int, str, bool]
+# "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, the "message"
+# why they ended, and whether the user "interrupted".
+Solution = dict[str, Any]
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
@@ -164,4 +165,7 @@ def solve_logdet(
     except KeyboardInterrupt:
         note_interrupt()
         message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
-    return frame, multipliers, bounds, iteration, message, interrupted
+    return {
+        "frame": frame, "multipliers": multipliers, "bounds": bounds, "n_iter": iteration,
+        "message": message, "interrupted": interrupted,
+    }  # fmt: skip

@@ -128,8 +128,6 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             self._choose(data, engine)
         else:
             self.means_ = _class_means(data, self._divergence, engine)
-        self.classes_ = data.classes
-        self.n_features_in_ = data.matrices.shape[-1]
         return self
 
     @property

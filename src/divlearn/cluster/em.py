@@ -78,9 +78,7 @@ class EM:
 
     def start(self, centers: RealArray) -> Mixture:
         """Densities around given centres, the same for all, for matrices that go to the nearest."""
-        shards = self.shards
-        nearest = shards.hold(_nearest_block, centers, FIRST_POINT, _unit(shards))
-        found = Responsibilities(shards, nearest)
+        found = nearest(self.shards, centers, FIRST_POINT)
         spectra = found.spectra(centers)
         fits = [
             fit_parameters(
@@ -173,6 +171,10 @@ def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
     found = Responsibilities(shards, shards.hold(_expect_block, mixture, _unit(shards)))
     return found, found.log_likelihood / shards.n_seen
+
+
+def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
+    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, _unit(shards)))
 
 
 def _unit(shards: Shards) -> float:

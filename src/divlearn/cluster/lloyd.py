@@ -7,17 +7,9 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
-from divlearn.cluster.clusters import (
-    Clusters,
-    HeldCloud,
-    Labels,
-    Members,
-    Spectra,
-    hold_cloud,
-    nearest_block,
-    spectra_block,
-)
+from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
 from divlearn.cluster.rules import LearnedRule, Point, Rule
 from divlearn.fitting.checkpoint import loop
 from divlearn.sharded.blocks import Block
@@ -148,16 +140,16 @@ class _Lloyd:
     ) -> tuple[RealArray, RealArray, Any]:
         """Move centroids, more carefully where losses rose; returns these losses, and more."""
         state, (alpha, beta, _) = self.state, self.state.point
-        clusters = Clusters(self.shards, members, state.totals)
+        mover = clusters.Clusters(self.shards, members, state.totals)
         filled, centers = np.flatnonzero(state.totals), state.centers.copy()
-        move = clusters.conjugate_gradient if self.rule.paper else clusters.fixed_point
+        move = mover.conjugate_gradient if self.rule.paper else mover.fixed_point
         steps = _PAPER_STEPS if self.rule.paper else _STEPS
         centers[filled] = move(filled, centers[filled], (alpha, beta), steps)
         own, measured = measure(members, centers)
         risen = np.flatnonzero(own > (1 + _RISE) * state.losses)
         if len(risen):
             points = [(alpha, beta)] * len(risen)
-            centers[risen] = clusters.settle(risen, state.centers[risen], points, steps)
+            centers[risen] = mover.settle(risen, state.centers[risen], points, steps)
             own, measured = measure(members, centers)
         return centers, own, measured
 
@@ -202,7 +194,7 @@ def _assign_block(
     block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
     before: Labels | None = None,
 ) -> Found:  # fmt: skip
-    labels, divergences, own = nearest_block(block, centers, alpha, beta, before)
+    labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
@@ -240,9 +232,10 @@ def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list
     """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
     t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
     for z, rows in enumerate(members[0]):
-        t[rows], weights[rows] = spectra_block(block, members, z, centers[z]), members[1][z]
+        t[rows] = clusters.spectra_block(block, members, z, centers[z])
+        weights[rows] = members[1][z]
     seen = np.flatnonzero(weights)
-    return [hold_cloud(block.engine, t[seen], weights[seen])]
+    return [clusters.hold_cloud(block.engine, t[seen], weights[seen])]
 
 
 def _own_losses_block(
