@@ -1,7 +1,7 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Self
@@ -122,7 +122,6 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
         kept = replace(
             data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
@@ -217,9 +216,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             "iddl": partial(self._fit_iddl, data, folds, seed),
         }  # fmt: skip
 
-    def _estimate(
-        self, kind: str, found: Mapping[str, Any], data: Labelled, folds: Folds
-    ) -> float:  # fmt: skip
+    def _estimate(self, kind: str, found: dict[str, Any], data: Labelled, folds: Folds) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         n = len(data.codes)
         pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * len(folds)}

@@ -22,9 +22,9 @@ from divlearn.judge.evaluation import Evaluation, held_out_predictions
 from divlearn.judge.maps import PlaneMap, Point, format_point, plane_map
 from divlearn.judge.which import WhichDivergence
 from divlearn.log_vectors import log_vectors
-from divlearn.report.atoms import correlations
 from divlearn.report.fitted import learned_points
-from divlearn.report.planes import TITLES, edges
+from divlearn.report.planes import LEVELS, TITLES, edges
+from divlearn.report.sections import correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _COLOUR, _BEST, _INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
 _LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
 _SIZE = 7.5, 7.0
-_LEVELS = 0.5  # log-likelihood per matrix below the maximum that has colours of its own
 
 
 def plot_plane(
@@ -69,7 +68,7 @@ def plot_plane(
         texts = {name: f"{-row.difference:.3f}" for name, row in plane.named.items()}
         star = "maximum ({:.3g}, {:.3g})".format(*plane.best)
         about += "; values are relative to the maximum"
-        floor = max(np.nanmin(lost), -_LEVELS)
+        floor = max(np.nanmin(lost), -LEVELS)
         _draw(ax, plane, lost, "log-likelihood per matrix", texts, star, about, floor)
     ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
     if path is not None:
