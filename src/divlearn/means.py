@@ -62,8 +62,6 @@ class MeanResult:
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
-        if copy is None:
-            return np.asarray(self.mean, dtype=dtype)
         return np.array(self.mean, dtype=dtype, copy=copy)
 
 
@@ -253,21 +251,22 @@ def search_mean(
     """
     frame = np.linalg.cholesky(start)
     state = _Iterate(frame, *(yield frame @ frame.T))
-    history, memory = [state.objective], Memory(_PAIRS)
-    for iteration in range(max_iter):
-        if state.gradient_norm <= tol:
-            message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
-            return state.result(iteration, True, message, history)
+    history, memory, iteration = [state.objective], Memory(_PAIRS), 0
+    while True:
+        converged = state.gradient_norm <= tol
+        message = (
+            f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
+        )
+        if iteration == max_iter:
+            message = f"max_iter={max_iter} reached; {message}"
+        if converged or iteration == max_iter:
+            return state.result(iteration, converged, message, history)
         following = yield from _descend(alpha, beta, state, memory)
         if following is None:
-            norm = f"gradient norm {state.gradient_norm:.2g} > tol={tol:g}"
-            message = f"no step lowers the objective beyond rounding; {norm}"
+            message = f"no step lowers the objective beyond rounding; {message}"
             return state.result(iteration, False, message, history)
-        state = following
+        state, iteration = following, iteration + 1
         history.append(state.objective)
-    converged = state.gradient_norm <= tol
-    norm = f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
-    return state.result(max_iter, converged, f"max_iter={max_iter} reached; {norm}", history)
 
 
 def _descend(
