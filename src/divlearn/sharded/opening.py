@@ -183,7 +183,13 @@ def _cut(values: Any, key: str, parts: Sequence[Sequence[Piece]], X: Any) -> lis
     if _are_paths(values) and _are_paths(X) and len(values) == len(X):
         beside: list[Piece] = []
         for file, matrices, pieces in zip(values, X, parts, strict=True):
-            beside += _cut_file(file, key, matrices, pieces)
+            n_rows, n_matrices = open_file(file, key).shape[0], sum(one.n_rows for one in pieces)
+            if n_rows != n_matrices:
+                raise ValueError(
+                    f"{file} has {n_rows} rows of {key}, but {matrices} has {n_matrices} matrices; "
+                    "pass files of as many rows, in the same order"
+                )
+            beside += cut_file(file, key, [one.n_rows for one in pieces])
         return beside
     if is_path(values):
         values = np.asarray(open_file(values, key))
@@ -197,17 +203,6 @@ def _cut(values: Any, key: str, parts: Sequence[Sequence[Piece]], X: Any) -> lis
     return [
         Piece(key, partial(np.asarray, part)) for part in np.split(array, np.cumsum(lengths)[:-1])
     ]
-
-
-def _cut_file(file: Any, key: str, matrices: Any, pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces of a file of labels or weights, beside those of a file of matrices."""
-    n_rows, n_matrices = open_file(file, key).shape[0], sum(piece.n_rows for piece in pieces)
-    if n_rows != n_matrices:
-        raise ValueError(
-            f"{file} has {n_rows} rows of {key}, but {matrices} has {n_matrices} matrices; pass "
-            "files of as many rows, in the same order"
-        )
-    return cut_file(file, key, [piece.n_rows for piece in pieces])
 
 
 def _are_paths(values: Any) -> bool:

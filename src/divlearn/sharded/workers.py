@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import reduce
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ import numpy as np
 
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import BlockSource, EngineChoice, make_block
-from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add, merge_some
+from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add
 from divlearn.weights import as_weights
 
 
@@ -51,11 +52,9 @@ class DaskShards(Shards):
         level = self._submit(function, shared, beside)
         while len(level) > 1:
             level = [
-                self._client.submit(
-                    merge_some, merge or add, level[i : i + FAN_IN], pure=False
-                )
+                self._client.submit(reduce, merge or add, level[i : i + FAN_IN], pure=False)
                 for i in range(0, len(level), FAN_IN)
-            ]  # fmt: skip
+            ]
         return self._gather(level)[0]
 
     def fold(
@@ -90,7 +89,7 @@ class DaskShards(Shards):
 
     def _share(self, value: Any) -> Any:
         self.sent += len(pickle.dumps(value, protocol=5))
-        return self._client.submit(_carry, _Parcel(value), pure=False)
+        return self._client.submit(_Parcel.open, _Parcel(value), pure=False)
 
     def _gather(self, futures: list[Any]) -> Any:
         found = self._client.gather(futures)
@@ -122,9 +121,8 @@ class _Parcel:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-
-def _carry(parcel: _Parcel) -> Any:
-    return parcel.value
+    def open(self) -> Any:
+        return self.value
 
 
 def _call(function: Function, shared: tuple[Any, ...], block: Any, *parts: Any) -> Any:
