@@ -13,6 +13,7 @@ from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
+from divlearn.optim.frames import in_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
@@ -206,11 +207,9 @@ class _Iterate:
     """A matrix C = A A^T with its objective and G in the frame A."""
 
     def __init__(self, frame: RealArray, objective: float, slope: RealArray) -> None:
-        # From the frame of the Cholesky factor to ours: a rotation.
-        rotation = np.linalg.solve(np.linalg.cholesky(frame @ frame.T), frame)
-        G = rotation.T @ slope @ rotation
-        self.frame, self.objective, self.G = frame, objective, 0.5 * (G + G.T)
-        self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(G)))
+        self.frame, self.objective = frame, objective
+        self.G = in_frames(slope, frame @ frame.T, frame)
+        self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(frame)))
 
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]

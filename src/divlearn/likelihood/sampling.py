@@ -37,9 +37,8 @@ def sample_family(
     Notes
     -----
     Log-eigenvalues are drawn by rejection, eigenvectors uniformly. With kappa twice its lower bound
-    about half of the candidates are accepted whatever d is, close to the bound about a fifth and
-    with large kappa nearly all. It takes a tenth where alpha and beta are both large, and at the
-    origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
+    about half of the candidates are accepted whatever d is, with large kappa nearly all, and a
+    tenth where alpha and beta are both large.
 
     Examples
     --------
