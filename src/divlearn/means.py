@@ -103,7 +103,10 @@ def mean_abld(
     given = chosen.prepare(X)
     # float32 data is averaged in double precision; only the result is rounded.
     data = chosen.prepare(given.matrices.astype(np.float64)) if given.dtype != np.float64 else given
-    a, b = _same_signs(alpha, beta)
+    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
+    if first.ndim or second.ndim:
+        raise ValueError("alpha and beta must be single numbers")
+    a, b = nonnegative_point(float(first), float(second))
     weights = _check_weights(sample_weight, data.n_matrices)
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
@@ -289,13 +292,6 @@ def _descend(
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
     return replace(result, mean=result.mean.astype(dtype))
-
-
-def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
-    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
-    if first.ndim or second.ndim:
-        raise ValueError("alpha and beta must be single numbers")
-    return nonnegative_point(float(first), float(second))
 
 
 def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, array_or_list
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.spd import check_spd
 
@@ -122,15 +122,8 @@ def _split(X: Samples) -> list[Any]:
             )
     if not len(X):
         raise ValueError("X is empty; pass at least one sample of streams")
-    return [_stack([sample[s] for sample in X]) for s in range(len(X[0]))]
-
-
-def _stack(stream: list[Any]) -> Any:
-    """Stack what has one shape: most transformers but ours know arrays only."""
-    try:
-        return np.asarray(stream)
-    except ValueError:
-        return stream
+    # Stacked where shapes are equal: most transformers but ours know arrays only.
+    return [array_or_list([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
 def _join(streams: Sequence[Any]) -> tuple[list[int], RealArray]:

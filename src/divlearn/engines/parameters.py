@@ -113,7 +113,6 @@ def one_by_one(
     if not on_line or not traces_usable(extremes, atoms, condition_limit):
         return [parameters]
     pairs = parameters.pairs()
-    routes = np.concatenate(
-        [gradient_routes(one, extremes, atoms, condition_limit) for one in pairs]
-    )
-    return [parameters] if "spectrum" in routes else pairs
+    if any("spectrum" in gradient_routes(one, extremes, atoms, condition_limit) for one in pairs):
+        return [parameters]
+    return pairs

@@ -79,15 +79,21 @@ def open_shards(
         assert not isinstance(engine, DaskEngine)
         choice = EngineChoice(engine, None, accuracy)
         sources = _sources(X, y, sample_weight, block_size, choice, 0)
-        return _checked(LocalShards(sources, as_bytes(memory_limit)))
-    from divlearn.sharded.workers import DaskShards, load_dask_array
+        shards: Shards = LocalShards(sources, as_bytes(memory_limit))
+    else:
+        from divlearn.sharded.workers import DaskShards, load_dask_array
 
-    client, choice = dask.connect(), EngineChoice(dask.engine, dask.n_threads, accuracy)
-    if _is_dask_array(X):
-        return _checked(load_dask_array(X, y, sample_weight, client, choice))
-    threads = max(1, sum(client.nthreads().values()))
-    sources = _sources(X, y, sample_weight, block_size, choice, threads)
-    return _checked(DaskShards.load(client, sources))
+        client, choice = dask.connect(), EngineChoice(dask.engine, dask.n_threads, accuracy)
+        if _is_dask_array(X):
+            shards = load_dask_array(X, y, sample_weight, client, choice)
+        else:
+            threads = max(1, sum(client.nthreads().values()))
+            sources = _sources(X, y, sample_weight, block_size, choice, threads)
+            shards = DaskShards.load(client, sources)
+    if shards.n_matrices == 0:  # which looks at every matrix once
+        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
+    check_total_weight(shards.total_weight)
+    return shards
 
 
 def open_data(
@@ -136,14 +142,6 @@ def as_bytes(limit: int | str | None) -> int | None:
     if isinstance(limit, bool) or not found or found[2] not in _UNITS:
         raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or text such as "2GB"')
     return int(float(found[1]) * _UNITS[found[2]])
-
-
-def _checked(shards: Shards) -> Shards:
-    """Look at every matrix once; what is wrong is told here."""
-    if shards.n_matrices == 0:
-        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
-    check_total_weight(shards.total_weight)
-    return shards
 
 
 def _sources(

@@ -58,7 +58,9 @@ def split(array: Any, key: str, rows: int) -> list[Piece]:
         part = array[start : start + rows]
         where = f"rows {start} to {start + len(part) - 1}"
         load = partial(np.asarray, part)
-        if _lies_in_file(part):  # what travels is where
+        # Of a map in mode "c", copy-on-write, what was changed is not in the file.
+        mapped = isinstance(part, np.memmap) and part.filename and part.mode != "c"
+        if mapped and part.flags.c_contiguous:  # what travels is where the rows lie
             load = partial(_read_map, str(part.filename), part.dtype, _offset(part), part.shape)
         pieces.append(Piece(where, load, len(part)))
     return pieces
@@ -80,13 +82,6 @@ def _read_rows(file: str, key: str, start: int, stop: int) -> Array:
 
 def _read_map(file: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, ...]) -> Array:
     return np.array(np.memmap(file, dtype, "r", offset, shape))
-
-
-def _lies_in_file(part: Any) -> bool:
-    """Whether rows can be read from a file, where they lie together."""
-    # Of a map in mode "c", copy-on-write, what was changed is not in the file.
-    mapped = isinstance(part, np.memmap) and part.filename and part.mode != "c"
-    return bool(mapped and part.flags.c_contiguous)
 
 
 def _offset(part: np.memmap[Any, Any]) -> int:

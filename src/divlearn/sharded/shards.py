@@ -222,9 +222,6 @@ class _Budget:
         self.left -= size
         return True
 
-    def give(self, size: float) -> None:
-        self.left += size
-
 
 class _LocalParts(Sequence[Any]):
     """Results, in memory as long as there is room, else in a temporary folder."""
@@ -243,7 +240,7 @@ class _LocalParts(Sequence[Any]):
                 with path.open("wb") as file:
                     pickle.dump(result, file, protocol=5)
                 self._values.append(path)
-        weakref.finalize(self, budget.give, used)
+        weakref.finalize(self, budget.take, -used)
 
     def _open_folder(self) -> Path:
         if self._folder is None:

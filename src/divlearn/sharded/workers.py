@@ -25,14 +25,11 @@ class DaskShards(Shards):
     """
 
     def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
-        self._client = client
-        self._blocks = list(blocks)
-        self._homes = list(homes)
+        self._client, self._blocks, self._homes = client, list(blocks), list(homes)
         self.sent = self.received = 0
 
     @classmethod
     def load(cls, client: Any, sources: Sequence[BlockSource]) -> DaskShards:
-        """Let workers read and prepare the blocks."""
         import dask
 
         # Data in memory here has to travel, once: no reason for a warning.
@@ -133,8 +130,6 @@ def load_dask_array(X: Any, y: Any, weights: Any, client: Any, choice: EngineCho
     """Let workers compute the chunks of an array, and prepare them."""
     import dask.array as da
 
-    from_array: Any = da.from_array
-
     if X.ndim != 3:
         raise ValueError(f"X has {X.ndim} dimensions, but must have three, (n_matrices, d, d)")
     if any(np.isnan(size) for size in X.shape):
@@ -147,7 +142,7 @@ def load_dask_array(X: Any, y: Any, weights: Any, client: Any, choice: EngineCho
             continue
         if not isinstance(values, da.Array):
             values = as_weights(values, len(X)) if name == "sample_weight" else np.asarray(values)
-            values = from_array(values)
+            values = da.from_array(values)  # type: ignore[no-untyped-call]
         check_rows(values, len(X), name)
         whole = dict.fromkeys(range(1, values.ndim), -1)  # rows are not cut, as those of X
         columns.append(_chunks(client, values.rechunk({0: X.chunks[0], **whole})))
