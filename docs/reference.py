@@ -29,8 +29,8 @@ HELPERS = {
 }  # fmt: skip
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "drawing", "files", "geometry", "log_vectors", "optim",
-    "pairs", "threads", "tolerances", "vector_kmeans", "weights",
+    "__main__", "arrays", "atomic", "checks", "cli", "drawing", "files", "geometry", "log_vectors",
+    "optim", "pairs", "threads", "tolerances", "vector_kmeans", "weights",
 }  # fmt: skip
 
 

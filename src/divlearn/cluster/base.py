@@ -39,7 +39,7 @@ Run = dict[str, Any]  # where a run ended: n_iter, interrupted, message, history
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
-class DrawnMixin:
+class DrawnMixin(MatricesMixin):
     """Estimators whose clusters can be drawn."""
 
     def plot(self, X: ArrayLike, axes: Any = None) -> list[Any]:
@@ -66,14 +66,7 @@ class DrawnMixin:
         return panels
 
 
-class CentroidModel(
-    DrawnMixin,
-    NamesMixin,
-    TransformerMixin,
-    ClusterMixin,
-    MatricesMixin,
-    BaseEstimator,  # type: ignore[misc]
-):
+class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters of matrices around centroids: all that only takes divergences to these."""
 
     engine: str | Engine

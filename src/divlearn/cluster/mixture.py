@@ -25,7 +25,7 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import note_interrupt
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, takes_metric
+from divlearn.fitting.labelled import all_or_nothing, takes_metric
 from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -38,7 +38,7 @@ _SHARES = ("all", "divergence", "none")
 
 
 @takes_metric
-class ABMixture(DrawnMixin, DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
     .. math:: p(X) = \sum_k \pi_k \,
