@@ -99,7 +99,7 @@ def test_means_of_a_part_are_a_step_from_those_of_all():
 @pytest.mark.parametrize("place", range(9))
 def test_the_means_are_those_that_were_judged(place, monkeypatch):
     X, y = wishart(10)
-    monkeypatch.setattr(mean_distance, "least_loss", lambda *_: (place, 8))
+    monkeypatch.setattr(mean_distance.plane, "least_loss", lambda *_: (place, 8))
     model = DivergenceMDM("choose", random_state=0).fit(X, y)
     airm, burg, harmonic = (
         DivergenceMDM(name).fit(X, y).means_ for name in ("airm", "burg", "reverse-burg")
