@@ -166,8 +166,8 @@ def document(
 def _how_to_read(protocol: Protocol, earlier: bool) -> str:
     said = [
         "Tables have our figures with standard errors, and in parentheses those of the paper. A "
-        "star marks a difference of more than two standard errors. Standard errors are over splits, "
-        "runs or draws, or binomial if there is one test set."
+        "star marks a difference of more than two standard errors. Standard errors are over "
+        "splits, runs or draws, or binomial if there is one test set."
     ]
     if earlier:
         said.append("_Figures in italics_ are those of version 0.1.")
