@@ -249,7 +249,7 @@ def objective_time() -> dict[str, float]:
     arrays = np.eye(20)[np.arange(n) % 20], np.full(n, 1 / n)
     targets = [tuple(map(shards.place, arrays))]
     V = shards.hold(encode_rows, B, *variant.expand(variant.start))
-    features = FeatureMap.start(shards, targets, V, logarithm=True, standardize=True)
+    features = FeatureMap.start(shards, targets, V, plain=False)
     objective = Objective(shards, targets, variant, features, RidgeLoss(), gamma=1e-3)
     point = Dictionary(np.linalg.cholesky(B), variant.start)
     found: dict[str, float] = {}

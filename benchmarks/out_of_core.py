@@ -41,7 +41,7 @@ def cluster(shards: Any) -> str:
 
 def classify(shards: Any) -> str:
     classifier = IDDLClassifier(
-        20, solver="stochastic", loss="ridge", gamma=1e-3, cv=None, features="log",
+        20, solver="stochastic", loss="ridge", gamma=1e-3, cv=None,
         divergence=[(1.0, 1.0)], max_iter=1, random_state=0,
     ).fit(shards, None)  # fmt: skip
     objective = classifier.history_["objective"]

@@ -97,7 +97,7 @@ def measure_bytes(count: int) -> dict[str, Any]:
             for loss in ("ridge", "softmax"):
                 before = shards.sent + shards.received, sum(client.run(sent).values())
                 classifier = IDDLClassifier(
-                    ATOMS, loss=loss, gamma=1e-2, cv=None, features="log", max_iter=3,
+                    ATOMS, loss=loss, gamma=1e-2, cv=None, max_iter=3,
                     divergence=[(1.0, 1.0)], init=X[:ATOMS], random_state=0,
                 )  # fmt: skip
                 spent = seconds(lambda c=classifier, s=shards: c.fit(s, None))

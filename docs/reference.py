@@ -29,7 +29,7 @@ HELPERS = {
 }  # fmt: skip
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "files", "geometry", "log_vectors", "optim",
+    "__main__", "arrays", "atomic", "checks", "cli", "drawing", "files", "geometry", "log_vectors", "optim",
     "pairs", "threads", "tolerances", "vector_kmeans", "weights",
 }  # fmt: skip
 

@@ -24,8 +24,8 @@ def solve(loss, features, targets, weights, gamma, warm=None):
     return SimpleNamespace(head=head, value=value, cotangent=cotangent)
 
 
-def start_features(V, weights, *, logarithm, standardize):
+def start_features(V, weights, *, plain):
     """A map to features, and the units of the data it was made for."""
     known = here(len(V)), [(None, weights)], [V]
-    feature_map = FeatureMap.start(*known, logarithm=logarithm, standardize=standardize)
+    feature_map = FeatureMap.start(*known, plain=plain)
     return feature_map, feature_map.units(*known)

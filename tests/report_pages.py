@@ -10,9 +10,9 @@ import numpy as np
 
 from divlearn.judge import Evaluation, PlaneMap, default_classifiers
 from divlearn.report import Page, page_of
-from divlearn.report.atoms import atoms_section
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
+    atoms_section,
     confusion_section,
     curves_section,
     disagreement_section,

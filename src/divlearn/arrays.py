@@ -24,6 +24,14 @@ def beside(array: Any, like: Any) -> RealArray:
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 
+def array_or_list(values: Any) -> Any:
+    """Convert to an array; a ragged list stays, for others to take or to refuse."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return values
+
+
 def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArray:
     """Convert to float64; say what is wrong with anything that is not finite real numbers."""
     try:

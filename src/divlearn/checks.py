@@ -33,7 +33,7 @@ def check_sortable(labels: NDArray[Any], name: str) -> None:
             )
     is_text = [isinstance(label, str) for label in labels.flat]
     if any(is_text) and not all(is_text):
-        raise ValueError(f"{name} is text for some samples only; convert all of it to str")
+        raise ValueError(f"{name} is text for some samples only; convert all entries to str")
 
 
 def check_number(value: Any, name: str, *, positive: bool = False, word: str = "") -> None:

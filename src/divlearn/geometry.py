@@ -1,8 +1,6 @@
 r"""Symmetric matrices, functions of them, and the affine-invariant geometry of SPD matrices.
 
-All functions broadcast over leading dimensions. The maps work in the frame of their base point
-:math:`P = L L^T`: the congruence :math:`S \mapsto L^{-1} S L^{-T}` moves :math:`P` to the
-identity. Any :math:`L` gives the same result; the Cholesky factor suits graded matrices best.
+All functions broadcast over leading dimensions.
 """
 
 from collections.abc import Callable
@@ -261,38 +259,6 @@ def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
     return _apply(X, lambda eigenvalues: eigenvalues ** power.astype(eigenvalues.dtype), name)
 
 
-class _Frame:
-    """Coordinates in which a base point is the identity: ``base = (D L) (D L)^T``.
-
-    The powers of two ``D = diag(1 / scale)`` keep the factor ``L`` of the equilibrated base, and
-    so the solves with it, free of the units of the variables.
-    """
-
-    def __init__(self, base: ArrayLike, name: str) -> None:
-        scaled, self.scale = equilibrate(check_symmetric(base, name=name))
-        try:
-            self.factor = np.linalg.cholesky(scaled)
-        except np.linalg.LinAlgError as error:
-            raise ValueError(
-                f"{name} is not positive definite; see check_spd for a diagnosis and for repair"
-            ) from error
-
-    def pull(self, S: ArrayLike, name: str) -> RealArray:
-        matrix = check_symmetric(S, name=name)
-        d = self.scale.shape[-1]
-        if matrix.shape[-1] != d:
-            raise ValueError(
-                f"{name} has shape {matrix.shape}, must have d={d} like the base point"
-            )
-        scaled = matrix * self.scale[..., :, None] * self.scale[..., None, :]
-        half = np.linalg.solve(self.factor, scaled)
-        return _symmetric_part(np.linalg.solve(self.factor, half.mT))
-
-    def push(self, M: RealArray) -> RealArray:
-        scaled = _symmetric_part(self.factor @ M @ self.factor.mT)
-        return scaled / self.scale[..., :, None] / self.scale[..., None, :]
-
-
 def vectorize(S: RealArray) -> RealArray:
     r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
     rows, columns = np.triu_indices(S.shape[-1])
@@ -304,11 +270,27 @@ def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray
 
     .. math:: P^{1/2} (P^{-1/2} Q P^{-1/2})^t P^{1/2} = L (L^{-1} Q L^{-T})^t L^T
 
+    Any :math:`L L^T = P` gives the same; the Cholesky factor suits graded matrices best.
+
     Examples
     --------
     >>> geodesic(np.eye(2), np.diag([4.0, 9.0]), 0.5)
     array([[2., 0.],
            [0., 3.]])
     """
-    frame = _Frame(start, "start")
-    return frame.push(powm(frame.pull(end, "end"), fraction, name="end"))
+    base, scale = equilibrate(check_symmetric(start, name="start"))
+    try:
+        factor = np.linalg.cholesky(base)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "start is not positive definite; see check_spd for a diagnosis and for repair"
+        ) from error
+    target, d = check_symmetric(end, name="end"), scale.shape[-1]
+    if target.shape[-1] != d:
+        raise ValueError(f"end has shape {target.shape}, must have d={d} like the base point")
+    # In coordinates in which ``start`` is the identity. The powers of two in ``scale`` keep the
+    # factor, and so the solves with it, free of the units of the variables.
+    half = np.linalg.solve(factor, target * scale[..., :, None] * scale[..., None, :])
+    whitened = _symmetric_part(np.linalg.solve(factor, half.mT))
+    moved = _symmetric_part(factor @ powm(whitened, fraction, name="end") @ factor.mT)
+    return moved / scale[..., :, None] / scale[..., None, :]

@@ -13,6 +13,7 @@ from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
+from divlearn.optim.frames import in_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
@@ -62,8 +63,6 @@ class MeanResult:
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
-        if copy is None:
-            return np.asarray(self.mean, dtype=dtype)
         return np.array(self.mean, dtype=dtype, copy=copy)
 
 
@@ -104,7 +103,10 @@ def mean_abld(
     given = chosen.prepare(X)
     # float32 data is averaged in double precision; only the result is rounded.
     data = chosen.prepare(given.matrices.astype(np.float64)) if given.dtype != np.float64 else given
-    a, b = _same_signs(alpha, beta)
+    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
+    if first.ndim or second.ndim:
+        raise ValueError("alpha and beta must be single numbers")
+    a, b = nonnegative_point(float(first), float(second))
     weights = _check_weights(sample_weight, data.n_matrices)
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
@@ -208,11 +210,9 @@ class _Iterate:
     """A matrix C = A A^T with its objective and G in the frame A."""
 
     def __init__(self, frame: RealArray, objective: float, slope: RealArray) -> None:
-        # From the frame of the Cholesky factor to ours: a rotation.
-        rotation = np.linalg.solve(np.linalg.cholesky(frame @ frame.T), frame)
-        G = rotation.T @ slope @ rotation
-        self.frame, self.objective, self.G = frame, objective, 0.5 * (G + G.T)
-        self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(G)))
+        self.frame, self.objective = frame, objective
+        self.G = in_frames(slope, frame @ frame.T, frame)
+        self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(frame)))
 
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]
@@ -253,21 +253,22 @@ def search_mean(
     """
     frame = np.linalg.cholesky(start)
     state = _Iterate(frame, *(yield frame @ frame.T))
-    history, memory = [state.objective], Memory(_PAIRS)
-    for iteration in range(max_iter):
-        if state.gradient_norm <= tol:
-            message = f"gradient norm {state.gradient_norm:.2g} <= tol={tol:g}"
-            return state.result(iteration, True, message, history)
+    history, memory, iteration = [state.objective], Memory(_PAIRS), 0
+    while True:
+        converged = state.gradient_norm <= tol
+        message = (
+            f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
+        )
+        if iteration == max_iter:
+            message = f"max_iter={max_iter} reached; {message}"
+        if converged or iteration == max_iter:
+            return state.result(iteration, converged, message, history)
         following = yield from _descend(alpha, beta, state, memory)
         if following is None:
-            norm = f"gradient norm {state.gradient_norm:.2g} > tol={tol:g}"
-            message = f"no step lowers the objective beyond rounding; {norm}"
+            message = f"no step lowers the objective beyond rounding; {message}"
             return state.result(iteration, False, message, history)
-        state = following
+        state, iteration = following, iteration + 1
         history.append(state.objective)
-    converged = state.gradient_norm <= tol
-    norm = f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
-    return state.result(max_iter, converged, f"max_iter={max_iter} reached; {norm}", history)
 
 
 def _descend(
@@ -291,13 +292,6 @@ def _descend(
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
     return replace(result, mean=result.mean.astype(dtype))
-
-
-def _same_signs(alpha: float, beta: float) -> tuple[float, float]:
-    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
-    if first.ndim or second.ndim:
-        raise ValueError("alpha and beta must be single numbers")
-    return nonnegative_point(float(first), float(second))
 
 
 def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:

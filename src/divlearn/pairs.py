@@ -103,8 +103,7 @@ class Pairs:
                 names=lambda _, where=where: f"X and Y{where}",  # type: ignore[misc]
             )  # fmt: skip
 
-    def finish(self, values: RealArray | None) -> RealArray:
+    def finish(self, values: RealArray) -> RealArray:
         """Restore the leading dimensions and the type; a single pair gives a scalar."""
-        assert values is not None
         shaped = cast_results(values.reshape((*self.leading, *values.shape[1:])), self.dtype)
         return shaped if shaped.ndim else shaped[()]

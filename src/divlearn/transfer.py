@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines.mean_distance import find_means
@@ -14,11 +13,10 @@ from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups, count_groups
-from divlearn.fitting.labelled import all_or_nothing, check_size
+from divlearn.fitting.labelled import all_or_nothing, check_new, check_training, takes_metric
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.spd import check_spd
 
 __all__ = ["Recenter"]
 
@@ -27,6 +25,7 @@ _ALL = np.array([None])  # name of the group of all matrices
 _EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their mean only
 
 
+@takes_metric
 class Recenter(MatrixTransformer):
     r"""Map the mean of every group of SPD matrices to the identity.
 
@@ -42,12 +41,13 @@ class Recenter(MatrixTransformer):
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        D, as in `DivergenceMDM` but without "choose". The mean in D of every training group becomes
-        the identity, for "log-euclidean" only approximately.
+        D, as in `DivergenceMDM` but without "choose"; ``metric`` is an alias. The mean in D of
+        every training group becomes the identity, for "log-euclidean" only approximately.
     stretch : bool, default=False
         Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
         affine-invariant distance of the matrices of a group to its mean.
     engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -100,10 +100,12 @@ class Recenter(MatrixTransformer):
 
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "airm", *, stretch: bool = False,
-        engine: str | Engine = "auto",
+        engine: str | Engine = "auto", regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.divergence, self.stretch, self.engine = divergence, stretch, engine
+        self.regularize = regularize
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
         """Find the means of the groups.
 
@@ -118,7 +120,7 @@ class Recenter(MatrixTransformer):
         self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
     ) -> RealArray:
         """Fit, and re-centre the same matrices; see `fit` and `transform`."""
-        matrices = check_spd(X, ndim=3)
+        matrices = check_training(self, X, dtype=None)
         names, codes = _find_groups(groups, len(matrices))
         _check_groups(names, codes, y)
         self.n_features_in_ = matrices.shape[-1]
@@ -137,9 +139,7 @@ class Recenter(MatrixTransformer):
 
         The result has the shape of X, and is float32 if X is, else float64.
         """
-        check_is_fitted(self)
-        matrices = check_spd(X, ndim=3)
-        check_size(self, matrices.shape[-1])
+        matrices = check_new(self, X, dtype=None)
         names, codes = _find_groups(groups, len(matrices))
         seen = {name: place for place, name in enumerate(self.groups_.tolist())}
         places = np.array([seen.get(name, -1) for name in names.tolist()])

@@ -51,7 +51,7 @@ class Solution(NamedTuple):
 
 
 def solve(constraints: Constraints, start: np.ndarray, eta: float, **options) -> Solution:
-    return Solution(*solve_logdet(*constraints, start, eta, **options))
+    return Solution(**solve_logdet(*constraints, start, eta, **options))
 
 
 def problem(seed: int, n: int = 25, d: int = 3) -> tuple[Constraints, np.ndarray]:

@@ -85,11 +85,11 @@ def test_candidates_with_closed_means_are_judged_as_by_cross_validation():
 def test_means_of_a_part_are_a_step_from_those_of_all():
     """The step leaves a tenth of the way, though matrices of few samples are far from the mean."""
     X, y = wishart(12)
-    data = check_labelled(X, y, None, None)
+    data = check_labelled(DivergenceMDM(), X, y)
     rows = np.flatnonzero(np.arange(len(X)) % 4 > 0)
-    part = check_labelled(X[rows], y[rows], None, None)
     centers, airm = DivergenceMDM().fit(X, y).means_, get_divergence("airm")
-    found = mean_distance._recentering(data, centers)(part, rows)
+    recenter = mean_distance._recentering(data, centers)
+    found = recenter(rows, data.codes[rows], data.weights[rows])
     for start, end, exact in zip(
         centers, found, DivergenceMDM().fit(X[rows], y[rows]).means_, strict=True
     ):

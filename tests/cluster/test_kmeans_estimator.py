@@ -226,7 +226,11 @@ def test_a_likelihood_without_bound(data):
         ({"init": -np.ones((3, 4, 4))}, ValueError, r"init\[0\] has a diagonal entry"),
         ({"divergence": "nearest"}, ValueError, "divergence='nearest' must be one of"),
         ({"divergence": (1, -1)}, ValueError, r"\(1, -1\) must not have opposite signs"),
-        ({"divergence": "jeffreys"}, ValueError, "divergence='jeffreys' averages both directions"),
+        (
+            {"divergence": "jeffreys"},
+            ValueError,
+            "divergence='jeffreys' is the mean of both directions",
+        ),
         ({"engine": "abacus"}, ValueError, "engine='abacus' must be"),
     ],
 )

@@ -163,7 +163,7 @@ def test_one_step_is_enough_for_closed_forms(point):
     rng = np.random.default_rng(0)
     X, weights = wishart(rng, 30, 4), rng.uniform(0.1, 1, 30)
     cluster = make_cluster(X, weights)
-    moved, sizes = fixed_point_step(X[:1], cluster.slope(0, X[0], point)[None], *point)
+    moved, sizes = fixed_point_step(X[:1], cluster.slopes(np.array([0]), X[:1], [point])[1], *point)
     expected = mean_abld(X, *point, weights).mean
     np.testing.assert_allclose(moved[0], expected, rtol=1e-9, atol=1e-11)
     assert sizes[0] == pytest.approx(math.sqrt(2 * float(abld(expected, X[0], 0, 0)) / 4), rel=0.3)
@@ -176,7 +176,7 @@ def test_few_steps_come_close(point):
     centers, gaps = X[:1], []
     for _ in range(6):
         gaps.append(float(abld(expected, centers[0], 0, 0)))
-        slope = cluster.slope(0, centers[0], point)
+        slope = cluster.slopes(np.array([0]), centers[:1], [point])[1][0]
         centers, _ = fixed_point_step(centers, slope[None], *point)
     assert gaps[3] < 0.02 * gaps[0]
     assert gaps[5] < 1e-3 * gaps[0]

@@ -188,7 +188,7 @@ def test_other_values_are_refused(floor):
 
 def test_floors_below_rounding_are_refused():
     assert check_floor(1e-6, "float64", 50) == 1e-6
-    message = r"^floor=1e-06 must be >= 4\.77e-05, which matrices of size 50 in float32 need"
+    message = r"^floor=1e-06 must be >= 4\.77e-05, or matrices of size 50 in float32 are singular"
     with pytest.raises(ValueError, match=message):
         check_floor(1e-6, "float32", 50)
 

@@ -316,7 +316,7 @@ def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
     X, y = make_wishart_clusters(3, 300, 6, separation=3, random_state=0)
     classifier = IDDLClassifier(
         12, divergence=[(1.0, 1.0), (0.2, 0.9)], max_iter=3, random_state=0, gamma=1e-3, cv=None,
-        features="log", loss=loss, solver=solver, engine="cuda", init="samples",
+        loss=loss, solver=solver, engine="cuda", init="samples",
     )  # fmt: skip
     sizes = copies(lambda: classifier.fit(X, y), tmp_path)
     assert sizes.count(X.nbytes) == 1

@@ -179,7 +179,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     assert kept[-1]
 
 
-@pytest.mark.parametrize("verb", ["predict_held_out", "_fit_svc"])
+@pytest.mark.parametrize("verb", ["average_held_out", "_fit_svc"])
 def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
     """Machines of folds are fitted too: it is the last of all calls that is meant."""
     plain, calls, last = getattr(classifier, verb), 0, 0

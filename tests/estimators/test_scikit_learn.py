@@ -19,10 +19,10 @@ from divlearn.committee import tangent
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
-FAST = {"max_iter": 1, "cv": 2, "gamma": 1e-2, "features": "log", **SEED}
+FAST = {"max_iter": 1, "cv": 2, "gamma": 1e-2, **SEED}
 ESTIMATORS = [
     (divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST), lift_spd),
-    (divlearn.IDDLRegressor(n_atoms=1, **FAST | {"features": "log+tangent"}), lift_spd),
+    (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
@@ -91,6 +91,15 @@ def short_fits(monkeypatch):
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "most"),
+    [(divlearn.IDDLClassifier, 13), (cluster.ABKMeans, 10), (cluster.ABMixture, 10)],
+)
+def test_estimators_have_few_parameters(estimator, most):
+    """A new one has to replace an old one."""
+    assert len(estimator().get_params(deep=False)) <= most
 
 
 def test_every_estimator_is_checked():

@@ -22,13 +22,7 @@ IDDL = {
     "one model": {"cv": None, "loss": "softmax", "max_iter": 3},
     "blocks": {"solver": "bcd", "cv": None, "loss": "ridge", "divergence": "N", "max_iter": 2},
     "minibatches": {"solver": "stochastic", "cv": 2, "loss": "ridge", "max_iter": 3},
-    "hinge, tangent": {
-        "loss": "hinge",
-        "gamma": 1e-2,
-        "cv": None,
-        "features": "log+tangent",
-        "max_iter": 1,
-    },
+    "hinge": {"loss": "hinge", "gamma": 1e-2, "cv": None, "max_iter": 1},
 }
 
 
@@ -41,8 +35,8 @@ def test_iddl_classifier(data, tmp_path, monkeypatch, name):
 def test_minibatches_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
     X, y = make_wishart_clusters(2, 160, 2, separation=2, random_state=0)
     model = divlearn.IDDLClassifier(
-        n_atoms=2, solver="stochastic", cv=None, loss="ridge", gamma=1e-2, features="log",
-        max_iter=2, random_state=0,
+        n_atoms=2, solver="stochastic", cv=None, loss="ridge", gamma=1e-2, max_iter=2,
+        random_state=0,
     )  # fmt: skip
     assert_resumes(model, tmp_path / "fit", monkeypatch, X, y, shares=(0.7,))
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
@@ -52,8 +52,8 @@ def test_it_learns(data):
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     options = FAST | {"max_iter": 1 if solver == "bcd" else 3}  # one is a round of all blocks
-    if (loss, solver) != ("ridge", "joint"):  # strengths and features are chosen alike for all
-        options |= {"gamma": 1e-2, "features": "log"}
+    if (loss, solver) != ("ridge", "joint"):  # gamma is chosen alike for all
+        options |= {"gamma": 1e-2}
     classifier = IDDLClassifier(loss=loss, solver=solver, cv=cv, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
@@ -82,7 +82,7 @@ def test_divergences(data, divergence):
 
 def test_fixed_dictionary_and_fixed_parameters(data):
     X, y, _, _ = data
-    options = {"loss": "ridge", "cv": None, "features": "log", **FAST}
+    options = {"loss": "ridge", "cv": None, **FAST}
     start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(start.alpha_ + start.beta_, 1)
     parameters = IDDLClassifier(solver="joint divergences", divergence="learn", **options).fit(X, y)
@@ -125,9 +125,15 @@ def test_paper_preset(data):
     assert paper.fit(X, y).score(X_test, y_test) > 0.6
     assert paper.loss_ == "ridge"
     assert not paper.models_[0].head[1].any()
-    assert IDDLClassifier.paper(loss="hinge").loss == "hinge"
     assert len(paper.models_) == 1
-    assert paper.n_tangent_ == 0
+    assert paper.models_[0].offset is None  # the head sees the divergences
+    again = clone(paper).fit(X, y)
+    np.testing.assert_array_equal(again.decision_function(X), paper.decision_function(X))
+    hinge = IDDLClassifier.paper(loss="hinge").loss
+    assert hinge.name == "hinge"
+    assert hinge.plain
+    with pytest.raises(ValueError, match="loss='log' must be one of ridge, hinge, softmax"):
+        IDDLClassifier.paper(loss="log")
 
 
 def test_the_authors_code_preset(data):
@@ -183,12 +189,7 @@ def test_labels_of_any_kind_and_two_classes(data):
 def test_congruence_changes_no_probability(data):
     X, y, X_test, _ = data
     A = np.random.default_rng(0).standard_normal((4, 4))
-    options = {
-        "loss": "ridge",
-        "init": "samples",
-        "features": "log",
-        **FAST,
-    }  # k-means is not invariant
+    options = {"loss": "ridge", "init": "samples", **FAST}  # k-means is not invariant
     before = IDDLClassifier(**options).fit(X, y).predict_proba(X_test)
     after = IDDLClassifier(**options).fit(A @ X @ A.T, y).predict_proba(A @ X_test @ A.T)
     np.testing.assert_allclose(after, before, atol=1e-5)
@@ -201,7 +202,6 @@ def test_weights(data):
         "cv": None,
         "init": X[:6],
         "gamma": 1e-2,
-        "features": "log",
         "max_iter": 3,
     }
     counts = np.random.default_rng(0).integers(1, 3, len(X))
@@ -264,8 +264,6 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"gamma": "-1/n"}, r"gamma='-1/n' must be"),
         ({"divergence": ("V", (1, -1))}, "must hold pairs"),
         ({"divergence": ("V", (1, (2, 3)))}, "must hold pairs"),
-        ({"features": "tangent"}, r"features='tangent' must be one of log, log\+"),
-        ({"features": True}, r"features=True must be one of"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
         ({"cv": 1}, r"cv=1 must be an integer >= 2"),
         ({"init": "zeros"}, r"init='zeros' must be one of"),
@@ -321,28 +319,28 @@ def test_condition_of_1e12():
 
 def test_many_classes():
     X, y = make_wishart_clusters(60, 4, 3, separation=20, random_state=0)
-    classifier = IDDLClassifier(
-        loss="ridge", max_iter=1, cv=2, features="log", gamma=1e-3, random_state=0
-    )
+    classifier = IDDLClassifier(loss="ridge", max_iter=1, cv=2, gamma=1e-3, random_state=0)
     assert classifier.fit(X, y).score(X, y) > 0.1
 
 
-@pytest.mark.parametrize(
-    ("features", "tangent"), [("log", {False}), ("log+tangent", {True}), ("auto", {False, True})]
-)
-def test_features(features, tangent):
-    X, y = make_wishart_clusters(2, 10, 3, separation=4, random_state=0)
-    model = IDDLClassifier(2, max_iter=0, cv=None, features=features, random_state=0).fit(X, y)
-    assert model.models_[0].offset.min() > 0
-    assert model.models_[0].units[1].max() != 1
-    assert (model.n_tangent_ > 0) in tangent
+def test_features_are_standardised_logarithms(data):
+    """Scores of ridge regression on them, with scikit-learn's."""
+    X, y, X_test, _ = data
+    options = {"loss": "ridge", "gamma": 1e-2, "cv": None, "max_iter": 0}
+    model = IDDLClassifier(divergence="stein", init=X[:5], **options).fit(X, y)
+    V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
+    logarithms = FunctionTransformer(lambda D: np.log(D + 0.1 * V.mean(axis=0)))
+    ridge = make_pipeline(logarithms, StandardScaler(), Ridge(alpha=2 * len(X) * 1e-2))
+    scores = model.decision_function(X_test) * model.temperature_
+    expected = ridge.fit(V, np.eye(3)[y]).predict(W)
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_plain_features_are_the_divergences(data):
     """Scores of ridge regression on divergences, with scikit-learn's."""
     X, y, X_test, _ = data
-    loss = RidgeLoss(bias=False)
-    options = {"features": "plain", "gamma": 1e-2, "cv": None, "max_iter": 0}
+    loss = RidgeLoss(bias=False, plain=True)
+    options = {"gamma": 1e-2, "cv": None, "max_iter": 0}
     model = IDDLClassifier(divergence="stein", loss=loss, init=X[:5], **options).fit(X, y)
     V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
     ridge = Ridge(alpha=2 * len(X) * 1e-2, fit_intercept=False).fit(V, np.eye(3)[y])
@@ -352,7 +350,7 @@ def test_plain_features_are_the_divergences(data):
 
 def test_a_loss_of_ones_own(data):
     X, y, _, _ = data
-    options = {"gamma": 1e-2, "cv": None, "init": X[:5], "max_iter": 0, "features": "log"}
+    options = {"gamma": 1e-2, "cv": None, "init": X[:5], "max_iter": 0}
     named, wide = (
         IDDLClassifier(loss=loss, **options).fit(X, y) for loss in ("hinge", HingeLoss(margin=2.0))
     )

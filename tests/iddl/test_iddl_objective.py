@@ -25,8 +25,8 @@ SOLVERS = [solve_joint, solve_bcd]
 
 
 def make(
-    seed=0, variant="N", loss="ridge", logarithm=False, standardize=False, n_atoms=4, d=4, n=40,
-    engine="auto", gamma=1e-2, moved=None, **options,
+    seed=0, variant="N", loss="ridge", plain=True, n_atoms=4, d=4, n=40, engine="auto",
+    gamma=1e-2, moved=None, **options,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)
@@ -40,10 +40,10 @@ def make(
     alpha, beta = made.expand(made.start)
     V = get_engine(engine).encode(X, start.atoms, alpha, beta).reshape(n, -1)
     weights /= weights.sum()
-    feature_map, _ = start_features(V, weights, logarithm=logarithm, standardize=standardize)
+    feature_map, _ = start_features(V, weights, plain=plain)
     objective = Objective(
         shards, [(np.eye(3)[labels], weights)], made, feature_map,
-        LOSSES[loss](bias=standardize), gamma, anchors=X[-n_atoms:], **options,
+        LOSSES[loss](bias=not plain), gamma, anchors=X[-n_atoms:], **options,
     )  # fmt: skip
     return objective, start
 
@@ -68,12 +68,10 @@ def directional(objective, point, seed=1):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("full", [False, True])
-def test_gradients_of_the_whole_objective(loss, variant, full):
+@pytest.mark.parametrize("plain", [True, False])
+def test_gradients_of_the_whole_objective(loss, variant, plain):
     """Through the eigenvalues, the features and the solved head, to 1e-6."""
-    objective, start = make(
-        variant=variant, loss=loss, logarithm=full, standardize=full, tether=0.1 * full
-    )
+    objective, start = make(variant=variant, loss=loss, plain=plain, tether=0.0 if plain else 0.1)
     computed, expected = directional(objective, start)
     assert computed == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
@@ -101,7 +99,7 @@ def test_what_is_not_learned_has_no_gradient_and_does_not_move(engine, atoms, pa
 
 
 def test_blocks_have_the_gradients_of_the_objective_with_the_head_held():
-    objective, start = make(standardize=True, loss="softmax")
+    objective, start = make(plain=False, loss="softmax")
     trial = objective.trial(start)
     whole = objective.gradient(trial)  # with the head solved it is the partial one
     n, d = start.frames.shape[:2]
@@ -122,7 +120,7 @@ def test_blocks_have_the_gradients_of_the_objective_with_the_head_held():
     ("loss", "variant"), [*((loss, "N") for loss in LOSSES), *(("ridge", one) for one in "SVA")]
 )
 def test_descent_is_monotone_and_history_is_whole(solver, loss, variant):
-    objective, start = make(loss=loss, variant=variant, standardize=True)
+    objective, start = make(loss=loss, variant=variant, plain=False)
     fit = solver(objective, start, max_iter=2, tol=1e-9)
     history = fit.history
     assert (np.diff(history["objective"]) <= 1e-10).all()
@@ -152,9 +150,9 @@ def test_both_solvers_approach_one_stationary_point():
 
 def test_congruence_changes_nothing():
     """The whole objective is invariant when data and atoms are transformed alike."""
-    objective, start = make(loss="softmax", standardize=True)
+    objective, start = make(loss="softmax", plain=False)
     A = np.random.default_rng(3).standard_normal((4, 4))
-    moved, _ = make(loss="softmax", standardize=True, moved=A)
+    moved, _ = make(loss="softmax", plain=False, moved=A)
     there = Dictionary(A @ start.frames, start.parameters)
     first, second = (
         solver.history["objective"]

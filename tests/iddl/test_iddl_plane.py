@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 from divlearn import abld, pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
+from divlearn.iddl.losses import RidgeLoss
 from divlearn.iddl.tasks import fit_temperature
 
 VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
@@ -64,8 +65,8 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
         )
         kind, options = IDDLClassifier, {"loss": "ridge"}
     estimator = kind(
-        init=atoms, divergence="V" if tied else "N", gamma=GAMMA, features="log", cv=KFold(3),
-        max_iter=0, **options,
+        init=atoms, divergence="V" if tied else "N", gamma=GAMMA, cv=KFold(3), max_iter=0,
+        **options,
     ).fit(X, y)  # fmt: skip
     alpha, beta = points[int(np.argmin(losses))]
     assert np.sort(losses)[1] > 1.0001 * np.min(losses)  # the best is the best by more than digits
@@ -83,9 +84,9 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
     X, _ = data
     hidden = X[:1]
     regressor = IDDLRegressor(
-        init=hidden, divergence=divergence, features="plain", gamma=1e-8, cv=cv, max_iter=0,
-        random_state=0,
-    )  # fmt: skip
+        init=hidden, divergence=divergence, gamma=1e-8, cv=cv, max_iter=0, random_state=0
+    )
+    regressor.loss = RidgeLoss(plain=True)
     y = abld(X, hidden[0], *pair)
     regressor.fit(X, y)
     assert (regressor.alpha_ == pair[0]).all()
@@ -96,7 +97,7 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
 def test_learning_starts_there(data):
     X, y = data
     options = {"n_atoms": 3, "init": "samples", "loss": "ridge", "cv": None}
-    options |= {"gamma": GAMMA, "features": "log", "random_state": 0}
+    options |= {"gamma": GAMMA, "random_state": 0}
     grid = IDDLClassifier(divergence="N", max_iter=0, **options).fit(X, y)
     pair = grid.alpha_[0, 0], grid.beta_[0, 0]
     given = IDDLClassifier(divergence=[pair], max_iter=3, **options).fit(X, y)

@@ -29,8 +29,6 @@ from divlearn.likelihood import fit_likelihood
 from divlearn.report import (
     PlaneDisplay,
     page_of,
-    plot_clusters,
-    plot_committee,
     plot_evaluation,
     plot_matrix,
     plot_plane,
@@ -168,7 +166,7 @@ def test_the_display_of_a_result_is_its_picture(pyplot):
 def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
     matrices = np.ascontiguousarray(X[:, :size, :size])
     model = ABKMeans(2, random_state=0).fit(matrices)
-    [ax] = plot_clusters(model, matrices)
+    [ax] = model.plot(matrices)
     points = ax.collections[0]
     assert np.array_equal(points.get_array(), model.labels_)
     assert [text.get_text() for text in ax.texts] == ["0", "1"]
@@ -183,19 +181,19 @@ def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
 
 def test_the_picture_of_a_mixture_shows_bic(pyplot):
     model = ABMixture([1, 2, 3], random_state=0).fit(X)
-    _, ax = plot_clusters(model, X)
+    _, ax = model.plot(X)
     curve, best = ax.lines
     np.testing.assert_array_equal(curve.get_xydata(), list(model.bics_.items()))
     assert best.get_xydata().tolist() == [[2, model.bics_[2]]]
     with pytest.raises(ValueError, match="axes holds 1 Axes, must hold 2"):
-        plot_clusters(model, X, pyplot.figure().add_subplot())
+        model.plot(X, pyplot.figure().add_subplot())
     with pytest.raises(NotFittedError):
-        plot_clusters(ABMixture(2), X)
+        ABMixture(2).plot(X)
 
 
 def test_the_picture_of_a_committee_shows_weights_and_confusion(pyplot):
     model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0).fit(X, NAMES)
-    weights, confusion = plot_committee(model, NAMES, pyplot.figure().subplots(1, 2))
+    weights, confusion = model.plot(NAMES, pyplot.figure().subplots(1, 2))
     shown = {
         label.get_text(): bar.get_width()
         for label, bar in zip(weights.get_yticklabels(), weights.patches, strict=True)
@@ -207,9 +205,9 @@ def test_the_picture_of_a_committee_shows_weights_and_confusion(pyplot):
     said = model.classes_[model.oof_proba_.argmax(axis=1)]
     assert counts == confusion_matrix(NAMES, said).ravel().tolist()
     with pytest.raises(ValueError, match="y has 5 rows"):
-        plot_committee(model, NAMES[:5])
+        model.plot(NAMES[:5])
     with pytest.raises(NotFittedError):
-        plot_committee(SPDClassifier(), NAMES)
+        SPDClassifier().plot(NAMES)
 
 
 def test_names_are_no_markup():

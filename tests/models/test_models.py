@@ -53,7 +53,7 @@ SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
     "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
     "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, features="log", **SMALL),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
     "regressor": divlearn.IDDLRegressor(**SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),
@@ -158,13 +158,16 @@ def test_what_has_no_place_in_a_file(tmp_path):
         (Local(3), r"model needs .*Local, which cannot be imported; define it at the top level"),
         (divlearn.ABKMeans(3, init=np.array([object()])), r"model.init\[1\] is builtins.object"),
         (divlearn.ABKMeans(3, init=np.array(["2020"], "M8")), "array of datetime64"),
-        (divlearn.ABKMeans(3, init=Counter("a")), "is collections.Counter, whose data no file can"),
-        (divlearn.ABKMeans(3, init=np.random.default_rng(0)), "_generator.Generator, whose data"),
+        (divlearn.ABKMeans(3, init=Counter("a")), "is collections.Counter, which cannot be stored"),
+        (
+            divlearn.ABKMeans(3, init=np.random.default_rng(0)),
+            "_generator.Generator, which cannot be stored",
+        ),
         (
             divlearn.ABKMeans(3, init=np.random.RandomState(np.random.PCG64(0))),
-            "RandomState, whose",
+            "RandomState, which",
         ),
-        (divlearn.ABKMeans(3, init=circle), "circle"),
+        (divlearn.ABKMeans(3, init=circle), "contains itself"),
         ({}, "model is dict, must be an estimator"),
     ):
         with pytest.raises(TypeError, match=message):

@@ -9,14 +9,10 @@ from scipy.optimize import minimize
 
 from divlearn import mean_abld
 from divlearn.engines import get_engine
-from divlearn.optim import (
-    Trial,
-    minimize_conjugate_gradient,
-    minimize_lbfgs,
-    minimize_projected_gradient,
-)
 from divlearn.optim.frames import in_frames, move_frames
-from divlearn.optim.lbfgs import Memory
+from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
+from divlearn.optim.lbfgs import Memory, minimize_lbfgs
+from divlearn.optim.problem import Trial
 
 
 class Flat:

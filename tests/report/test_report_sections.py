@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from report_pages import GRID, plane_values, spd
 
-from divlearn.report.atoms import atoms_section
 from divlearn.report.page import plain
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
+    atoms_section,
     confusion_section,
     curves_section,
     disagreement_section,

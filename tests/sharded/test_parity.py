@@ -17,7 +17,7 @@ X, Y = make_wishart_clusters(3, 20, 3, separation=3, random_state=0)
 NAMES = np.array(["b", "a", "c"])[Y]
 NUMBERS = np.linalg.slogdet(X)[1]
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 1,
+    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 1,
     "n_atoms": 4, "divergence": [(1.0, 1.0)],
 }  # fmt: skip
 
@@ -274,11 +274,11 @@ def test_good_numbers_lead_to_equal_results(name):
 
 SAME = [
     {}, {"loss": "softmax"}, {"loss": "hinge"}, {"loss": RidgeLoss(bias=False)},
-    {"features": "plain"}, {"divergence": "learn"}, {"divergence": "airm"},
+    {"loss": RidgeLoss(plain=True)}, {"divergence": "learn"}, {"divergence": "airm"},
     {"solver": "joint divergences"}, {"solver": "joint atoms"}, {"max_iter": 0},
     {"init": "kmeans"}, {"init": "samples"}, {"init": "identity", "n_atoms": 1},
     {"init": X[:3]}, {"n_atoms": "auto", "max_iter": 2},
-    {"features": "auto", "n_atoms": 1}, {"n_atoms": "2 per class"},
+    {"n_atoms": "2 per class"},
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from divlearn.sharded.opening import open_data
 from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "features": "log", "random_state": 0, "max_iter": 2,
+    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 2,
     "n_atoms": 4, "divergence": [(1.0, 1.0)],
 }  # fmt: skip
 
@@ -85,9 +85,9 @@ def test_items_of_a_callable_are_found_in_any_order_and_do_not_travel():
     for i in (2, 2, 0, 1, 1, 0, 2):
         assert blocks[i].load().tolist() == [i]
         assert labels[i].load().tolist() == [-i]
-    assert blocks[0].source.last is not None
+    assert blocks[0].load.func.__self__.last is not None
     travelled = pickle.loads(pickle.dumps(blocks[1]))
-    assert travelled.source.last is None
+    assert travelled.load.func.__self__.last is None
     assert travelled.load().tolist() == [1]
 
 

@@ -17,11 +17,11 @@ from divlearn.arrays import RealArray
 from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, was_interrupted
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
+from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.labelled import Labelled, check_new
-from divlearn.fitting.progress import say, tell, track
+from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose
 from divlearn.threads import limit_blas
 
@@ -159,31 +159,22 @@ def learn_dictionary(
 ) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
     """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
     started = time.perf_counter()
-    rows: list[tuple[int, str, float, float]] = []
+    stage = next(stages)
+    rows = [(0, stage[0], stage[-1], time.perf_counter() - started)]
 
-    def advance() -> Stage:
-        block, _, _, objective = reached = next(stages)
-        rows.append((n_iter + (block != "start"), block, objective, time.perf_counter() - started))
-        return reached
+    def turn(iteration: int) -> tuple[str, str | None]:
+        nonlocal stage
+        before = stage[-1]
+        for _ in range(2):  # atoms, codes
+            stage = next(stages)
+            rows.append((iteration, stage[0], stage[-1], time.perf_counter() - started))
+        fall = before - stage[-1]
+        share = fall / abs(before) if before else 0.0
+        fell = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
+        return f"objective {stage[-1]:.6g}", fell if fall <= tol * abs(before) else None
 
-    n_iter = 0
-    stage = advance()
-    message = f"max_iter={max_iter} reached" if max_iter else "the dictionary is the initial one"
-    try:
-        while n_iter < max_iter:
-            before = stage[-1]
-            for _ in range(2):  # atoms, codes
-                stage = advance()
-            n_iter += 1
-            after = stage[-1]
-            tell("iterations", n_iter, max_iter, f"objective {after:.6g}")
-            if before - after <= tol * abs(before):
-                share = (before - after) / abs(before) if before else 0.0
-                message = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
-                break
-    except KeyboardInterrupt:
-        note_interrupt()
-        message = f"interrupted by the user in iteration {n_iter + 1}"
+    n_iter, _, _, message = repeat(turn, lambda _: None, 0, max_iter)
+    message = message if max_iter else "the dictionary is the initial one"
     names = "iteration", "block", "objective", "seconds"
     columns = zip(*rows, strict=True)
     history = {name: np.array(column) for name, column in zip(names, columns, strict=True)}

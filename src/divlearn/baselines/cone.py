@@ -8,8 +8,7 @@ A matrix X is approximated by :math:`M = \sum_j a_j B_j`, :math:`a \ge 0`, so th
 is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradients are
 :math:`\partial f / \partial a_j = \langle G, B_j \rangle + \lambda` and
 :math:`\partial f / \partial B_j = a_j G`, :math:`G = L^{-T} Q\, t e^{-t} Q^T L^{-1}`. It is convex
-where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere a stationary point is all that is
-promised.
+where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere points found are only stationary.
 """
 
 from copy import copy

@@ -1,8 +1,7 @@
 """Codes in the feature space of a kernel, sparse or by neighbours, and atoms for sparse ones.
 
-What codes need to know of matrices and atoms, their view, is the pair of divergences of matrices to
-atoms, (n_matrices, n_atoms), and between atoms, (n_atoms, n_atoms). A bandwidth makes kernels of
-them.
+Codes see matrices and atoms by their view: divergences of matrices to atoms, (n_matrices, n_atoms),
+and between atoms, (n_atoms, n_atoms). A bandwidth makes kernels of them.
 """
 
 from collections.abc import Iterator, Sequence

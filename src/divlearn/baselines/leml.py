@@ -25,8 +25,8 @@ _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
 
-_Learn = Callable[[Codes, int, float], metric.Solution]  # from rows, a number of pairs and an eta
-_Run = dict[str, Any]  # columns of the history, and "frame", "n_iter", "message", "interrupted"
+_Run = dict[str, Any]  # columns of the history, and `metric.Solution`
+_Learn = Callable[[Codes, int, float], _Run]  # from rows, a number of pairs and an eta
 
 
 class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
@@ -186,34 +186,28 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
             if runs[-1]["interrupted"]:
                 return runs, best
             count, eta = best["n_constraints"], best["eta"]
-        runs.append(_run(learn, np.arange(len(codes)), count, eta))
+        runs.append(learn(np.arange(len(codes)), count, eta))
         count, message = runs[-1]["n_constraints"], runs[-1]["message"]
         say(self, f"{count} constraints, eta={eta:g}: {message}")
         return runs, runs[-1]
 
     def _learn(
         self, logarithms: RealArray, codes: Codes, seed: int, rows: Codes, count: int, eta: float
-    ) -> metric.Solution:
-        rng = np.random.default_rng(seed)
+    ) -> _Run:
+        started, rng = time.perf_counter(), np.random.default_rng(seed)
         logarithms, codes = logarithms[rows], codes[rows]
         start = metric.find_prior(logarithms, codes)
         vectors = metric.move(logarithms, start)
         pairs, similar = metric.near_pairs(vectors, codes, count, rng)
         low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
-        return metric.solve_logdet(
+        found = metric.solve_logdet(
             logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar,
             np.where(similar, low, high), start, eta, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
-
-
-def _run(learn: _Learn, rows: Codes, count: int, eta: float) -> _Run:
-    started = time.perf_counter()
-    frame, multipliers, _, n_iter, message, interrupted = learn(rows, count, eta)
-    return {
-        "n_constraints": len(multipliers), "eta": eta, "accuracy": np.nan,
-        "seconds": time.perf_counter() - started, "frame": frame, "n_iter": n_iter,
-        "message": message, "interrupted": interrupted,
-    }  # fmt: skip
+        seconds = time.perf_counter() - started
+        return found | {
+            "n_constraints": len(pairs), "eta": eta, "accuracy": np.nan, "seconds": seconds,
+        }  # fmt: skip
 
 
 def _hold_out(
@@ -222,7 +216,7 @@ def _hold_out(
     """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
     seconds, right = 0.0, []
     for train, held in track(splits, "folds"):
-        run = _run(learn, train, count, eta)
+        run = learn(train, count, eta)
         seconds += run["seconds"]
         vectors = metric.move(logarithms, run["frame"])
         right.append(

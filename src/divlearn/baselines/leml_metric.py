@@ -5,11 +5,11 @@ constraint, >= 0 for similar pairs and <= 0 for dissimilar ones, the solution ha
 
 .. math:: Q^{-1} = Q_0^{-1} + \sum_c \mu_c A_c , \qquad 1 / \xi_c = 1 / \xi_{0c} - \mu_c / \eta ,
 
-and a projection changes one multiplier such that its constraint holds with equality, or becomes
-zero.
+and a projection changes one multiplier until its constraint is an equality, or it becomes zero.
 """
 
 from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
 Codes = NDArray[np.intp]
-# F with Q = F F^T, multipliers, bounds with their slack, the number of passes, why they ended, and
-# whether the user interrupted.
-Solution = tuple[RealArray, RealArray, RealArray, int, str, bool]
+# "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, the "message"
+# why they ended, and whether the user "interrupted".
+Solution = dict[str, Any]
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
@@ -165,4 +165,7 @@ def solve_logdet(
     except KeyboardInterrupt:
         note_interrupt()
         message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
-    return frame, multipliers, bounds, iteration, message, interrupted
+    return {
+        "frame": frame, "multipliers": multipliers, "bounds": bounds, "n_iter": iteration,
+        "message": message, "interrupted": interrupted,
+    }  # fmt: skip

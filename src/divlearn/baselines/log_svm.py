@@ -19,7 +19,7 @@ from divlearn.checks import check_number
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.selection import choose, held_out_accuracy
+from divlearn.fitting.selection import choose
 from divlearn.log_vectors import log_vectors
 
 FOLDS = 5  # to choose by
@@ -47,9 +47,7 @@ class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: i
         are held out together.
         """
         self._check_parameters()
-        data = check_labelled(self, X, y, None, None, groups)
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        self._fit(data)
+        self._fit(check_labelled(self, X, y, None, None, groups))
         return self
 
     @abstractmethod
@@ -132,12 +130,10 @@ class LogEuclideanSVM(TunedClassifier):
         for name in names:
             setattr(self, f"{name}_", getattr(self._machine, name))
         chosen = ", ".join(f"{name} = {getattr(self._machine, name):g}" for name in names)
-        n_scored = int(np.isfinite(accuracy).sum())
+        n_scored, given = int(np.isfinite(accuracy).sum()), len(accuracy) == 1
+        how = "as given" if given else "no class has two matrices or groups, one to hold out"
         if n_scored:
             how = f"held-out accuracy {np.nanmax(accuracy):.3f}, the highest of {n_scored}"
-        else:
-            given = len(accuracy) == 1
-            how = "as given" if given else "no class has two matrices or groups, one to hold out"
         if was_interrupted(self.history_):
             how += "; interrupted by the user"
         if self._machine.fit_status_:
@@ -174,11 +170,11 @@ def fit_svm(
     grid = list(ParameterGrid(axes))
 
     def score(parameters: dict[str, float]) -> float:
-        def predict(train: NDArray[np.intp], held: NDArray[np.intp]) -> NDArray[Any]:
+        right = []
+        for train, held in folds:
             machine = _fit(kernel, whole, scaled[train], y[train], **parameters)
-            return machine.predict(scaled[held])
-
-        return held_out_accuracy(predict, y, folds)
+            right.append(machine.predict(scaled[held]) == y[held])
+        return float(np.concatenate(right).mean())
 
     best, scores = 0, [np.nan] * len(grid)
     if len(grid) > 1 and folds:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines import neighbors
-from divlearn.baselines.plane import CANDIDATES, CHOICES, evaluate_plane, least_loss, log_losses
+from divlearn.baselines import neighbors, plane
+from divlearn.baselines.plane import CHOICES, Codes
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
@@ -27,13 +27,11 @@ from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
-Codes = NDArray[np.intp]
-
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
 _SLOPES = (-1.0, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
-_CANDIDATES: list[Divergence | None] = [*CANDIDATES, None]
+_CANDIDATES: list[Divergence | None] = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
@@ -130,8 +128,6 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             self._choose(data, engine)
         else:
             self.means_ = _class_means(data, self._divergence, engine)
-        self.classes_ = data.classes
-        self.n_features_in_ = data.matrices.shape[-1]
         return self
 
     @property
@@ -153,14 +149,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         tables = _judge(data, folds, centers, rough)
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
-        scales, losses = log_losses(tables, codes)
+        scales, losses = plane.log_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
         for _, held in folds:
             own = np.isin(tested, held)
-            best, place = least_loss(losses, weights * ~own if not own.all() else weights)
+            best, place = plane.least_loss(losses, weights * ~own if not own.all() else weights)
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
-        best, place = least_loss(losses, weights)
+        best, place = plane.least_loss(losses, weights)
         self._divergence = divergence = _CANDIDATES[best]
         self.scale_ = float(scales[best, place])
         if divergence is None:
@@ -185,7 +181,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """
         return self._distances(X, squared=False)
 
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+    def _predict_codes(self, X: ArrayLike) -> Codes:
         return self._distances(X, squared=None).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
@@ -275,7 +271,7 @@ def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> 
     tables = np.empty((len(_CANDIDATES) - 1, n * n_classes))
     for slope, spectra in zip(_SLOPES, t, strict=True):
         some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
-        tables[some] = evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
+        tables[some] = plane.evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
     return tables.reshape(-1, n, n_classes)
 
 

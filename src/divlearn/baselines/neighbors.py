@@ -87,9 +87,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         get_engine(self.engine)
         data = check_labelled(self, X, y)
         _check_neighbors(self.n_neighbors, len(data.matrices))
-        self.classes_, self._codes = data.classes, data.codes
-        self.n_features_in_ = data.matrices.shape[-1]
-        self._matrices = data.matrices
+        self._codes, self._matrices = data.codes, data.matrices
         if self._divergence is None:
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)

@@ -5,13 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.coded import (
-    AtomsProblem,
-    CodedClassifier,
-    Parameters,
-    Stage,
-    check_penalties,
-)
+from divlearn.baselines import coded
+from divlearn.baselines.coded import Parameters, Stage
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -49,7 +44,7 @@ def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
         block = "codes"
 
 
-class ConicAtomsProblem(AtomsProblem):
+class ConicAtomsProblem(coded.AtomsProblem):
     """Lower the mean objective of conic codes, traces of atoms held; points are their frames."""
 
     def __init__(self, cone: Cone, codes: RealArray, penalty: float) -> None:
@@ -82,7 +77,7 @@ class ConicAtomsProblem(AtomsProblem):
         return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
 
 
-class RSPDL(CodedClassifier):
+class RSPDL(coded.CodedClassifier):
     r"""Classify codes of SPD matrices as conic combinations of SPD atoms.
 
     Codes :math:`a \ge 0` and atoms minimise [1]_
@@ -140,7 +135,7 @@ class RSPDL(CodedClassifier):
         return Cone(matrices, atoms, self.whitener_)
 
     def _candidates(self, view: Cone, d: int) -> Sequence[Parameters]:
-        return [{"penalty": penalty} for penalty in check_penalties(self.penalty, _PENALTIES)]
+        return [{"penalty": penalty} for penalty in coded.check_penalties(self.penalty, _PENALTIES)]
 
     def _codes(self, view: Cone, parameters: Parameters) -> RealArray:
         return conic_codes(view, parameters["penalty"])

@@ -59,7 +59,7 @@ class Clusters:
             return self.settle(numbers, centers, points, steps)
         moved, active = centers.copy(), np.arange(len(centers))
         for _ in range(steps):
-            slopes = self._slopes(numbers[active], moved[active], points)[1]
+            slopes = self.slopes(numbers[active], moved[active], points)[1]
             following, sizes = fixed_point_step(moved[active], slopes, *point)
             if not usable(following):
                 return self.settle(numbers, centers, points, steps)
@@ -88,7 +88,7 @@ class Clusters:
             trials = {i: next(search) for i, search in searches.items()}
             while trials:
                 asked = list(trials)
-                values, slopes = self._slopes(
+                values, slopes = self.slopes(
                     numbers[asked], np.stack(list(trials.values())), [points[i] for i in asked]
                 )
                 for i, value, slope in zip(asked, values, slopes, strict=True):
@@ -115,17 +115,10 @@ class Clusters:
         clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
         return Spectra(self._shards, clouds, self._totals[numbers])
 
-    def values(self, number: int, center: RealArray, point: Point) -> float:
-        total = self._shards.reduce(_value_block, number, center, point, beside=[self._members])
-        return float(total / self._totals[number])
-
-    def slope(self, number: int, center: RealArray, point: Point) -> RealArray:
-        """Compute G, minus the gradient in the frame of the centre's Cholesky factor."""
-        return self._slopes(np.array([number]), center[None], [point])[1][0]
-
-    def _slopes(
+    def slopes(
         self, numbers: Labels, centers: RealArray, points: Sequence[Point]
     ) -> tuple[RealArray, RealArray]:
+        """Mean divergences, and all G: minus the gradients in the frames of Cholesky factors."""
         values, slopes = self._shards.reduce(
             _slopes_block, numbers.tolist(), centers, points, beside=[self._members]
         )
@@ -162,16 +155,15 @@ class _Centroid:
         self._clusters, self._number, self._point = clusters, number, point
 
     def trial(self, frame: RealArray) -> Trial:
-        center = frame @ frame.T
-        if not usable(center[None]):
+        center = (frame @ frame.T)[None]
+        if not usable(center):
             return Trial(frame, np.inf)
-        return Trial(frame, self._clusters.values(self._number, center, self._point))
+        values, slopes = self._clusters.slopes(np.array([self._number]), center, [self._point])
+        return Trial(frame, float(values[0]), (slopes, center))
 
     def gradient(self, trial: Trial) -> RealArray:
-        frame = trial.point
-        center = frame @ frame.T
-        slope = self._clusters.slope(self._number, center, self._point)
-        return in_frames(-slope[None], center[None], frame[None])[0]
+        slopes, center = trial.memo
+        return in_frames(-slopes, center, trial.point[None])[0]
 
     def move(self, frame: RealArray, step: RealArray) -> RealArray:
         return move_frames(frame[None], step[None])[0]
@@ -273,17 +265,6 @@ def _slopes_block(
     return values, slopes
 
 
-def _value_block(
-    block: Block, members: Members, number: int, center: RealArray, point: Point
-) -> float:
-    rows, weights = members[0][number], members[1][number]
-    if not len(rows):
-        return 0.0
-    engine = engine_for(block.engine, len(rows), block.data.d)
-    divergences = engine.encode(block.take(number, rows), center[None], *point)[:, 0]
-    return float(beside(weights, divergences) @ divergences)
-
-
 def _means_block(
     block: Block, members: Members, numbers: Sequence[int], inverse: Sequence[bool],
     exponents: NDArray[np.intp],
@@ -330,24 +311,14 @@ def _sums_block(
     engine, sums = block.engine, np.zeros((4, len(chosen)))
     for i, k in enumerate(chosen):
         _, weights, numbers = clouds[k]
-        if numbers is not None:
-            sums[:, i] = _sum_cloud(engine, numbers, weights, alpha, beta, shift[i])
+        if numbers is None:
+            continue
+        cotangent = np.repeat(weights, numbers.n_matrices // len(weights))[:, None]
+        center = np.exp(shift[i]).reshape(1, 1, 1)
+        back: Any = engine.pullback(numbers, center, alpha, beta, cotangent, values=True)
+        value = np.vdot(cotangent, back.values)
+        sums[:, i] = value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]
     return sums
-
-
-def _sum_cloud(
-    engine: Engine, numbers: Prepared, weight: RealArray, alpha: float, beta: float, shift: float
-) -> RealArray:
-    """Weighted sums of f(t - shift), f_alpha, f_beta and f_t over matrices with the numbers e^t."""
-    cotangent = np.repeat(weight, numbers.n_matrices // len(weight))[:, None]
-    back = engine.pullback(
-        numbers, np.exp(shift).reshape(1, 1, 1), alpha, beta, cotangent, values=True
-    )
-    assert back.values is not None
-    assert back.alpha is not None
-    assert back.beta is not None
-    value = np.vdot(cotangent, back.values)
-    return np.array([value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]])
 
 
 def _sizes_block(block: Block, clouds: Sequence[HeldCloud]) -> list[int]:

@@ -5,20 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray
+from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
-from divlearn.cluster.clusters import (
-    Clusters,
-    HeldCloud,
-    Labels,
-    Members,
-    Spectra,
-    hold_cloud,
-    nearest_block,
-    spectra_block,
-)
+from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
 from divlearn.cluster.rules import LearnedRule, Point, Rule
 from divlearn.fitting.checkpoint import loop
 from divlearn.sharded.blocks import Block
@@ -29,7 +20,7 @@ _ROUNDING = 1e-16
 _RISE = 1e-12  # of the divergences in a cluster, relative to them, that means nothing
 _STEPS = 3  # towards centroids in a turn; the next turn goes on from there
 _PAPER_STEPS = 10
-
+_HISTORY = ("iteration", "block", "objective", "alpha", "beta", "kappa", "changed", "seconds")
 
 # The nearest centre of every matrix of a block, the divergence to it, and sums of these.
 Found = tuple[Labels, RealArray, tuple[RealArray, ...]]
@@ -64,13 +55,17 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
         first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
         n_iter, _, interrupted, message = repeat(turn, save, first, max_iter)
     state = lloyd.state
+    columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
+    history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
+    if np.isnan(history["kappa"]).all():
+        del history["kappa"]
     return {
         "centers": state.centers, "point": state.point,
         "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
         "inertia": lloyd.unit * float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter, "interrupted": interrupted, "message": message,
-        "history": _columns([row for row in lloyd.history if row[0] <= n_iter]),
+        "history": history,
     }  # fmt: skip
 
 
@@ -82,7 +77,7 @@ class _Lloyd:
     def __init__(self, shards: Shards, rule: Rule) -> None:
         self.shards, self.rule = shards, rule
         self.unit = shards.total_weight / shards.n_seen  # so that sums do not over- or underflow
-        self.history: list[tuple[int, str, float, Point, int, float]] = []
+        self.history: list[tuple[Any, ...]] = []
         self._started = time.perf_counter()
 
     def begin(self, centers: RealArray) -> int:
@@ -138,23 +133,23 @@ class _Lloyd:
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
     ) -> None:
         seconds = time.perf_counter() - self._started
-        self.history.append((iteration, block, objective, point, changed, seconds))
+        self.history.append((iteration, block, objective, *point, changed, seconds))
 
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
     ) -> tuple[RealArray, RealArray, Any]:
         """Move centroids, more carefully where losses rose; returns these losses, and more."""
         state, (alpha, beta, _) = self.state, self.state.point
-        clusters = Clusters(self.shards, members, state.totals)
+        mover = clusters.Clusters(self.shards, members, state.totals)
         filled, centers = np.flatnonzero(state.totals), state.centers.copy()
-        move = clusters.conjugate_gradient if self.rule.paper else clusters.fixed_point
+        move = mover.conjugate_gradient if self.rule.paper else mover.fixed_point
         steps = _PAPER_STEPS if self.rule.paper else _STEPS
         centers[filled] = move(filled, centers[filled], (alpha, beta), steps)
         own, measured = measure(members, centers)
         risen = np.flatnonzero(own > (1 + _RISE) * state.losses)
         if len(risen):
             points = [(alpha, beta)] * len(risen)
-            centers[risen] = clusters.settle(risen, state.centers[risen], points, steps)
+            centers[risen] = mover.settle(risen, state.centers[risen], points, steps)
             own, measured = measure(members, centers)
         return centers, own, measured
 
@@ -195,24 +190,11 @@ class _Lloyd:
         return state
 
 
-def _columns(
-    rows: list[tuple[int, str, float, Point, int, float]],
-) -> dict[str, NDArray[np.generic]]:
-    iterations, blocks, values, points, changed, seconds = zip(*rows, strict=True)
-    alpha, beta, kappa = np.transpose(points)
-    columns: dict[str, NDArray[np.generic]] = {
-        "iteration": np.array(iterations), "block": np.array(blocks),
-        "objective": np.array(values), "alpha": alpha, "beta": beta,
-        "changed": np.array(changed), "seconds": np.array(seconds),
-    }  # fmt: skip
-    return columns if np.isnan(kappa).all() else columns | {"kappa": kappa}
-
-
 def _assign_block(
     block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
     before: Labels | None = None,
 ) -> Found:  # fmt: skip
-    labels, divergences, own = nearest_block(block, centers, alpha, beta, before)
+    labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
@@ -250,9 +232,10 @@ def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list
     """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
     t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
     for z, rows in enumerate(members[0]):
-        t[rows], weights[rows] = spectra_block(block, members, z, centers[z]), members[1][z]
+        t[rows] = clusters.spectra_block(block, members, z, centers[z])
+        weights[rows] = members[1][z]
     seen = np.flatnonzero(weights)
-    return [hold_cloud(block.engine, t[seen], weights[seen])]
+    return [clusters.hold_cloud(block.engine, t[seen], weights[seen])]
 
 
 def _own_losses_block(

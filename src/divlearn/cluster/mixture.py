@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import Run, check_init
+from divlearn.cluster.base import DrawnMixin, Run, check_init
 from divlearn.cluster.clusters import Labels
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, log_joint
@@ -38,7 +38,7 @@ _SHARES = ("all", "divergence", "none")
 
 
 @takes_metric
-class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class ABMixture(DrawnMixin, DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
     .. math:: p(X) = \sum_k \pi_k \,

@@ -22,14 +22,9 @@ from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
 from divlearn.cluster.clusters import Spectra
+from divlearn.likelihood import normalizer
 from divlearn.likelihood.members import Members, Point
-from divlearn.likelihood.normalizer import (
-    Normalizer,
-    differentiate_normalizer,
-    log_normalizer,
-    smallest_kappa,
-    solve_kappa,
-)
+from divlearn.likelihood.normalizer import smallest_kappa, solve_kappa
 from divlearn.spectral import abld_scalar
 
 _KAPPA_TOLERANCES = (1e-9, 1e-5)  # relative; what is lost of the likelihood is the square of it
@@ -137,7 +132,9 @@ class _Problem:
         coordinates, _, kappa, log_z, _ = self.best
         point = self.members.place(coordinates)
         if point != self.members.place_nearby(coordinates):
-            log_z = np.array([log_normalizer(*point, one, self.spectra.d) for one in kappa])
+            log_z = np.array(
+                [normalizer.log_normalizer(*point, one, self.spectra.d) for one in kappa]
+            )
         alpha, beta = (np.full(len(log_z), value) for value in point)
         return FamilyParameters(alpha, beta, kappa, log_z)
 
@@ -164,7 +161,7 @@ class _Problem:
         information = np.maximum((left**2).sum(axis=0), _LEAST_INFORMATION)
         return np.concatenate([1 / np.sqrt(information), of_shifts])
 
-    def _solve(self, point: Point, D: RealArray) -> list[tuple[float, Normalizer]]:
+    def _solve(self, point: Point, D: RealArray) -> list[tuple[float, normalizer.Normalizer]]:
         d, options, margin = self.spectra.d, self.options, self.margin
         if self.tied:
             mean = float(D.sum())
@@ -175,5 +172,5 @@ class _Problem:
                 solved.append(solve_kappa(*point, mean, d, margin=guess, **options))
             else:
                 kappa = max(float(kept), _LEAST_RATIO * smallest_kappa(*point, d))
-                solved.append((kappa, differentiate_normalizer(*point, kappa, d)))
+                solved.append((kappa, normalizer.differentiate_normalizer(*point, kappa, d)))
         return solved

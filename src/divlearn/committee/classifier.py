@@ -1,7 +1,7 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Self
@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
@@ -17,6 +18,7 @@ from divlearn.checks import is_number
 from divlearn.committee.nearest import NearestClassifier
 from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
+from divlearn.drawing import COLOUR, make_panels
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
@@ -24,6 +26,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, tell
+from divlearn.fitting.targets import check_labels
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
@@ -122,7 +125,6 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
         kept = replace(
             data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
@@ -217,9 +219,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             "iddl": partial(self._fit_iddl, data, folds, seed),
         }  # fmt: skip
 
-    def _estimate(
-        self, kind: str, found: Mapping[str, Any], data: Labelled, folds: Folds
-    ) -> float:  # fmt: skip
+    def _estimate(self, kind: str, found: dict[str, Any], data: Labelled, folds: Folds) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         n = len(data.codes)
         pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * len(folds)}
@@ -284,6 +284,25 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                 f"SPDClassifier(({self.simple_!r},)) is simpler."
             )
         return text
+
+    def plot(self, y: ArrayLike, axes: Any = None) -> list[Any]:
+        """Draw the weights of the members, and the confusion of held-out matrices.
+
+        ``y``, shape (n_matrices,), are the labels in `fit`. Returns the two axes.
+        """
+        check_is_fitted(self)
+        labels = check_labels(y, len(self.oof_proba_))
+        ax, other = panels = make_panels(axes, 2)
+        names = sorted(self.weights_, key=self.weights_.__getitem__)
+        bars = ax.barh(names, [self.weights_[name] for name in names], color=COLOUR)
+        ax.bar_label(bars, [f"{self.oof_accuracy_[name]:.1%}" for name in names], padding=4)
+        ax.set(xlabel="weight, with the held-out accuracy", xmargin=0.15)
+        tested = np.flatnonzero(np.isfinite(self.oof_proba_).all(axis=1))
+        predicted = self.classes_[self.oof_proba_[tested].argmax(axis=1)]
+        ConfusionMatrixDisplay.from_predictions(
+            labels[tested], predicted, ax=other, colorbar=False, cmap="Blues"
+        )
+        return panels
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""

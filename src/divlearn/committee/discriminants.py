@@ -65,9 +65,8 @@ class RDA:
     .. math:: S_k' = (1 - g) \, [(1 - l) S_k + l S] + g \mu I
 
     with :math:`S_k` the covariance of a class, S the pooled one and :math:`\mu` the mean of those
-    of its eigenvalues that need not be zero. Vectors are reduced to the span of those of the
-    training data. What lies outside sees :math:`g \mu I` in every class and does not tell them
-    apart.
+    of its eigenvalues that need not be zero. Vectors are reduced to the span of the training data;
+    what lies outside sees :math:`g \mu I` in every class.
     """
 
     def __init__(self, vectors: RealArray, codes: Codes, priors: RealArray) -> None:

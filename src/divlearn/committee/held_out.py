@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import Rows, choose, predict_held_out
+from divlearn.fitting.selection import Rows, average_held_out, choose
 from divlearn.iddl.tasks import fit_temperature
 from divlearn.kernels import coupling
 
@@ -25,17 +25,14 @@ def choose_held_out(
     """Choose a candidate; return it, its calibration and its held-out probabilities.
 
     `decide` gives the decisions of a candidate on the held-out part of the fold of a number: scores
-    of classes, or decisions between `pairs` of them. Probabilities are NaN where nothing was held
-    out.
+    of classes, or decisions between `pairs` of them. Probabilities that no fold gives are NaN.
     """
     n_classes = int(y.max()) + 1
     found = []
 
     def score(candidate: _T) -> float:
-        numbers = iter(range(len(folds)))
-        rows, decisions = predict_held_out(
-            lambda train, held: decide(candidate, next(numbers)), folds, len(y)
-        )
+        parts = [decide(candidate, k) for k in range(len(folds))]
+        rows, decisions = average_held_out(parts, folds, len(y))
         if pairs:
             calibration = coupling.fit_coupling(decisions, y[rows], n_classes, weights[rows])
         else:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
@@ -16,13 +15,13 @@ from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.selection import Rows
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tolerances import LEARNING_ACCURACY
 
-Rows = NDArray[np.intp]
 Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviation
 # Vectors of the training part and of the held-out part of every fold; the space of all matrices,
 # and their vectors.
@@ -96,9 +95,6 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: RealArray) -> RealArray:
         decisions = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
         return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
-
-
-# ------------------------------------------------------------------ models
 
 
 def _shares(y: Rows, weights: RealArray) -> RealArray:

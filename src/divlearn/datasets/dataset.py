@@ -205,9 +205,10 @@ class Dataset:
         return "\n".join([first, *self.notes, cite, f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
-        if self.official_splits:
-            return _count(len(self.official_splits), "official split", "s")
-        return _count(self.rule.n, "random split", "s")
+        n_official = len(self.official_splits)
+        return _count(
+            n_official or self.rule.n, f"{'official' if n_official else 'random'} split", "s"
+        )
 
     def __repr__(self) -> str:
         if self.labels is not None:

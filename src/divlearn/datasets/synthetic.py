@@ -181,7 +181,7 @@ def make_recordings(
         check_count(size, name)
     if not shift >= 0 or not 0 <= artifacts <= 1:
         raise ValueError(f"{shift=} must be >= 0 and {artifacts=} between 0 and 1")
-    random = _generator(random_state)
+    random = make_generator(random_state)
     variants, subjects = np.divmod(np.arange(n_recordings), n_subjects)
     variants %= _VARIANTS * n_classes
     mixing = random.standard_normal((n_channels, n_channels))
@@ -213,7 +213,7 @@ class ClusterPlan:
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={dtype!r} must be float32 or float64")
-        self.random_state = _generator(random_state)
+        self.random_state = make_generator(random_state)
         counts = np.asarray(n_per_cluster, dtype=object)
         self._check_shape(counts.shape, "n_per_cluster")
         counts = np.vectorize(check_count, otypes=[np.intp])(counts, "n_per_cluster")
@@ -280,7 +280,7 @@ class ClusterPlan:
         return base @ compose(vectors, np.exp(0.5 * scale * values))
 
 
-def _generator(random_state: RandomState) -> np.random.RandomState:
+def make_generator(random_state: RandomState) -> np.random.RandomState:
     # For None scikit-learn would take the global generator, which others may seed.
     return check_random_state(np.random.RandomState() if random_state is None else random_state)
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, array_or_list
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.spd import check_spd
 
@@ -72,9 +72,8 @@ class BlockDiagonal(MatrixTransformer):
             self.transformers_ = [clone(self.transformer) for _ in streams]
             pairs = zip(self.transformers_, streams, strict=True)
             streams = [transformer.fit_transform(stream, y) for transformer, stream in pairs]
-        blocks = self._check_blocks(streams)
-        self.block_sizes_ = [block.shape[-1] for block in blocks]
-        return _join(blocks)
+        self.block_sizes_, fused = _join(streams)
+        return fused
 
     def transform(self, X: Samples) -> RealArray:
         """Fuse the streams of samples, given as in `fit`.
@@ -88,17 +87,13 @@ class BlockDiagonal(MatrixTransformer):
         if self.transformers_:
             pairs = zip(self.transformers_, streams, strict=True)
             streams = [transformer.transform(stream) for transformer, stream in pairs]
-        blocks = self._check_blocks(streams)
-        sizes = [block.shape[-1] for block in blocks]
+        sizes, fused = _join(streams)
         if sizes != self.block_sizes_:
             raise ValueError(
                 f"X has blocks of sizes {sizes}, but BlockDiagonal is expecting sizes "
                 f"{self.block_sizes_} as input"
             )
-        return _join(blocks)
-
-    def _check_blocks(self, streams: Sequence[Any]) -> list[RealArray]:
-        return [check_spd(stream, ndim=3, name=f"streams[{s}]") for s, stream in enumerate(streams)]
+        return fused
 
 
 def _split(X: Samples) -> list[Any]:
@@ -127,21 +122,16 @@ def _split(X: Samples) -> list[Any]:
             )
     if not len(X):
         raise ValueError("X is empty; pass at least one sample of streams")
-    return [_stack([sample[s] for sample in X]) for s in range(len(X[0]))]
+    # Stacked where shapes are equal: most transformers but ours know arrays only.
+    return [array_or_list([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
-def _stack(stream: list[Any]) -> Any:
-    """Stack what has one shape: most transformers but ours know arrays only."""
-    try:
-        return np.asarray(stream)
-    except ValueError:
-        return stream
-
-
-def _join(blocks: list[RealArray]) -> RealArray:
-    ends = np.cumsum([block.shape[-1] for block in blocks])
-    joined = np.zeros((len(blocks[0]), ends[-1], ends[-1]), dtype=np.result_type(*blocks))
-    for block, end in zip(blocks, ends, strict=True):
+def _join(streams: Sequence[Any]) -> tuple[list[int], RealArray]:
+    """Sizes of the blocks, and the block-diagonal matrices."""
+    blocks = [check_spd(one, ndim=3, name=f"streams[{s}]") for s, one in enumerate(streams)]
+    sizes = [block.shape[-1] for block in blocks]
+    joined = np.zeros((len(blocks[0]), sum(sizes), sum(sizes)), dtype=np.result_type(*blocks))
+    for block, end in zip(blocks, np.cumsum(sizes), strict=True):
         start = end - block.shape[-1]
         joined[:, start:end, start:end] = block
-    return joined
+    return sizes, joined

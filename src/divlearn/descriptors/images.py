@@ -14,7 +14,7 @@ Images = Sequence[NDArray[Any]] | NDArray[Any]
 Stack = tuple[int, RealArray, bool]
 
 _LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
-_SMALLEST_SIDE = 3  # pixels: a second difference needs as many
+SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 
 
 def check_images(X: Images) -> Images:
@@ -65,10 +65,10 @@ def _check_image(image: Any, name: str) -> NDArray[Any]:
             "width, n_channels)"
         )
     check_real(array, name)
-    if min(array.shape[:2]) < _SMALLEST_SIDE:
+    if min(array.shape[:2]) < SMALLEST_SIDE:
         raise ValueError(
             f"{name} has {array.shape[0]} x {array.shape[1]} pixels, but must have at least "
-            f"{_SMALLEST_SIDE} x {_SMALLEST_SIDE}"
+            f"{SMALLEST_SIDE} x {SMALLEST_SIDE}"
         )
     return array
 

@@ -14,12 +14,11 @@ from divlearn.descriptors import covariances as over
 from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
 from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
 from divlearn.descriptors.gabor import GaborBank
-from divlearn.descriptors.images import Images, Stack, check_images, stacks
+from divlearn.descriptors.images import SMALLEST_SIDE, Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
 from divlearn.fitting.progress import narrated, tell
 from divlearn.threads import limit_blas
 
-_SMALLEST_SIDE = 3
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
 
 
@@ -135,7 +134,7 @@ class RegionCovariance(MatrixTransformer):
         preset = get_preset(self.features)
         # Names need no whole image, but a function of the user may.
         named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
-        probe = first[:, :_SMALLEST_SIDE, :_SMALLEST_SIDE] if named else first
+        probe = first[:, :SMALLEST_SIDE, :SMALLEST_SIDE] if named else first
         self.feature_names_ = pixel_features(probe, preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_floor(self.floor, d=len(self.feature_names_))

@@ -22,12 +22,12 @@ from divlearn.engines.parameters import (
 )
 from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.reference import ReferenceEngine
-from divlearn.engines.traces import trace_gradient, trace_values
 from divlearn.spectral import abld_scalar
-from divlearn.threads import available_threads
-from divlearn.tolerances import LARGEST_LISTED_SHARE
+from divlearn.threads import available_threads, limit_blas
+from divlearn.tolerances import LARGEST_LISTED_SHARE, SMALLEST_TRACE
 
 _NOTHING = np.empty(0)
+_LOG_2 = float(np.log(2.0))
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
@@ -37,16 +37,7 @@ _PAIRS = 4096  # near neighbours that are done again at a time
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
-_forked = False
-
-
-def _note_fork() -> None:
-    global _forked
-    _forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
+_LOADED_BY = os.getpid()
 
 
 class NativeEngine(Engine):
@@ -145,7 +136,7 @@ class NativeEngine(Engine):
             self._spectral_encode(data, atoms, parameters, out)
             return
         inverse, threads = route == "inverse trace", self._threads(np.inf)
-        small = trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
+        small = _trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
         if np.count_nonzero(small) > LARGEST_LISTED_SHARE * small.size:
@@ -198,7 +189,7 @@ class NativeEngine(Engine):
             return self._spectral_pullback(data, atoms, parameters, cotangent, False, False)
         if route == "logdet":
             return self._logdet_pullback(data, atoms, parameters, cotangent)
-        return trace_gradient(
+        return _trace_gradient(
             data, atoms, cotangent[:, :, 0], inverse=route == "inverse trace",
             n_threads=self._threads(np.inf),
         )  # fmt: skip
@@ -272,10 +263,68 @@ class NativeEngine(Engine):
 
     def _threads(self, operations: float) -> int:
         """Threads worth waking for that much work."""
-        if _forked or operations < 2 * _THREAD_OPERATIONS:
+        if os.getpid() != _LOADED_BY or operations < 2 * _THREAD_OPERATIONS:
             return 1
         return int(min(operations / _THREAD_OPERATIONS, self.n_threads))
 
     @property
     def _reference(self) -> ReferenceEngine:
         return ReferenceEngine(self.given_threads, self.accuracy)
+
+
+# Burg's divergence and its reverse without eigenvalues: D at (0, 1) is tr(X B^-1) - logdet(X B^-1)
+# - d, at (1, 0) tr(B X^-1) + logdet(X B^-1) - d. A trace of a product is a scalar product of
+# triangles, so that a whole table is one call of BLAS.
+
+
+def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
+    """Triangles of the matrices or inverses, their log-determinants, and ones; computed once."""
+    key = "inverse traces" if inverse else "traces"
+    if key not in data.kept:
+        rows, columns = np.tril_indices(data.d)
+        matrices = data.working.astype(np.float64, copy=False)
+        with limit_blas(1):
+            source = np.linalg.inv(matrices) if inverse else matrices
+        n = data.n_matrices
+        left = np.ones((n, len(rows) + 2))
+        left[:, :-2] = source[:, rows, columns]
+        left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
+        data.kept[key] = left
+    return data.kept[key]
+
+
+def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:
+    """Log-determinants in the units of the data, with the sign they have in the divergence."""
+    units = (exponent - data.unit) * (data.d * _LOG_2)
+    return -(scaled + units) if inverse else scaled + units
+
+
+def _trace_values(
+    data: NativeData, atoms: NativeAtoms, out: RealArray, *, inverse: bool, n_threads: int
+) -> NDArray[np.bool_] | None:
+    """Divergences at (0, 1), or (1, 0) if ``inverse``; returns where they are too small."""
+    rows, columns = atoms.lower
+    other = atoms.original if inverse else atoms.inverse()
+    weights = np.where(rows == columns, 1.0, 2.0) * other[:, rows, columns]
+    constant = _logdet(data, atoms.logdet, atoms.exponent, inverse) - data.d
+    right = np.column_stack([weights, np.ones(len(weights)), constant])
+    left = _trace_columns(data, inverse)
+    # Inverses of subnormal matrices overflow; what is no number is not to be trusted either.
+    with limit_blas(n_threads), np.errstate(over="ignore", invalid="ignore"):
+        np.matmul(left, right.T, out=out)
+    smallest = SMALLEST_TRACE * data.d
+    return None if out.min() >= smallest else ~(out >= smallest)
+
+
+def _trace_gradient(
+    data: NativeData, atoms: NativeAtoms, cotangent: RealArray, *, inverse: bool, n_threads: int
+) -> Pullback:
+    """At (0, 1) sum_i w_i (B^-1 - B^-1 X_i B^-1), at (1, 0) sum_i w_i (X_i^-1 - B^-1)."""
+    precision, triangles = atoms.inverse(), _trace_columns(data, inverse)[:, :-2]
+    with limit_blas(n_threads):
+        summed = atoms.unpack(cotangent.T @ triangles)
+        own = cotangent.sum(axis=0)[:, None, None] * precision
+        if inverse:
+            return atoms.gradient(summed - own)
+        product = precision @ summed @ precision
+        return atoms.gradient(own - 0.5 * (product + product.mT))

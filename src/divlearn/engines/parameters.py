@@ -51,22 +51,18 @@ class Parameters:
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
     def chosen(self, index: NDArray[np.intp]) -> Parameters:
-        if len(index) == len(self.alpha):
-            return self
-        some = copy(self)  # which checks nothing again
-        some.alpha, some.beta = self.alpha[index], self.beta[index]
-        some._turned, some.shape = self._turned[index], (len(index), *self.shape[1:])
-        return some
+        return self if len(index) == len(self.alpha) else self._part(index, self.shape[1:])
 
     def pairs(self) -> list[Parameters]:
         """Return the parameters of one pair of every atom, and of the next."""
-        found = []
-        for j in range(self.alpha.shape[1]):
-            one = copy(self)
-            one.alpha, one.beta = self.alpha[:, j : j + 1], self.beta[:, j : j + 1]
-            one._turned, one.shape = self._turned[:, j : j + 1], (len(self.alpha), 1)
-            found.append(one)
-        return found
+        columns = range(self.alpha.shape[1])
+        return [self._part((slice(None), slice(j, j + 1)), (1,)) for j in columns]
+
+    def _part(self, index: Any, pairs: tuple[int, ...]) -> Parameters:
+        some = copy(self)  # which checks nothing again
+        some.alpha, some.beta = self.alpha[index], self.beta[index]
+        some._turned, some.shape = self._turned[index], (len(some.alpha), *pairs)
+        return some
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
         """Bring gradients in alpha and beta, wherever they are, to the pairs as they were given."""
@@ -117,7 +113,6 @@ def one_by_one(
     if not on_line or not traces_usable(extremes, atoms, condition_limit):
         return [parameters]
     pairs = parameters.pairs()
-    routes = np.concatenate(
-        [gradient_routes(one, extremes, atoms, condition_limit) for one in pairs]
-    )
-    return [parameters] if "spectrum" in routes else pairs
+    if any("spectrum" in gradient_routes(one, extremes, atoms, condition_limit) for one in pairs):
+        return [parameters]
+    return pairs

@@ -1,7 +1,7 @@
 """Ctrl-C, known also to work whose parts have dealt with it themselves."""
 
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Self, TypeVar
 
 _T = TypeVar("_T")
@@ -15,40 +15,29 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen = False
-        self._outer: Interrupts | None = None
-        self._token: Token[Interrupts | None] | None = None
 
     def __enter__(self) -> Self:
-        self._outer = _innermost.get()
-        self._token = _innermost.set(self)
+        _active.set((*_active.get(), self))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._token is not None
-        _innermost.reset(self._token)
+        _active.set(_active.get()[:-1])
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.seen = True
 
 
-_innermost: ContextVar[Interrupts | None] = ContextVar("interrupts", default=None)
+_active: ContextVar[tuple[Interrupts, ...]] = ContextVar("interrupts", default=())
 
 
 def note_interrupt() -> None:
     """Say that a KeyboardInterrupt was caught, and that what comes next should be short."""
-    current = _innermost.get()
-    while current is not None:
-        current.seen = True
-        current = current._outer
+    for one in _active.get():
+        one.seen = True
 
 
 def is_interrupted() -> bool:
     """Whether the user has stopped some of the work that is under way."""
-    current = _innermost.get()
-    while current is not None:
-        if current.seen:
-            return True
-        current = current._outer
-    return False
+    return any(one.seen for one in _active.get())
 
 
 def see_through(compute: Callable[[], _T]) -> _T:

@@ -129,9 +129,12 @@ def check_labelled(
     estimator: Any, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
     class_weight: Any = None, groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
-    """Check what to learn from; weights are multiplied by `class_weight`."""
+    """Check what to learn from, and note its classes; `class_weight` multiplies weights."""
     matrices = check_training(estimator, X, sample_weight)
-    return label(matrices, y, check_weights(sample_weight, len(matrices)), class_weight, groups)
+    weights = check_weights(sample_weight, len(matrices))
+    data = label(matrices, y, weights, class_weight, groups)
+    estimator.classes_, estimator.n_features_in_ = data.classes, matrices.shape[-1]
+    return data
 
 
 def label(

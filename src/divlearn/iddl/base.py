@@ -16,7 +16,6 @@ from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
-from divlearn.iddl.features import fit_tangent
 from divlearn.iddl.learning import (
     Choice,
     Learned,
@@ -54,14 +53,6 @@ _MOVED = ("atoms", "divergences")
 _SOLVERS = {name: (name, _MOVED) for name in SOLVERS} | {
     f"{name} {one}": (name, (one,)) for name in SOLVERS for one in _MOVED
 }
-# By name: whether the head sees logarithms, and standardised; and the numbers of tangent components
-# to choose from.
-_FEATURES: dict[str, tuple[bool, bool, tuple[int, ...]]] = {
-    "log": (True, True, (0,)),
-    "log+tangent": (True, True, (100,)),
-    "auto": (True, True, (0, 100)),
-    "plain": (False, False, (0,)),
-}
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -72,13 +63,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",
-        gamma: float | str = "auto", features: str = "log", solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans", cv: Any = 4, max_iter: int = 10,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
+        gamma: float | str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4, max_iter: int = 10, random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         self.n_atoms, self.divergence, self.gamma = n_atoms, divergence, gamma
-        self.features, self.solver, self.init, self.cv = features, solver, init, cv
+        self.solver, self.init, self.cv = solver, init, cv
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
@@ -112,7 +102,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
-            return [(learn_single(whole, recipe, self._variant(whole), None, None), None)]
+            return [(learn_single(whole, recipe, self._variant(whole), None), None)]
         parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
         pair = self._first_pair(parts, recipe, task)
         if pair is not None:
@@ -121,9 +111,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         def choose(models: Sequence[Model]) -> list[Choice]:
             gammas = _GAMMAS if given is None else (given,)
-            return choose_heads(
-                parts, models, losses, gammas, _FEATURES[self.features][2], task.judge
-            )
+            return choose_heads(parts, models, losses, gammas, task.judge)
 
         first: list[Model] = []
         if self.gamma == "cv":
@@ -133,12 +121,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             starts = choose(first)
         if whole is not None:
             best = min(starts, key=lambda choice: choice.held_out_loss)
-            tangent = None
-            if best.n_tangent:
-                assert task.sample.whole is not None
-                tangent = fit_tangent(task.sample.whole.matrices, task.weights, best.n_tangent)
-            variant = self._variant(whole, pair)
-            return [(learn_single(whole, recipe, variant, tangent, best), None)]
+            return [(learn_single(whole, recipe, self._variant(whole, pair), best), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
         return learn_ensemble(whole, parts, first, starts, recipe, variant, choose, keep_starts)
 
@@ -176,8 +159,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, learned: Learned) -> None:
         choice = learned.choice
-        self.models_, self.loss_ = learned.models, choice.loss.name
-        self.gamma_, self.n_tangent_ = choice.gamma, choice.n_tangent
+        self.models_, self.loss_, self.gamma_ = learned.models, choice.loss.name, choice.gamma
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         self.history_ = learned.history
 
@@ -191,8 +173,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 f"solver={self.solver!r} must be {', '.join(SOLVERS)}, or one of these followed by "
                 "atoms or divergences"
             )
-        if not isinstance(self.features, str) or self.features not in _FEATURES:
-            raise ValueError(f"features={self.features!r} must be one of {', '.join(_FEATURES)}")
         named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
         kind = self.loss if isinstance(self.loss, type) else type(self.loss)
         if not named and not issubclass(kind, Loss):
@@ -228,13 +208,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return float(shared[1]) / n_matrices if shared else None
 
     def _recipe(self, loss: Loss, given: float | None, seed: int) -> Recipe:
-        logarithm, standardize, _ = _FEATURES[self.features]
         solver, moved = _SOLVERS[self.solver]
         gamma = _LEARNING_GAMMA if given is None else given
         tether = _TETHER if solver == "joint" and self.cv is not None else 0.0
         return Recipe(
-            loss, gamma, logarithm, standardize, tether, solver, int(self.max_iter),
-            "atoms" in moved, "divergences" in moved, seed,
+            loss, gamma, tether, solver, int(self.max_iter), "atoms" in moved,
+            "divergences" in moved, seed,
         )  # fmt: skip
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:

@@ -13,7 +13,7 @@ from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Choice, Learned
-from divlearn.iddl.losses import Loss, RidgeLoss
+from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
 from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
@@ -29,10 +29,11 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     .. math:: v_k = D^{(\alpha_k, \beta_k)}(X \,\|\, B_k) ,
 
-    and a linear head on features of v predicts. Atoms, parameters and head minimise
-    :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`. Atoms easily overfit. By
-    default they take only a few steps, under a strong penalty and tethered to their start. Held-out
-    data chooses the penalty of the final head, and predictions average the models of several folds.
+    and a linear head on :math:`\phi(v)`, the standardised logarithms of v, predicts. Atoms,
+    parameters and head minimise :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`.
+    Atoms easily overfit. By default they take only a few steps, under a strong penalty and tethered
+    to their start. Held-out data chooses the penalty of the final head, and predictions average the
+    models of several folds.
 
     Parameters
     ----------
@@ -49,15 +50,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
-        is an instance or a class; see docs/extending.md.
+        is an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
+        `divlearn.iddl` has the divergences themselves as features.
     gamma : float or str, default="auto"
         Penalty on the head. "auto" chooses that of the final head by held-out loss. "cv", for a
         single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is 10
         divided by the number of matrices.
-    features : {"log", "log+tangent", "auto", "plain"}, default="log"
-        Input of the final head: standardised logarithms of the divergences ("log"), these and
-        components of the tangent space at the mean, or the divergences themselves ("plain"). "auto"
-        chooses between the first two by held-out loss.
     solver : str, default="joint"
         "joint" moves everything at once by Riemannian L-BFGS, "bcd" is the paper's block-coordinate
         descent, "stochastic" is Riemannian Adam on minibatches. "joint atoms" moves the atoms
@@ -79,7 +77,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     classes_ : ndarray
     atoms_, alpha_, beta_ : ndarray, of all models one after the other.
     models_ : list, what is averaged.
-    loss_, gamma_, n_tangent_ : the loss, the penalty and the number of tangent components chosen.
+    loss_, gamma_ : the loss and the penalty that were chosen.
     temperature_ : float, by which scores are divided to be calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; with cv=None, by
@@ -103,15 +101,15 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
-        features: str = "log", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4, max_iter: int = 10, class_weight: Any = None,
+        solver: str = "joint", init: str | ArrayLike = "class-kmeans", cv: Any = 4,
+        max_iter: int = 10, class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
         verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
-            init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
-            verbose=verbose, regularize=regularize,
+            n_atoms, divergence=divergence, gamma=gamma, solver=solver, init=init, cv=cv,
+            max_iter=max_iter, random_state=random_state, engine=engine, verbose=verbose,
+            regularize=regularize,
         )  # fmt: skip
         self.loss = loss
         self.class_weight = class_weight
@@ -120,11 +118,11 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def paper(cls, divergence: str = "N", loss: str = "ridge", *, code: bool = False) -> Self:
         r"""Make a classifier set up as in the paper, or as in its authors' code.
 
-        Both have plain divergences as features, five atoms per class, one model without bias, and
-        block-coordinate descent: Riemannian conjugate gradients for each atom in turn, spectral
-        projected gradients for alpha and beta, the closed form for the head. The paper starts from
-        log-Euclidean k-means and a grid search of (alpha, beta), and chooses gamma by
-        cross-validation, here of models that the joint solver learns.
+        Both have five atoms per class, one model, and a loss with plain divergences as features;
+        ridge has no bias. Both use block-coordinate descent: Riemannian conjugate gradients for
+        each atom in turn, spectral projected gradients for alpha and beta, the closed form for the
+        head. The paper starts from log-Euclidean k-means and a grid search of (alpha, beta), and
+        chooses gamma by cross-validation, here of models that the joint solver learns.
 
         The code of 2017 starts from random matrices of every class and (1, 1), has gamma = 10 and
         three iterations. It counts the penalty once beside the sum of the losses,
@@ -145,10 +143,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         >>> IDDLClassifier.paper("V", code=True).divergence
         ('V', (1.0, 1.0))
         """
+        if loss not in LOSSES:
+            raise ValueError(f"loss={loss!r} must be one of {', '.join(LOSSES)}")
         made = cls(
             "5 per class", divergence=divergence,
-            loss=RidgeLoss(bias=False) if loss == "ridge" else loss, features="plain",
-            solver="bcd", init="kmeans", gamma="cv", cv=None,
+            loss=LOSSES[loss](bias=loss != "ridge", plain=True), gamma="cv", solver="bcd",
+            init="kmeans", cv=None,
         )  # fmt: skip
         if code:
             if starts_from_grid(divergence):

@@ -145,7 +145,7 @@ def scores_of(head: Head, features: RealArray) -> RealArray:
 
 def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
     """Weighted gradients of the losses of some samples in their scores."""
-    wanted, weights = targets[:2]
+    wanted, weights = targets
     return weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
 
 
@@ -279,14 +279,14 @@ class _Newton:
 
 
 def _means(_: Any, targets: Any, features: RealArray) -> tuple[RealArray, RealArray]:
-    wanted, weights = targets[:2]
+    wanted, weights = targets
     return to_host(weights @ features), to_host(weights @ wanted)
 
 
 def _products(
     _: Any, targets: Any, features: RealArray, centre: tuple[RealArray, RealArray] | None
 ) -> RealArray:
-    wanted, weights = targets[:2]
+    wanted, weights = targets
     if centre is not None:
         middle, level = (beside(one, features) for one in centre)
         features, wanted = features - middle[..., None, :], wanted - level
@@ -307,18 +307,18 @@ def _turn(
 
 
 def _follow(_: Any, targets: Any, turned: Any) -> Any:
-    return tuple(beside(one, turned[0]) for one in targets[:2])
+    return tuple(beside(one, turned[0]) for one in targets)
 
 
 def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:
-    wanted, weights = targets[:2]
+    wanted, weights = targets
     return float(weights @ loss.expand(scores_of(head, features), wanted).losses)
 
 
 def _sums(
     _: Any, targets: Any, turned: Any, loss: Loss, W: RealArray
 ) -> tuple[float, RealArray, float]:
-    (wanted, weights), design = targets[:2], turned[0]
+    (wanted, weights), design = targets, turned[0]
     expansion = loss.expand(design @ beside(W, design).T, wanted)
     gradient = to_host((weights[:, None] * expansion.slopes).T @ design)
     return float(weights @ expansion.losses), gradient, float(weights @ expansion.sizes)
@@ -341,7 +341,7 @@ def _product(
 
 def _whole_hessian(_: Any, targets: Any, turned: Any, loss: Loss, W: RealArray) -> RealArray:
     """Hessian in the head, shape (n_outputs, n_columns, n_outputs, n_columns)."""
-    (wanted, weights), design = targets[:2], turned[0]
+    (wanted, weights), design = targets, turned[0]
     expansion = loss.expand(design @ W.T, wanted)
     n_outputs, n_columns = W.shape
     hessian = np.empty((n_outputs, n_columns, n_outputs, n_columns))

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt, see_through
 from divlearn.fitting.progress import tell, track
-from divlearn.iddl.features import Tangent, fit_tangent, tangent_values
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.training import History, Judge, Model, Part, Recipe, train
@@ -31,7 +30,6 @@ class Choice:
 
     loss: Loss
     gamma: float
-    n_tangent: int  # components beside the divergences
     held_out_loss: float
     rows: NDArray[np.intp]  # what was held out
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
@@ -51,30 +49,21 @@ class Learned:
 
 def choose_heads(
     parts: Sequence[Part], models: Sequence[Model], losses: Sequence[Loss],
-    gammas: Sequence[float], tangents: Sequence[int], judge: Judge,
+    gammas: Sequence[float], judge: Judge,
 ) -> list[Choice]:  # fmt: skip
-    """Choose the penalty and the number of tangent components for every loss, by held-out data.
-
-    Atoms and divergences stay what they are in the models, one of every fold.
-    """
-    features = []
+    """Choose the penalty for every loss by held-out data; `models` has one model per fold."""
+    designs = []
     for part, model in zip(parts, models, strict=True):
         assert part.shards.whole is not None
         assert part.held is not None
-        bare = replace(model, tangent=None)
-        features.append((bare.embed(part.shards.whole), bare.embed(part.held)))
-    found: list[list[Choice]] = [[] for _ in losses]
-    for n_tangent in tangents:
-        designs = [_add_tangent(*pair, n_tangent) for pair in zip(parts, features, strict=True)]
-        for choices, loss in zip(found, losses, strict=True):
-            choices += _follow_penalties(parts, designs, loss, gammas, n_tangent, judge)
-    return [min(choices, key=lambda choice: choice.held_out_loss) for choices in found]
+        designs.append((model.embed(part.shards.whole), model.embed(part.held)))
+    return [_follow_penalties(parts, designs, loss, gammas, judge) for loss in losses]
 
 
 def _follow_penalties(
     parts: Sequence[Part], designs: Sequence[tuple[RealArray, RealArray]], loss: Loss,
-    gammas: Sequence[float], n_tangent: int, judge: Judge,
-) -> list[Choice]:  # fmt: skip
+    gammas: Sequence[float], judge: Judge,
+) -> Choice:  # fmt: skip
     """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
     rows = np.concatenate([part.rows for part in parts])
     samples = [
@@ -93,33 +82,10 @@ def _follow_penalties(
             for head, (_, unseen) in zip(heads, designs, strict=True)
             if head is not None
         ])  # fmt: skip
-        choices.append(Choice(loss, gamma, n_tangent, judge(scores, rows), rows, scores, heads))
+        choices.append(Choice(loss, gamma, judge(scores, rows), rows, scores, heads))
         if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
             break
-    return choices
-
-
-def _add_tangent(
-    part: Part, features: tuple[RealArray, RealArray], n_tangent: int
-) -> tuple[RealArray, RealArray]:
-    tangent = find_tangent(part, n_tangent)
-    if tangent is None:
-        return features
-    assert part.shards.whole is not None
-    assert part.held is not None
-    seen, unseen = (
-        np.concatenate([old, beside(tangent_values(block.matrices, tangent), old)], axis=1)
-        for old, block in zip(features, (part.shards.whole, part.held), strict=True)
-    )
-    return seen, unseen
-
-
-def find_tangent(part: Part, n_components: int) -> Tangent | None:
-    """Find components beside the divergences of matrices that are in memory; None for none."""
-    if not n_components:
-        return None
-    assert part.shards.whole is not None
-    return fit_tangent(part.shards.whole.matrices, to_host(part.targets[0][1]), n_components)
+    return min(choices, key=lambda choice: choice.held_out_loss)
 
 
 def choose_gamma(
@@ -144,25 +110,19 @@ def choose_gamma(
             replace(part, atoms=model.atoms) for part, model in zip(parts, models, strict=True)
         ]
         said = np.concatenate(scores)
-        choices.append(Choice(recipe.loss, gamma, 0, judge(said, rows), rows, said))
+        choices.append(Choice(recipe.loss, gamma, judge(said, rows), rows, said))
         tell("penalties", len(choices), len(gammas), f"loss {choices[-1].held_out_loss:.4g}")
     return min(choices, key=lambda choice: choice.held_out_loss)
 
 
-def learn_single(
-    whole: Part, recipe: Recipe, variant: Variant, tangent: Tangent | None, choice: Choice | None
-) -> Learned:
-    """Train one model on everything; with tangent components the head is solved for at the end."""
+def learn_single(whole: Part, recipe: Recipe, variant: Variant, choice: Choice | None) -> Learned:
+    """Train one model on everything."""
     if choice is not None:
         recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
     model, n_iter, message, history = train(whole, recipe, variant)
-    if tangent is not None:
-        model = see_through(
-            partial(_refit, whole, replace(model, tangent=tangent), recipe.loss, recipe.gamma)
-        )
     if choice is None:
         none = np.zeros(0, dtype=np.intp)
-        choice = Choice(recipe.loss, recipe.gamma, 0, np.inf, none, np.zeros((0, 1)))
+        choice = Choice(recipe.loss, recipe.gamma, np.inf, none, np.zeros((0, 1)))
     return Learned(choice, [model], n_iter, message, history)
 
 
@@ -196,10 +156,9 @@ def learn_ensemble(
 
     def finish(choice: Choice, some: Sequence[Model], n_iter: int, message: str) -> Learned:
         refitted = [
-            _refit(whole, replace(model, tangent=find_tangent(part, choice.n_tangent)),
-                   choice.loss.roughly(), choice.gamma, warm)
-            for part, model, warm in zip(parts, some, choice.heads, strict=True)
-        ]  # fmt: skip
+            _refit(whole, model, choice.loss.roughly(), choice.gamma, warm)
+            for model, warm in zip(some, choice.heads, strict=True)
+        ]
         return Learned(choice, refitted, n_iter, message, history)
 
     found: list[tuple[Learned, Learned | None]] = []
@@ -217,7 +176,7 @@ def learn_ensemble(
     return found
 
 
-def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None = None) -> Model:
+def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None) -> Model:
     """Solve for the head of a model on everything."""
     features = whole.shards.hold(_embed_rows, model)
     samples = Samples(whole.shards, whole.targets, features, loss.bias)

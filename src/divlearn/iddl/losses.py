@@ -49,6 +49,9 @@ class Loss(ABC):
     ----------
     bias : bool, default=True
         Whether there is a bias.
+    plain : bool, default=False
+        Whether the features :math:`\phi_i` are the divergences themselves, as in the paper, instead
+        of their standardised logarithms.
 
     Attributes
     ----------
@@ -62,8 +65,8 @@ class Loss(ABC):
     name: ClassVar[str]
     quadratic: ClassVar[bool] = False
 
-    def __init__(self, bias: bool = True) -> None:
-        self.bias = bias
+    def __init__(self, bias: bool = True, *, plain: bool = False) -> None:
+        self.bias, self.plain = bias, plain
         self.tolerance = _EXACT
 
     @abstractmethod
@@ -152,15 +155,16 @@ class HingeLoss(Loss):
 
     Parameters
     ----------
-    bias : bool, default=True
+    bias, plain : bool
+        As in `Loss`.
     margin : float, default=1.0
         :math:`\Delta`.
     """
 
     name = "hinge"
 
-    def __init__(self, bias: bool = True, margin: float = 1.0) -> None:
-        super().__init__(bias)
+    def __init__(self, bias: bool = True, margin: float = 1.0, *, plain: bool = False) -> None:
+        super().__init__(bias, plain=plain)
         self.margin = margin
         self.width = _ROUNDED * margin
 

@@ -121,7 +121,7 @@ class Objective:
         return Samples(self.shards, self.targets, self._design(V, units), self.loss.bias)
 
     def _design(self, V: Parts, units: Units) -> Parts:
-        return self.shards.hold(design_rows, self.feature_map, units, beside=[self.targets, V])
+        return self.shards.hold(design_rows, self.feature_map, units, beside=[V])
 
     def gradient(self, trial: Trial) -> RealArray:
         point = trial.point
@@ -185,19 +185,17 @@ def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArra
     return V.reshape(len(V), -1)
 
 
-def design_rows(
-    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units
-) -> RealArray:
+def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
     """Compute what the head sees of a block."""
     return feature_map.compute(V, units)
 
 
 def _head_slopes(
-    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
+    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
     head: Head,
 ) -> tuple[RealArray, RealArray]:  # fmt: skip
-    """Gradient of the losses in the head: its weights on the divergences, and its bias."""
-    design = design_rows(block, targets, V, feature_map, units)
+    """Gradient of the losses in the head: its weights, and its bias."""
+    design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)
     return to_host(slopes.T @ design), to_host(slopes.sum(axis=0))
 
@@ -207,10 +205,10 @@ def _pull(
     head: Head, sums: tuple[RealArray, RealArray] | None, dictionary: Any,
 ) -> Any:  # fmt: skip
     atoms, alpha, beta, columns, parameters = dictionary
-    design, n = design_rows(block, targets, V, feature_map, units), V.shape[1]
+    design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)
-    cotangent = slopes @ beside(head[0][:, :n], slopes)
-    in_V = feature_map.pull(V, design[:, :n], units, targets[1], cotangent, sums)
+    cotangent = slopes @ beside(head[0], slopes)
+    in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
     back = block.engine.pullback(
         block.data, Prepared.checked(atoms), alpha, beta,
         in_V[:, columns].reshape(-1, *alpha.shape), parameters=parameters,

@@ -27,13 +27,12 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         "auto" is 3, fewer for fewer than 15 matrices.
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
         The first two are the same here, as there are no classes.
-    divergence, gamma, features, solver, cv, max_iter, random_state, engine, verbose, regularize
+    divergence, gamma, solver, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, models_, loss_, gamma_, n_tangent_, n_iter_, message_, history_,
-    n_features_in_
+    atoms_, alpha_, beta_, models_, loss_, gamma_, n_iter_, message_, history_, n_features_in_
         As in `IDDLClassifier`.
 
     Examples

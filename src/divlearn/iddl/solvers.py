@@ -118,8 +118,7 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
     if not np.isfinite(trial.value):
         raise ValueError(
             "the objective is infinite at the start: matrices or atoms are too close to singular, "
-            'or differ too much in scale; pass regularize="shrink", divide each by its trace, or '
-            'set features="log"'
+            'or differ too much in scale; pass regularize="shrink", or divide each by its trace'
         )
     return trial
 

@@ -114,9 +114,7 @@ def _scores(part: Part, recipe: Recipe, points: Sequence[tuple[float, float]]) -
     """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
     seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
     known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(
-        *known, logarithm=recipe.logarithm, standardize=recipe.standardize
-    )
+    feature_map = FeatureMap.start(*known, plain=recipe.loss.plain)
     units = feature_map.units(*known)
 
     def stack(V: RealArray) -> RealArray:

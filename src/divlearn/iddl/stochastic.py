@@ -12,7 +12,7 @@ from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.features import FeatureMap, Units
 from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.objective import Dictionary, Objective, design_rows
+from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, on_host, pack, unpack
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
@@ -250,12 +250,12 @@ def _has_infinities(_: Block, V: RealArray) -> int:
 
 
 def _follow_rows(
-    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
+    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
     head: Head, middle: RealArray,
 ) -> tuple[RealArray, RealArray, float]:  # fmt: skip
     """Gradient of the losses in a head for centred features, and typical second derivative."""
-    wanted, weights = targets[:2]
-    design = design_rows(block, targets, V, feature_map, units)
+    wanted, weights = targets
+    design = feature_map.compute(V, units)
     expansion = loss.expand(scores_of(head, design), wanted)
     slopes = weights[:, None] * expansion.slopes
     in_weights = to_host(slopes.T @ (design - beside(middle, design)))

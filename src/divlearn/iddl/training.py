@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import tell
 from divlearn.iddl.bcd import solve_bcd
-from divlearn.iddl.features import FeatureMap, tangent_values
+from divlearn.iddl.features import FeatureMap, Units
 from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective, encode_rows
@@ -36,8 +36,6 @@ class Recipe:
 
     loss: Loss
     gamma: float  # the penalty on the head
-    logarithm: bool  # of divergences, to make features of them
-    standardize: bool
     tether: float  # the penalty on the squared distance of the atoms to the first ones
     solver: str
     max_iter: int
@@ -67,19 +65,17 @@ class Model:
     alpha, beta : ndarray, shape (n_atoms, n_pairs)
     offset : ndarray or None
         Features are logarithms of divergences plus this, or the divergences themselves.
-    units : tuple of ndarray, the mean and the scale of every feature.
+    units : tuple of ndarray, or None
+        Mean and scale of these logarithms.
     head : tuple of ndarray, weights and bias.
-    tangent : tuple of ndarray, or None
-        Whitener, mean and components of the features beside the divergences.
     """
 
     atoms: RealArray
     alpha: RealArray
     beta: RealArray
     offset: RealArray | None
-    units: tuple[RealArray, RealArray]
+    units: Units
     head: Head
-    tangent: tuple[RealArray, RealArray, RealArray] | None = None
 
     def encode(self, block: Block) -> RealArray:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
@@ -87,11 +83,7 @@ class Model:
 
     def embed(self, block: Block) -> RealArray:
         """Compute what the head sees."""
-        features = FeatureMap(self.offset).compute(self.encode(block), self.units)
-        if self.tangent is None:
-            return features
-        values = tangent_values(block.matrices, self.tangent)
-        return np.concatenate([features, beside(values, features)], axis=1)
+        return FeatureMap(self.offset).compute(self.encode(block), self.units)
 
     def scores(self, block: Block) -> RealArray:
         """Compute scores, shape (n_matrices, n_outputs), on the host."""
@@ -105,23 +97,17 @@ def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
     """Make a model of the first atoms and divergences, without a head."""
     alpha, beta = variant.expand(variant.start)
     V = part.shards.hold(encode_rows, part.atoms, alpha, beta)
-    feature_map = _feature_map(part, recipe, V)
+    feature_map = FeatureMap.start(part.shards, part.targets, V, plain=recipe.loss.plain)
     units = feature_map.units(part.shards, part.targets, V)
     none = np.zeros((0, alpha.size)), np.zeros(0)
     return Model(part.atoms, alpha, beta, feature_map.offset, units, none)
-
-
-def _feature_map(part: Part, recipe: Recipe, V: Parts) -> FeatureMap:
-    return FeatureMap.start(
-        part.shards, part.targets, V, logarithm=recipe.logarithm, standardize=recipe.standardize
-    )
 
 
 def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
     """Train one model."""
     shards, targets = part.shards, part.targets
     V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-    feature_map = _feature_map(part, recipe, V)
+    feature_map = FeatureMap.start(shards, targets, V, plain=recipe.loss.plain)
     del V  # the solver's needs its room
     objective = Objective(
         shards, targets, variant, feature_map, recipe.loss, recipe.gamma,

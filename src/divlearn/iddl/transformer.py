@@ -22,9 +22,7 @@ from divlearn.iddl.training import Model
 from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.sharded.blocks import Block
 
-_LEARNED = (
-    "models_", "loss_", "gamma_", "n_tangent_", "n_iter_", "message_", "history_", "n_features_in_",
-)  # fmt: skip
+_LEARNED = "models_", "loss_", "gamma_", "n_iter_", "message_", "history_", "n_features_in_"
 
 
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
@@ -40,10 +38,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; at most 3 without y.
-    divergence, loss, gamma, features, solver, init, cv, max_iter, random_state, engine, verbose,
-    regularize
-        As in `IDDLClassifier`. Features and head only serve learning; `transform` returns the
-        divergences themselves.
+    divergence, loss, gamma, solver, init, cv, max_iter, random_state, engine, verbose, regularize
+        As in `IDDLClassifier`. The head only serves learning; `transform` returns the divergences
+        themselves.
 
     Attributes
     ----------
@@ -61,15 +58,14 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
-        features: str = "log", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4, max_iter: int = 10,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
+        solver: str = "joint", init: str | ArrayLike = "class-kmeans", cv: Any = 4,
+        max_iter: int = 10, random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_atoms, divergence=divergence, gamma=gamma, features=features, solver=solver,
-            init=init, cv=cv, max_iter=max_iter, random_state=random_state, engine=engine,
-            verbose=verbose, regularize=regularize,
+            n_atoms, divergence=divergence, gamma=gamma, solver=solver, init=init, cv=cv,
+            max_iter=max_iter, random_state=random_state, engine=engine, verbose=verbose,
+            regularize=regularize,
         )  # fmt: skip
         self.loss = loss
 
@@ -104,9 +100,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         atoms = self._start(X, None, n_atoms, seed)
         variant = make_variant(self.divergence, len(atoms))
         alpha, beta = variant.expand(variant.start)
-        nothing = np.zeros(alpha.size)
-        units, head = (nothing, nothing + 1), (np.zeros((0, alpha.size)), np.zeros(0))
-        self.models_ = [Model(atoms, alpha, beta, None, units, head)]
+        no_head = np.zeros((0, alpha.size)), np.zeros(0)
+        self.models_ = [Model(atoms, alpha, beta, None, None, no_head)]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
         self.n_features_in_ = X.shape[-1]
         self._n_features_out = alpha.size
@@ -132,7 +127,7 @@ def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
     if not _is_continuous(targets):
         return IDDLClassifier(**parameters)
     loss = parameters.pop("loss")
-    if getattr(loss, "name", loss) not in ("auto", "ridge"):
+    if loss not in ("auto", "ridge"):
         raise ValueError(f"loss={loss!r} must be 'auto' or 'ridge' if y is continuous")
     return IDDLRegressor(**parameters)
 

@@ -20,7 +20,7 @@ from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import choose, predict_held_out
+from divlearn.fitting.selection import average_held_out, choose
 from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.tables import Point, decay
@@ -150,7 +150,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def fit_tables(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Self:
         """Fit to tables of divergences between matrices that were checked."""
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        self._choose(data, folds, known, *self._check_grid())
+        self._choose(data, folds, known)
         best = self.best_params_
         point = best["alpha"], best["beta"]
         table = known[point]
@@ -182,11 +182,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def _check_grid(self) -> tuple[list[float], list[float]]:
         return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
-    def _choose(
-        self, data: Labelled, folds: Folds, known: dict[Point, RealArray],
-        multiples: Sequence[float], Cs: Sequence[float],
-    ) -> None:  # fmt: skip
+    def _choose(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> None:
         """Try the grid, and keep the best; an interruption keeps the best so far."""
+        multiples, Cs = self._check_grid()
         copies, n_threads = tables.find_copies(data.matrices), get_engine(self.engine).n_threads
         tried: list[tuple[float, ...]] = []
         accuracies: list[RealArray] = []
@@ -224,12 +222,11 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def _calibrate(self, data: Labelled, folds: Folds, table: RealArray) -> None:
         """Decide on held-out matrices, and learn to make probabilities of decisions."""
         scale, C = self.best_params_["scale"], self.best_params_["C"]
-
-        def decide(train: NDArray[np.intp], held: NDArray[np.intp]) -> RealArray:
-            [machine], outer = _fit_fold(table, scale, [C], data, (train, held))
-            return machine.decision_function(outer)
-
-        tested, decisions = predict_held_out(decide, folds, len(data.codes))
+        parts = []
+        for fold in folds:
+            [machine], outer = _fit_fold(table, scale, [C], data, fold)
+            parts.append(machine.decision_function(outer))
+        tested, decisions = average_held_out(parts, folds, len(data.codes))
         n_classes = len(data.classes)
         self.coupling_ = sharpness, temperature = coupling.fit_coupling(
             decisions, data.codes[tested], n_classes, data.weights[tested]

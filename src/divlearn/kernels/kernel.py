@@ -15,13 +15,8 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.labelled import (
-    MatricesMixin,
-    all_or_nothing,
-    check_new,
-    check_training,
-    takes_metric,
-)
+from divlearn.fitting import labelled
+from divlearn.fitting.labelled import check_new, check_training
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
 from divlearn.kernels.tables import Point, decay
@@ -29,8 +24,8 @@ from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
 
-@takes_metric
-class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+@labelled.takes_metric
+class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Kernel of a divergence between SPD matrices.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr), \qquad
@@ -95,7 +90,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         self.divergence, self.scale = divergence, scale
         self.engine, self.regularize = engine, regularize
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Keep the training matrices X, shape (n_matrices, d, d), and learn ``scale_``."""
         self._fit(X)
@@ -106,7 +101,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, MatricesMixin, BaseEstimato
         matrices = check_new(self, X, dtype=None)
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
-    @all_or_nothing
+    @labelled.all_or_nothing
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
         divergences = self._fit(X)

@@ -110,19 +110,8 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
 
     Near the origin :math:`f = t^2/2 + (\beta - \alpha) t^3/6 + \dots` depends on
     :math:`\alpha + \beta` in second order only: from n matrices of a Riemannian Gaussian alpha and
-    beta are each found to about :math:`n^{-1/4}` (0.4 off was seen with n = 2500), their difference
-    to :math:`n^{-1/2}`. Compare likelihoods, not positions. By the Fisher information, 95 in 100
-    maxima lie within 0.1 of the truth in alpha and in beta from so many matrices on:
-
-    ================================  =======  =======  ======
-    around one centre, kappa = d + 2  d = 3    d = 5    d = 10
-    ================================  =======  =======  ======
-    Wishart, inverse Wishart          4 700    2 000    580
-    Riemannian Gaussian               360 000  160 000  49 000
-    ================================  =======  =======  ======
-
-    The wider they spread the fewer it takes: 9 000 and 1 250 for the Riemannian Gaussian with
-    kappa = 1 and d = 3 and 5.
+    beta are each found to about :math:`n^{-1/4}`, their difference to :math:`n^{-1/2}`. Compare
+    likelihoods, not positions. The manual's page on clustering says how many matrices are needed.
 
     Examples
     --------

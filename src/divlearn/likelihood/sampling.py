@@ -2,12 +2,11 @@ r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.datasets.riemannian_gaussian import Potential, sample_log_eigenvalues
-from divlearn.datasets.synthetic import random_frames
+from divlearn.datasets.synthetic import RandomState, make_generator, random_frames
 from divlearn.likelihood.normalizer import check_family, smallest_kappa
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
@@ -18,7 +17,7 @@ _BLOCK_ENTRIES = 2**17  # matrix entries made at a time
 
 def sample_family(
     alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> RealArray:  # fmt: skip
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
@@ -38,9 +37,8 @@ def sample_family(
     Notes
     -----
     Log-eigenvalues are drawn by rejection, eigenvectors uniformly. With kappa twice its lower bound
-    about half of the candidates are accepted whatever d is, close to the bound about a fifth and
-    with large kappa nearly all. It takes a tenth where alpha and beta are both large, and at the
-    origin it falls with d / kappa: 0.55 at d = 20, kappa = 2.
+    about half of the candidates are accepted whatever d is, with large kappa nearly all, and a
+    tenth where alpha and beta are both large.
 
     Examples
     --------
@@ -54,10 +52,7 @@ def sample_family(
     d = len(middle)
     check_family(alpha, beta, kappa, d)
     n_samples = check_count(n_samples, "n_samples")
-    # For None scikit-learn would take the global generator, which others may seed.
-    generator = check_random_state(
-        np.random.RandomState() if random_state is None else random_state
-    )
+    generator = make_generator(random_state)
     t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
     step = max(1, _BLOCK_ENTRIES // d**2)

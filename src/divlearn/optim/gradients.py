@@ -19,8 +19,7 @@ def minimize_conjugate_gradient(
     iteration = 0
     while True:
         progress = Progress(iteration, trial, problem.size(gradient))
-        end = progress.end(max_iter, tol, callback)
-        if end is not None:
+        if end := progress.end(max_iter, tol, callback):
             return end
         found = search(problem, trial, gradient, length * direction, -np.inf)
         if found is None and np.array_equal(direction, -gradient):
@@ -57,8 +56,7 @@ def minimize_projected_gradient(
         limits = problem.limits(trial.point)
         slope = projected(gradient, limits)
         progress = Progress(iteration, trial, problem.size(slope))
-        end = progress.end(max_iter, tol, callback)
-        if end is not None:
+        if end := progress.end(max_iter, tol, callback):
             return end
         found = search(problem, trial, slope, -length * slope, limits)
         if found is None:

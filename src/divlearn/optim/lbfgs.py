@@ -106,8 +106,7 @@ def minimize_lbfgs(
         slope = projected(gradient, limits)
         state = partial(learned.state, iteration, gradient)
         progress = Progress(iteration, trial, problem.size(slope), state)
-        end = progress.end(max_iter, tol, callback)
-        if end is not None:
+        if end := progress.end(max_iter, tol, callback):
             return end
         found = _line_search(problem, trial, slope, limits, learned, first_step)
         if found is None:

@@ -18,8 +18,6 @@ _ROUNDING = 1e-14  # relative changes of the objective that mean nothing
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A point that was looked at."""
-
     point: Any  # whatever the problem takes for one
     value: float  # the objective there
     memo: Any = None  # what the problem keeps to compute the gradient from

@@ -2,17 +2,10 @@
 
 from divlearn.report.fitted import classifier_page, cluster_page
 from divlearn.report.page import Page
-from divlearn.report.plots import (
-    PlaneDisplay,
-    plot_clusters,
-    plot_committee,
-    plot_evaluation,
-    plot_matrix,
-    plot_plane,
-)
+from divlearn.report.plots import PlaneDisplay, plot_evaluation, plot_matrix, plot_plane
 from divlearn.report.results import page_of
 
 __all__ = [
-    "Page", "PlaneDisplay", "classifier_page", "cluster_page", "page_of", "plot_clusters",
-    "plot_committee", "plot_evaluation", "plot_matrix", "plot_plane",
+    "Page", "PlaneDisplay", "classifier_page", "cluster_page", "page_of", "plot_evaluation",
+    "plot_matrix", "plot_plane",
 ]  # fmt: skip

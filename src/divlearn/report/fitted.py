@@ -13,11 +13,11 @@ from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
 from divlearn.judge.maps import PlaneMap, plane_map
-from divlearn.report.atoms import atoms_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
 from divlearn.report.sections import (
     Section,
+    atoms_section,
     confusion_section,
     curves_section,
     disagreement_section,

@@ -107,7 +107,6 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
     versions["Python"] = ".".join(map(str, sys.version_info[:3]))
     command = shlex.join(["divlearn", *sys.argv[1:]])
     repeat = repeat_section(command, data_digest, versions, seconds)
-    path.parent.mkdir(parents=True, exist_ok=True)
     replace(page, sections=[*page.sections, repeat]).write(path)
 
 

@@ -19,6 +19,7 @@ LEGEND = (
     "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
     "divergences with a name in the literature."
 )
+LEVELS = 0.5  # log-likelihood per matrix below the best that has colours of its own
 _LISTED = 3  # texts of learned points at one place
 _DECIMALS = 3  # learned points that agree to so many are drawn as one
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
@@ -37,10 +38,7 @@ def plane_section(
     """
     if named is None:
         named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
-    rows: RealArray = np.empty(0)
-    columns, table = rows, rows.reshape(0, 0)
-    if np.size(alphas) or np.size(betas) or np.size(values):
-        rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
+    rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
     def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:
         row, column = _locate(rows, alpha), _locate(columns, beta)

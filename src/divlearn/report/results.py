@@ -11,7 +11,7 @@ from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
 from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
-from divlearn.report.planes import LEGEND, TITLES, map_section, plane_section
+from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import (
     Section,
     as_sentence,
@@ -20,7 +20,6 @@ from divlearn.report.sections import (
     table_section,
 )
 
-_LEVELS = 0.5  # log-likelihood per matrix below the best cell that has colours of its own
 _MOST_ROWS = 500
 _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
@@ -101,14 +100,14 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
         )
     else:
         best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
-        floor = float(np.nanmax(values)) - _LEVELS  # the maximum may lie far outside the map
+        floor = float(np.nanmax(values)) - LEVELS  # the maximum may lie far outside the map
         formats = {
             "alpha": ".3g", "beta": ".3g", "log-likelihood": ".3f", "maximum ahead by": ".3f",
             "standard error": ".3f", "p": ".2g", "BIC difference": "+.1f",
         }  # fmt: skip
         about = (
             "The star is the maximum. Values are log-likelihoods per matrix relative to the "
-            f"maximum; values more than {_LEVELS} below the best cell share one colour."
+            f"maximum; values more than {LEVELS} below the best cell share one colour."
         )
         note = (
             "Differences between the maximum and each named divergence, in log-likelihood per "

@@ -88,8 +88,6 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class BlockSource:
-    """Where a block comes from."""
-
     number: int
     X: Piece
     y: Piece | None
@@ -148,7 +146,6 @@ def locate_block(block: Block) -> Iterator[None]:
 
 
 def targets_block(block: Block) -> NDArray[Any]:
-    """Return what the matrices of a block are to be predicted by."""
     with locate_block(block):
         return np.asarray(require_targets(block.y))
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,7 @@ from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, encode_block
-from divlearn.sharded.pieces import (
-    FilePiece,
-    MemoryPiece,
-    Piece,
-    from_iterator,
-    is_path,
-    open_file,
-    split,
-)
+from divlearn.sharded.pieces import Piece, cut_file, from_iterator, is_path, open_file, split
 from divlearn.sharded.shards import LocalShards, Parts, Shards
 from divlearn.spd import check_and_learn
 from divlearn.weights import as_weights, check_total_weight, check_weights
@@ -82,20 +74,26 @@ def open_shards(
         if y is not None or sample_weight is not None:
             raise ValueError("X is opened already; pass y and sample_weight to open_shards")
         return X
-    dask = as_dask(engine)
-    if _is_dask_array(X):
-        from divlearn.sharded.workers import load_dask_array
+    dask = as_dask(engine) or (DaskEngine() if _is_dask_array(X) else None)
+    if dask is None:
+        assert not isinstance(engine, DaskEngine)
+        choice = EngineChoice(engine, None, accuracy)
+        sources = _sources(X, y, sample_weight, block_size, choice, 0)
+        shards: Shards = LocalShards(sources, as_bytes(memory_limit))
+    else:
+        from divlearn.sharded.workers import DaskShards, load_dask_array
 
-        return _checked(load_dask_array(X, y, sample_weight, dask or DaskEngine(), accuracy))
-    if dask is not None:
-        client = dask.connect()
-        threads = max(1, sum(client.nthreads().values()))
-        sources = _sources(X, y, sample_weight, block_size, _choice(dask, accuracy), threads)
-        from divlearn.sharded.workers import DaskShards
-
-        return _checked(DaskShards.load(client, sources))
-    sources = _sources(X, y, sample_weight, block_size, _choice(engine, accuracy), 0)
-    return _checked(LocalShards(sources, as_bytes(memory_limit)))
+        client, choice = dask.connect(), EngineChoice(dask.engine, dask.n_threads, accuracy)
+        if _is_dask_array(X):
+            shards = load_dask_array(X, y, sample_weight, client, choice)
+        else:
+            threads = max(1, sum(client.nthreads().values()))
+            sources = _sources(X, y, sample_weight, block_size, choice, threads)
+            shards = DaskShards.load(client, sources)
+    if shards.n_matrices == 0:  # which looks at every matrix once
+        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
+    check_total_weight(shards.total_weight)
+    return shards
 
 
 def open_data(
@@ -146,47 +144,24 @@ def as_bytes(limit: int | str | None) -> int | None:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _checked(shards: Shards) -> Shards:
-    """Look at every matrix once; what is wrong is told here."""
-    if shards.n_matrices == 0:
-        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
-    check_total_weight(shards.total_weight)
-    return shards
-
-
-def _choice(engine: Any, accuracy: str | float) -> EngineChoice:
-    if isinstance(engine, DaskEngine):
-        return EngineChoice(engine.engine, engine.n_threads, accuracy)
-    if isinstance(engine, Engine):
-        return EngineChoice(engine)
-    return EngineChoice(engine, None, accuracy)
-
-
 def _sources(
     X: Any, y: Any, weights: Any, block_size: int | None, choice: EngineChoice, threads: int
 ) -> list[BlockSource]:
     if callable(X):
-        blocks, *others = from_iterator(X)
+        columns = [*from_iterator(X), [], []][:3]
         if y is not None or weights is not None:
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
-        none: list[Piece] = []
-        return _zip(blocks, *[*others, none, none][:2], choice=choice)
-    parts = []
-    for part in X if _are_paths(X) else [X]:
-        if not is_path(part) and not hasattr(part, "shape"):
-            part = np.asarray(part)
-        parts.append(split(part, "X", block_size or _rows(part, threads)))
-    labels, shares = _cut(y, "y", parts, X), _cut(weights, "sample_weight", parts, X)
-    return _zip([piece for pieces in parts for piece in pieces], labels, shares, choice=choice)
-
-
-def _zip(
-    blocks: Sequence[Piece], y: Sequence[Piece] | None, weights: Sequence[Piece] | None, *,
-    choice: EngineChoice,
-) -> list[BlockSource]:  # fmt: skip
-    nothing = [None] * len(blocks)
-    rows = zip(blocks, y or nothing, weights or nothing, strict=True)
-    return [BlockSource(i, *row, choice) for i, row in enumerate(rows)]
+    else:
+        parts = []
+        for part in X if _are_paths(X) else [X]:
+            if not is_path(part) and not hasattr(part, "shape"):
+                part = np.asarray(part)
+            parts.append(split(part, "X", block_size or _rows(part, threads)))
+        labels, shares = _cut(y, "y", parts, X), _cut(weights, "sample_weight", parts, X)
+        columns = [[piece for pieces in parts for piece in pieces], labels, shares]
+    nothing: list[Any] = [None] * len(columns[0])
+    rows = zip(*(column or nothing for column in columns), strict=True)
+    return [BlockSource(i, X, y, w, choice) for i, (X, y, w) in enumerate(rows)]
 
 
 def _rows(X: Any, threads: int) -> int:
@@ -199,46 +174,32 @@ def _rows(X: Any, threads: int) -> int:
     return int(rows)
 
 
-def _length(piece: Piece) -> int:
-    if isinstance(piece, MemoryPiece):
-        return len(piece.array)
-    start, stop = getattr(piece, "start", None), getattr(piece, "stop", None)
-    if start is not None and stop is not None:
-        return int(stop - start)
-    return int(piece.shape[0])  # type: ignore[attr-defined]
-
-
-def _cut(values: Any, key: str, parts: Sequence[Sequence[Piece]], X: Any) -> list[Piece] | None:
+def _cut(values: Any, key: str, parts: Sequence[Sequence[Piece]], X: Any) -> list[Piece]:
     """Pieces of labels or weights, of the same lengths as those of X."""
     if values is None:
-        return None
+        return []
     if _are_paths(values) and _are_paths(X) and len(values) == len(X):
         beside: list[Piece] = []
         for file, matrices, pieces in zip(values, X, parts, strict=True):
-            beside += _cut_file(file, key, matrices, pieces)
+            n_rows, n_matrices = open_file(file, key).shape[0], sum(one.n_rows for one in pieces)
+            if n_rows != n_matrices:
+                raise ValueError(
+                    f"{file} has {n_rows} rows of {key}, but {matrices} has {n_matrices} matrices; "
+                    "pass files of as many rows, in the same order"
+                )
+            beside += cut_file(file, key, [one.n_rows for one in pieces])
         return beside
     if is_path(values):
         values = np.asarray(open_file(values, key))
     elif callable(getattr(values, "compute", None)):
         values = values.compute()
-    lengths = [_length(piece) for pieces in parts for piece in pieces]
+    lengths = [piece.n_rows for pieces in parts for piece in pieces]
     if key == "sample_weight":
         values = as_weights(values, sum(lengths))
     array = np.asarray(values)
     check_rows(array, sum(lengths), key)
-    return [MemoryPiece(key, part) for part in np.split(array, np.cumsum(lengths)[:-1])]
-
-
-def _cut_file(file: Any, key: str, matrices: Any, pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces of a file of labels or weights, beside those of a file of matrices."""
-    n_rows, n_matrices = open_file(file, key).shape[0], sum(map(_length, pieces))
-    if n_rows != n_matrices:
-        raise ValueError(
-            f"{file} has {n_rows} rows of {key}, but {matrices} has {n_matrices} matrices; pass "
-            "files of as many rows, in the same order"
-        )
     return [
-        replace(piece, file=str(file), key=key) for piece in pieces if isinstance(piece, FilePiece)
+        Piece(key, partial(np.asarray, part)) for part in np.split(array, np.cumsum(lengths)[:-1])
     ]
 
 

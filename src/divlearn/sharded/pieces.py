@@ -1,9 +1,9 @@
 """Pieces of arrays that are read when they are needed, on whatever machine needs them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,50 +14,12 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece(ABC):
-    """Rows of an array, and what to call them in a message."""
+class Piece:
+    """Rows of an array: what a message calls them, how to read them, and their number."""
 
     where: str
-
-    @abstractmethod
-    def load(self) -> Array:
-        """Read the rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class MemoryPiece(Piece):
-    """Rows that are in memory."""
-
-    array: Array
-
-    def load(self) -> Array:
-        return self.array
-
-
-@dataclass(frozen=True, eq=False)
-class MapPiece(Piece):
-    """Rows of a memory map: what travels is where they lie in the file."""
-
-    file: str
-    dtype: np.dtype[Any]
-    offset: int
-    shape: tuple[int, ...]
-
-    def load(self) -> Array:
-        return np.array(np.memmap(self.file, self.dtype, "r", self.offset, self.shape))
-
-
-@dataclass(frozen=True, eq=False)
-class FilePiece(Piece):
-    """Rows of a .npy, .npz or zarr file."""
-
-    file: str
-    key: str
-    start: int
-    stop: int
-
-    def load(self) -> Array:
-        return np.asarray(open_file(self.file, self.key)[self.start : self.stop])
+    load: Callable[[], Array]
+    n_rows: int = 0  # unknown for an item of an iterator
 
 
 @dataclass(eq=False)
@@ -69,42 +31,24 @@ class _Iterated:
     iterator: Iterator[Any] | None = None
     last: Any = None
 
-    def take(self, number: int) -> Any:
-        if self.iterator is not None and number == self.position - 1:
-            return self.last
-        if self.iterator is None or number < self.position:
+    def take(self, number: int, column: int) -> Array:
+        """Return an item, or one column of it where items are tuples."""
+        if self.iterator is None or number < self.position - 1:
             self.iterator, self.position = iter(self.factory()), 0
-        self.last = next(islice(self.iterator, number - self.position, None))
-        self.position = number + 1
-        return self.last
+        if number >= self.position:
+            self.last = next(islice(self.iterator, number - self.position, None))
+            self.position = number + 1
+        return np.asarray(self.last[column] if isinstance(self.last, tuple) else self.last)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"factory": self.factory, "position": 0, "iterator": None, "last": None}
 
 
-@dataclass(frozen=True, eq=False)
-class IteratorPiece(Piece):
-    """What an iterator yields at some place: matrices, or a tuple (X, y) or (X, y, weights)."""
-
-    source: _Iterated = field(repr=False)
-    number: int
-    column: int
-
-    def load(self) -> Array:
-        found = self.source.take(self.number)
-        return np.asarray(found[self.column] if isinstance(found, tuple) else found)
-
-
 def split(array: Any, key: str, rows: int) -> list[Piece]:
     """Cut an array, a memory map, a zarr array or a file into pieces of at most so many rows."""
     if is_path(array):
-        file, opened = str(array), open_file(array, key)
-        length = opened.shape[0]
-        ends = [(start, min(start + rows, length)) for start in range(0, length, rows)]
-        return [
-            FilePiece(file if length <= rows else f"{file}[{i}:{j}]", file, key, i, j)
-            for i, j in ends
-        ]
+        length = open_file(array, key).shape[0]
+        return cut_file(array, key, [min(rows, length - i) for i in range(0, length, rows)])
     store = getattr(array, "store", None)
     if hasattr(array, "read_only") and store is not None and hasattr(store, "root"):
         path = Path(str(store.root)) / array.path if array.path else Path(str(store.root))
@@ -113,19 +57,31 @@ def split(array: Any, key: str, rows: int) -> list[Piece]:
     for start in range(0, array.shape[0], rows):
         part = array[start : start + rows]
         where = f"rows {start} to {start + len(part) - 1}"
-        if _lies_in_file(part):
-            offset = _offset(part)
-            pieces.append(MapPiece(where, str(part.filename), part.dtype, offset, part.shape))
-        else:
-            pieces.append(MemoryPiece(where, part))
+        load = partial(np.asarray, part)
+        # Of a map in mode "c", copy-on-write, what was changed is not in the file.
+        mapped = isinstance(part, np.memmap) and part.filename and part.mode != "c"
+        if mapped and part.flags.c_contiguous:  # what travels is where the rows lie
+            load = partial(_read_map, str(part.filename), part.dtype, _offset(part), part.shape)
+        pieces.append(Piece(where, load, len(part)))
     return pieces
 
 
-def _lies_in_file(part: Any) -> bool:
-    """Whether rows can be read from a file, where they lie together."""
-    # Of a map in mode "c", copy-on-write, what was changed is not in the file.
-    mapped = isinstance(part, np.memmap) and part.filename and part.mode != "c"
-    return bool(mapped and part.flags.c_contiguous)
+def cut_file(file: Any, key: str, lengths: Sequence[int]) -> list[Piece]:
+    """Cut a .npy, .npz or zarr file into pieces of these lengths."""
+    ends = [*accumulate(lengths, initial=0)]
+    return [
+        Piece(str(file) if len(lengths) == 1 else f"{file}[{i}:{j}]",
+              partial(_read_rows, str(file), key, i, j), j - i)
+        for i, j in pairwise(ends)
+    ]  # fmt: skip
+
+
+def _read_rows(file: str, key: str, start: int, stop: int) -> Array:
+    return np.asarray(open_file(file, key)[start:stop])
+
+
+def _read_map(file: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, ...]) -> Array:
+    return np.array(np.memmap(file, dtype, "r", offset, shape))
 
 
 def _offset(part: np.memmap[Any, Any]) -> int:
@@ -143,9 +99,10 @@ def from_iterator(factory: Callable[[], Iterator[Any]]) -> list[list[Piece]]:
     if not widths:
         raise ValueError("the iterator yields nothing; it must yield arrays of matrices")
     return [
-        [IteratorPiece(f"item {i} of the iterator", source, i, column) for i in range(len(widths))]
+        [Piece(f"item {i} of the iterator", partial(source.take, i, column))
+         for i in range(len(widths))]
         for column in range(min(widths))
-    ]
+    ]  # fmt: skip
 
 
 def is_path(value: Any) -> bool:

@@ -8,7 +8,8 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -221,9 +222,6 @@ class _Budget:
         self.left -= size
         return True
 
-    def give(self, size: float) -> None:
-        self.left += size
-
 
 class _LocalParts(Sequence[Any]):
     """Results, in memory as long as there is room, else in a temporary folder."""
@@ -242,7 +240,7 @@ class _LocalParts(Sequence[Any]):
                 with path.open("wb") as file:
                     pickle.dump(result, file, protocol=5)
                 self._values.append(path)
-        weakref.finalize(self, budget.give, used)
+        weakref.finalize(self, budget.take, -used)
 
     def _open_folder(self) -> Path:
         if self._folder is None:
@@ -263,32 +261,12 @@ class _LocalParts(Sequence[Any]):
 
 def merge_all(results: Iterator[Any], merge: Merge) -> Any:
     """Merge neighbours by eights, and these again, holding few at a time."""
-    levels: list[list[Any]] = []
-    for result in results:
-        carried, level = result, 0
-        while True:
-            if level == len(levels):
-                levels.append([])
-            levels[level].append(carried)
-            if len(levels[level]) < FAN_IN:
-                break
-            carried, levels[level] = merge_some(merge, levels[level]), []
-            level += 1
-    left: list[Any] = []
-    for whole in levels:
-        # What is left over from below comes after all that is whole.
-        together = [*whole, *left]
-        left = [merge_some(merge, together)] if together else []
-    if not left:
+    groups = iter(lambda: list(islice(results, FAN_IN)), [])
+    merged = (reduce(merge, group) for group in groups)
+    first = list(islice(merged, 2))
+    if not first:
         raise ValueError("there are no shards; pass at least one")
-    return left[0]
-
-
-def merge_some(merge: Merge, results: Sequence[Any]) -> Any:
-    total = results[0]
-    for result in results[1:]:
-        total = merge(total, result)
-    return total
+    return first[0] if len(first) == 1 else merge_all(chain(first, merged), merge)
 
 
 def add(first: Any, second: Any) -> Any:

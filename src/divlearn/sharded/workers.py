@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import reduce
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-from divlearn.engines.dask import DaskEngine
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
-from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add, merge_some
+from divlearn.sharded.blocks import BlockSource, EngineChoice, make_block
+from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add
 from divlearn.weights import as_weights
 
 
@@ -25,19 +25,16 @@ class DaskShards(Shards):
     """
 
     def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
-        self._client = client
-        self._blocks = list(blocks)
-        self._homes = list(homes)
+        self._client, self._blocks, self._homes = client, list(blocks), list(homes)
         self.sent = self.received = 0
 
     @classmethod
     def load(cls, client: Any, sources: Sequence[BlockSource]) -> DaskShards:
-        """Let workers read and prepare the blocks."""
         import dask
 
         # Data in memory here has to travel, once: no reason for a warning.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
-            return cls(client, *place(client, _load, [(source,) for source in sources]))
+            return cls(client, *place(client, BlockSource.load, [(source,) for source in sources]))
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
         return self._gather(self._submit(function, shared, beside))
@@ -52,11 +49,9 @@ class DaskShards(Shards):
         level = self._submit(function, shared, beside)
         while len(level) > 1:
             level = [
-                self._client.submit(
-                    merge_some, merge or add, level[i : i + FAN_IN], pure=False
-                )
+                self._client.submit(reduce, merge or add, level[i : i + FAN_IN], pure=False)
                 for i in range(0, len(level), FAN_IN)
-            ]  # fmt: skip
+            ]
         return self._gather(level)[0]
 
     def fold(
@@ -68,7 +63,7 @@ class DaskShards(Shards):
         for i in order:
             parts = [part[i] for part in beside]
             carried = self._client.submit(
-                _step, function, self._blocks[i], parts, carried, common, pure=False,
+                _call, function, common, self._blocks[i], *parts, carried, pure=False,
                 key=_names(1)[0], workers=[self._homes[i]], allow_other_workers=True,
             )  # fmt: skip
         return self._gather([carried])[0]
@@ -91,7 +86,7 @@ class DaskShards(Shards):
 
     def _share(self, value: Any) -> Any:
         self.sent += len(pickle.dumps(value, protocol=5))
-        return self._client.submit(_carry, _Parcel(value), pure=False)
+        return self._client.submit(_Parcel.open, _Parcel(value), pure=False)
 
     def _gather(self, futures: list[Any]) -> Any:
         found = self._client.gather(futures)
@@ -123,34 +118,18 @@ class _Parcel:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-
-def _carry(parcel: _Parcel) -> Any:
-    return parcel.value
-
-
-def _load(source: BlockSource) -> Any:
-    return source.load()
+    def open(self) -> Any:
+        return self.value
 
 
 def _call(function: Function, shared: tuple[Any, ...], block: Any, *parts: Any) -> Any:
     return function(block, *parts, *shared)
 
 
-def _step(
-    function: Function, block: Any, parts: Sequence[Any], state: Any, shared: tuple[Any, ...]
-) -> Any:
-    return function(block, *parts, state, *shared)
-
-
-def load_dask_array(
-    X: Any, y: Any, weights: Any, engine: DaskEngine, accuracy: str | float
-) -> DaskShards:
+def load_dask_array(X: Any, y: Any, weights: Any, client: Any, choice: EngineChoice) -> DaskShards:
     """Let workers compute the chunks of an array, and prepare them."""
     import dask.array as da
 
-    from_array: Any = da.from_array
-
-    client = engine.connect()
     if X.ndim != 3:
         raise ValueError(f"X has {X.ndim} dimensions, but must have three, (n_matrices, d, d)")
     if any(np.isnan(size) for size in X.shape):
@@ -163,19 +142,14 @@ def load_dask_array(
             continue
         if not isinstance(values, da.Array):
             values = as_weights(values, len(X)) if name == "sample_weight" else np.asarray(values)
-            values = from_array(values)
+            values = da.from_array(values)  # type: ignore[no-untyped-call]
         check_rows(values, len(X), name)
         whole = dict.fromkeys(range(1, values.ndim), -1)  # rows are not cut, as those of X
         columns.append(_chunks(client, values.rechunk({0: X.chunks[0], **whole})))
-    choice = EngineChoice(engine.engine, engine.n_threads, accuracy)
-    rows = [(i, choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
-    return DaskShards(client, *place(client, _load_chunk, rows))
+    rows = [(i, f"chunk {i}", choice, *row) for i, row in enumerate(zip(*columns, strict=True))]
+    return DaskShards(client, *place(client, make_block, rows))
 
 
 def _chunks(client: Any, array: Any) -> list[Any]:
     """Futures of the chunks along the first axis."""
     return client.compute(list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0]))
-
-
-def _load_chunk(number: int, choice: EngineChoice, X: Any, y: Any, weights: Any) -> Block:
-    return make_block(number, f"chunk {number}", choice, X, y, weights)

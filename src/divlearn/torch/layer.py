@@ -1,4 +1,4 @@
-"""The encoding as a module with atoms and parameters to learn."""
+"""The encoding as a module with atoms and parameters to learn, and bounded steps for them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +16,12 @@ from divlearn.fitting.targets import check_labels
 from divlearn.iddl.starts import initial_atoms
 from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.spd import check_spd
+from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 from divlearn.torch.functional import check_matrices, encode
-from divlearn.torch.retraction import bounded_change, bounded_step, factorize
 
 _STEIN = ((0.5, 0.5),)  # where the divergence of each atom starts
+_LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
+_LARGEST_CHANGE = 0.5  # of alpha or beta in a step
 
 
 class DivergenceLayer(nn.Module):
@@ -158,7 +160,7 @@ class DivergenceLayer(nn.Module):
             raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
         if self._start is not None:
             raise RuntimeError("`stepping` is active already; wrap each step once")
-        factor = factorize(self.atoms)
+        factor = _factorize(self.atoms)
         after = before = tuple(p.detach().clone() for p in (self.atoms, self.alpha, self.beta))
         self._start = (*before, factor)
         with torch.no_grad():
@@ -179,9 +181,9 @@ class DivergenceLayer(nn.Module):
         """Return atoms, alpha and beta that the coordinates of a step denote."""
         atoms, alpha, beta, factor = start
         return (
-            bounded_step(atoms, factor, self.atoms),
-            bounded_change(alpha, self.alpha, "alpha"),
-            bounded_change(beta, self.beta, "beta"),
+            _bounded_step(atoms, factor, self.atoms),
+            _bounded_change(alpha, self.alpha, "alpha"),
+            _bounded_change(beta, self.beta, "beta"),
         )
 
     def _turn_gradient(self, factor: torch.Tensor) -> None:
@@ -201,3 +203,72 @@ def _geoopt_parameter() -> Callable[[torch.Tensor], torch.Tensor]:
 
     manifold = geoopt.SymmetricPositiveDefinite()
     return lambda atoms: geoopt.ManifoldParameter(atoms, manifold=manifold)
+
+
+def _factorize(atoms: torch.Tensor) -> torch.Tensor:
+    factor: torch.Tensor
+    factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
+    if failed.any():
+        raise ValueError(
+            f"atoms[{int(failed.nonzero()[0])}] is not positive definite before the step; let "
+            "optimizers move atoms inside `with layer.stepping():` only"
+        )
+    return factor
+
+
+def _bounded_step(
+    before: torch.Tensor, factor: torch.Tensor, coordinates: torch.Tensor
+) -> torch.Tensor:
+    r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, within `DivergenceLayer.stepping`."""
+    finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
+    if not finite.all():
+        raise _not_finite(f"atoms[{int((~finite).nonzero()[0])}]")
+    S = 0.5 * (coordinates + coordinates.mT).double()
+    length = torch.linalg.eigvalsh(S.detach()).abs().amax(dim=-1)[:, None, None]
+    root = factor @ torch.matrix_exp(0.5 * _LONGEST * S / length.clamp(min=_LONGEST))
+    moved = root @ root.mT
+    with torch.no_grad():
+        correction = _inside(moved, before) - moved
+    result = (moved + correction).to(before.dtype)
+    # While a graph is built even S = 0 has derivatives.
+    return result if torch.is_grad_enabled() else torch.where(length == 0, before, result)
+
+
+def _bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
+    """Return alpha or beta after a step, >= 0 and not too far from before."""
+    if not torch.isfinite(after.detach()).all():
+        raise _not_finite(name)
+    change = (after - before).clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
+    return (before + change).clamp(min=0)
+
+
+def _not_finite(name: str) -> ValueError:
+    return ValueError(
+        f"the optimizer moved {name} to NaN or infinity, and the step was undone; lower the "
+        "learning rate, or check that loss and gradients are finite"
+    )
+
+
+def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Clip what comes too near to the border: eigenvalues of correlations, and variances."""
+    dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
+    values, vectors = _correlations(moved)
+    floor = _correlations(before.double())[0][:, :1].clamp(
+        TENSOR_MARGIN * positive_definite(d, dtype), repair_floor(dtype)
+    )
+    variances = moved.diagonal(dim1=1, dim2=2)
+    start = before.double().diagonal(dim1=1, dim2=2)
+    limits = torch.finfo(before.dtype)
+    lowest, highest = start.clamp(max=limits.tiny**0.5), start.clamp(min=limits.max**0.5)
+    kept = variances.clamp(lowest, highest)
+    outside = (values < floor).any(dim=1) | (kept != variances).any(dim=1)
+    correlations = (vectors * values.clamp(min=floor)[:, None]) @ vectors.mT
+    deviations = kept.sqrt()
+    clipped = deviations[:, :, None] * correlations * deviations[:, None]
+    return torch.where(outside[:, None, None], clipped, moved)
+
+
+def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
+    values, vectors = torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])
+    return values, vectors

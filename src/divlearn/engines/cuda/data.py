@@ -213,14 +213,6 @@ class CudaAtoms:
         return 0.5 * (product + product.transpose(0, 2, 1))
 
 
-def as_matrices(X: Any) -> Any:
-    """Return something on the host as an array; ragged lists stay, for `check_spd` to refuse."""
-    try:
-        return np.asarray(X)
-    except ValueError:
-        return X
-
-
 def checkable(X: Any) -> bool:
     """Whether `check_on_device` can judge an array: matrices of floats the kernels take."""
     right = getattr(X, "dtype", None) in (np.float32, np.float64) and X.ndim == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import IntArray, RealArray, array_or_list
 from divlearn.engines.base import (
     Prepared,
     Pullback,
@@ -19,7 +19,6 @@ from divlearn.engines.base import (
 from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
     CudaData,
-    as_matrices,
     check_cotangent,
     check_device_out,
     check_on_device,
@@ -47,7 +46,7 @@ class CudaEngine(CudaRoutes):
         if isinstance(X, Prepared):
             return super().prepare(X)
         kind = kind_of(X)
-        given = as_matrices(X) if kind == "numpy" else X
+        given = array_or_list(X) if kind == "numpy" else X
         if kind == "numpy" and not (checkable(given) and fits(given.shape)):
             return super().prepare(given)
         with current(X):
@@ -57,7 +56,7 @@ class CudaEngine(CudaRoutes):
         known = isinstance(X, Prepared)
         if isinstance(X, CudaData) or (not known and kind_of(X) != "numpy"):
             return self.prepare(X)
-        given = X.matrices if known else as_matrices(X)
+        given = X.matrices if known else array_or_list(X)
         if not (checkable(given) and fits(given.shape)):
             return self.prepare(X)
         there = cp.asarray(given)
@@ -115,7 +114,7 @@ class CudaEngine(CudaRoutes):
         """Judge atoms in the precision they come in, on the device if it can; they stay there."""
         if isinstance(atoms, Prepared):
             return as_cupy(atoms.working).astype(np.float64, copy=False)
-        given = as_matrices(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
+        given = array_or_list(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
         if checkable(given):
             checked = check_on_device(cp.asarray(given), "atoms")
         else:

@@ -281,7 +281,7 @@ def _columns(block: Block, inverse: bool) -> Any:
 
 
 def _trace_values(block: Block, atoms: CudaAtoms, out: Any, *, inverse: bool) -> Any:
-    """Do what `divlearn.engines.traces.trace_values` does, on the device."""
+    """Do what `_trace_values` of the native engine does, on the device."""
     d = atoms.matrices.shape[-1]
     other = atoms.matrices if inverse else atoms.in_units(atoms.inverse)
     unit = float(atoms.exponent[0])
