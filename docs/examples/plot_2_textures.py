@@ -1,10 +1,10 @@
 """
-A mosaic of textures, taken apart
-=================================
+Segment a mosaic of textures
+============================
 
 The covariance of pixel features describes the texture of a small window: how much grey values vary,
 how steep they are, and how the two are related. Here every window of a mosaic becomes a covariance
-matrix. A classifier that has seen other parts of the photographs names its texture.
+matrix. A classifier, trained on other parts of the photographs, predicts its texture.
 """
 
 # %%
@@ -42,8 +42,8 @@ classifier.fit(training.reshape(-1, *training.shape[2:]), labels)
 print(classifier.message_)
 
 # %%
-# Now the mosaic, with a window around every fourth pixel. These are thousands of covariances of
-# overlapping windows. Integral images make them fast.
+# Now the mosaic, with a window around every fourth pixel. Integral images compute the thousands of
+# covariances of overlapping windows fast.
 
 step = 4
 regions = describe.set_params(stride=step).transform_regions(mosaic[None])

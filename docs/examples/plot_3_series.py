@@ -9,7 +9,7 @@ and divlearn's estimators take these matrices in the same pipeline.
 
 # %%
 # We simulate a brain-computer interface: six hidden sources are mixed into eight noisy channels. In
-# each of three states another source is more active.
+# each of three states, a different source is more active.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,7 +32,7 @@ recordings = mixing @ sources + 0.5 * rng.standard_normal((n_recordings, n_chann
 # %%
 # A recording is assigned to the state whose mean covariance is nearest. The pipeline has two steps,
 # pyRiemann's covariances and divlearn's nearest mean. The divergence is a parameter, and the means
-# depend on it. For AIRM, which both packages have, pyRiemann's own classifier is shown as well.
+# depend on it. For AIRM, which both packages have, the plot also shows pyRiemann's own classifier.
 
 lengths = [10, 12, 16, 32, 64, 128]
 
@@ -50,8 +50,8 @@ scores["reverse-burg"] = accuracies(DivergenceMDM("reverse-burg"))
 theirs = accuracies(MDM("riemann"))
 
 # %%
-# Long recordings give good covariances, and all divergences do equally well. The covariances of
-# short recordings have small eigenvalues that are far too small. Reverse Burg inverts these
+# Long recordings give good covariances, and all divergences do equally well. The smallest
+# eigenvalues of the covariances of short recordings are far too small. Reverse Burg inverts these
 # matrices and falls towards chance. Bands are standard errors over five folds.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")

@@ -3,13 +3,14 @@ Clusters of covariance matrices
 ===============================
 
 k-means needs a mean and a distance. For SPD matrices both depend on the divergence. The usual
-choice, ordinary k-means on matrix logarithms, is fast and often good. It suffers when matrices come
-from few samples: their small eigenvalues are then far too small, and logarithms amplify the error.
+choice, ordinary k-means on matrix logarithms, is fast and often good. It suffers when matrices
+come from few samples: their smallest eigenvalues are then far too small, and logarithms amplify the
+error.
 """
 
 # %%
-# Eight groups of sample covariances of ten variables, each from eleven samples only, and three ways
-# to find the groups.
+# We simulate eight groups of sample covariances of ten variables, each from eleven samples only.
+# Three methods try to find the groups.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,16 +32,16 @@ methods = {
 found = {name: method.fit_predict(X) for name, method in methods.items()}
 
 # %%
-# The mixture reports more than labels: which distribution it has learned, and how sure that is. It
-# finds that sample covariances are Wishart matrices.
+# The mixture reports more than labels: which distribution it has learned, and how certain this is.
+# It finds that sample covariances are Wishart matrices.
 
 print(methods["mixture, divergence learned"].summary(X))
 
 # %%
 # The picture places similar matrices close together (t-SNE of Stein distances). Every panel shows
-# the same points. Colours are groups or clusters, and the titles have their agreement. k-means
-# often gives two groups one centre and another group two; the mixture leaves such states by itself.
-# This is one draw of data: :doc:`/benchmarks_clustering` has means over several, and speeds.
+# the same points. Colours show groups or clusters, and titles the agreement (F1). k-means often
+# merges two groups and splits another; the mixture escapes such local optima. This is one draw of
+# data: :doc:`/benchmarks_clustering` has means over several draws, and speeds.
 
 distances = get_divergence("stein").pairwise(X, squared=False)
 layout = TSNE(metric="precomputed", init="random", method="exact", max_iter=500, random_state=0)
@@ -48,7 +49,7 @@ places = layout.fit_transform(distances)
 
 
 def draw(panel, labels, title):
-    """Points, with the colours of the groups that clusters mostly consist of."""
+    """Points, each cluster in the colour of the group that it matches."""
     shared = confusion_matrix(y, labels, labels=range(k))
     groups, clusters = linear_sum_assignment(-shared)
     color_of = np.empty(k, dtype=int)

@@ -3,12 +3,12 @@ From pixels to a decision, in one scikit-learn pipeline
 =======================================================
 
 Descriptors are scikit-learn transformers, so one `Pipeline` leads from images to labels. The pixel
-features and the divergence are two parameters of it, and a grid search chooses both together.
+features and the divergence are parameters of the pipeline, and a grid search chooses both together.
 """
 
 # %%
 # The data are scikit-learn's handwritten digits, 8 by 8 pixels each. We try two sets of pixel
-# features (grey value and slopes; the same with the position) and four divergences.
+# features (grey value and slopes, with and without the position) and four divergences.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,14 +2,14 @@
 A network that ends in a divergence
 ===================================
 
-A network can learn what to measure; a covariance says how measurements vary together; a divergence
-compares covariances. With the torch layer all three are learned at once. (This example needs
-PyTorch. Where the manual is built without it, the code is shown but not run.)
+A network can learn what to measure. A covariance describes how the measurements vary together, and
+a divergence compares covariances. With the torch layer, all three are learned at once. (This
+example needs PyTorch. Where the manual is built without it, the code is shown but not run.)
 """
 
 # %%
-# Recordings of eight channels in three states; what differs is which hidden source is active. The
-# sources are mixed, so that no single channel tells.
+# We simulate recordings of eight channels in three states. The states differ in which hidden source
+# is more active. The sources are mixed, so no single channel reveals the state.
 
 import matplotlib.pyplot as plt
 import torch
@@ -31,9 +31,10 @@ recordings += 0.5 * torch.randn(n_recordings, n_channels, n_times)
 train, test = torch.arange(0, n_recordings, 2), torch.arange(1, n_recordings, 2)
 
 # %%
-# The network: a linear filter from eight channels to six, the covariance of its outputs, the
-# divergences of this covariance to six atoms, each with an alpha and a beta of its own, and a
-# linear classifier on their standardised logarithms. Atoms start as k-means centres of each state.
+# The network has four parts: a linear filter from eight channels to six, the covariance of the
+# filter's outputs, the divergences of this covariance to six atoms, and a linear classifier on
+# their standardised logarithms. Each atom has its own alpha and beta, and starts at a k-means
+# centre of a state.
 
 
 class Network(nn.Module):
@@ -62,9 +63,9 @@ class Network(nn.Module):
 
 
 # %%
-# It is trained as any network, with a penalty on the classifier. Atoms have to stay positive
-# definite: inside ``stepping`` the optimizer moves them along the manifold, by steps that are
-# relative to the atom and bounded.
+# It is trained like any network, with a penalty on the classifier. Atoms must stay positive
+# definite: inside ``stepping`` the optimizer moves them along the manifold, by bounded steps that
+# are relative to the atom.
 
 network = Network(recordings[train], state[train])
 layer = network.divergences
@@ -87,7 +88,7 @@ for _ in range(60):
     path.append(torch.cat([layer.alpha, layer.beta], dim=1).detach().T)
 
 # %%
-# `divlearn.IDDLClassifier` learns the same atoms from covariances of all channels, without filters
+# `divlearn.IDDLClassifier` learns such atoms from the covariances of all channels, without filters
 # and in one call.
 
 with torch.no_grad():
@@ -97,8 +98,8 @@ reached = classifier.score(matrices[test], state[test])
 print(f"IDDLClassifier {reached:.1%}, network {accuracies[-1]:.1%}")
 
 # %%
-# On the left, learning. On the right, where the divergences went: all start at Stein's (0.5, 0.5),
-# and every atom finds a place of its own.
+# The left panel shows the progress of learning, the right panel the paths of the divergences. All
+# start at Stein's (0.5, 0.5), and every atom ends at a different point.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
 left.plot(losses, color="#0072b2", label="loss in training")

@@ -8,10 +8,10 @@ all directions, and bundles of fibres slow it down across the fibres but hardly 
 """
 
 # %%
-# A slice through a simulated brain: grey matter, a ventricle filled with fluid, and two bundles.
-# Each voxel is measured as a scanner does it, along twelve directions and with the noise of a
-# magnitude image. The blur lets voxels at borders contain two tissues. Tensors are fitted to the
-# logarithms of the signals by least squares.
+# We simulate a slice through a brain with grey matter, a ventricle filled with fluid, and two
+# bundles. Like a scanner, we measure each voxel along twelve directions, with the noise of a
+# magnitude image. A blur mixes two tissues in voxels at borders. We fit tensors to the logarithms
+# of the signals by least squares.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,11 +56,11 @@ y = tissue.ravel()
 # %%
 # Means that swell
 # ----------------
-# The determinant of a tensor says how much water moves in all. An average should not have more of
-# it than what is averaged, but the arithmetic mean of two tensors that point in different
-# directions has: it swells. Here are the ways from a fibre to one that is turned by 60 degrees, as
-# weighted means in four senses. The AIRM and the log-Euclidean mean keep the determinant, and
-# Stein's nearly so.
+# The determinant of a tensor measures how much water moves in total. The determinant of a mean
+# should not exceed those of the tensors. That of the arithmetic mean of two tensors with different
+# directions does: the mean swells. The figure shows paths from a fibre to one that is turned by 60
+# degrees, as weighted means of four kinds. The AIRM mean and the log-Euclidean mean keep the
+# determinant, and the Stein mean nearly does.
 
 turn = Rotation.from_euler("zx", [60, 40], degrees=True).as_matrix()
 fibre = np.diag([1.7, 0.5, 0.2])
@@ -108,7 +108,7 @@ plt.show()
 # %%
 # With labels, any divergence tells tissues apart
 # -----------------------------------------------
-# The nearest neighbour of a voxel is nearly always of the same tissue, in whatever sense.
+# The nearest neighbour of a voxel nearly always has the same tissue, in every divergence.
 
 grid = np.linspace(0, 2, 9)
 print(which_divergence(X, y, alphas=grid, betas=grid, random_state=0).summary())
@@ -116,10 +116,10 @@ print(which_divergence(X, y, alphas=grid, betas=grid, random_state=0).summary())
 # %%
 # Without labels, it matters
 # --------------------------
-# A mixture finds the tissues by itself. It learns the divergence, and how much each tissue
-# scatters: kappa is small where tensors are noisy, as in the fluid, whose signals are weak. k-means
-# on the entries of the tensors is misled by that scatter. k-means on logarithms is not, but it
-# does not say how sure it is of a voxel.
+# A mixture finds the tissues without labels. It learns the divergence, and the spread of each
+# tissue: kappa is small where tensors are noisy, as in the fluid, whose signals are weak. This
+# spread misleads k-means on the entries of the tensors. It does not mislead k-means on logarithms,
+# which however gives no probabilities.
 
 mixture = ABMixture(4, share="divergence", random_state=0).fit(X)
 found = {
@@ -132,8 +132,8 @@ for name, clusters in found.items():
 print(f"alpha {mixture.alpha_[0]:.2f}, beta {mixture.beta_[0]:.2f}, kappa {mixture.kappa_.round()}")
 
 # %%
-# Below, colours are clusters, and pale voxels are those that the mixture is not sure of. They lie
-# on borders, where two tissues share a voxel.
+# Colours show clusters. The mixture is uncertain about pale voxels, which lie on borders, where two
+# tissues share a voxel.
 
 palette = to_rgba_array(["#999999", "#56b4e9", "#d55e00", "#009e73"])
 places = np.column_stack([columns.ravel(), rows.ravel()])

@@ -2,16 +2,16 @@
 Regimes of a market, from rolling covariances
 =============================================
 
-In a crisis prices move more, and they move together. Covariances of recent returns show that. How
-to compare these covariances is a choice, and time makes it hard to judge: windows that overlap
-resemble each other whatever the market does.
+In a crisis prices move more, and they move together. Covariances of recent returns show this. Which
+divergence compares them best is hard to judge on time series: overlapping windows resemble each
+other whatever the market does.
 """
 
 # %%
-# Simulated daily returns of eight assets over eleven years. The market switches between three
+# We simulate daily returns of eight assets over eleven years. The market switches between three
 # regimes that last for months: calm, a rotation between two groups of assets, and a crisis. Returns
-# have fat tails. Every five days we look back at the last 20. The matrix is the covariance of these
-# returns, and the label is the regime of the last day.
+# have fat tails. Every five days we compute the covariance of the last 20 daily returns. Its label
+# is the regime of the last day.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -60,8 +60,10 @@ for name, folds in {"shuffled": KFold(5, shuffle=True, random_state=0), "future"
 # %%
 # Which divergence
 # ----------------
-# The nearest class mean, in several divergences. "choose" chooses among many on the training data
-# alone. Its own folds must not shuffle windows either: ``groups`` are half-years, which stay whole.
+# We classify by the nearest class mean in several divergences. "choose" compares nine divergences
+# on the training data alone, and keeps AIRM unless another is better by two standard errors; here
+# it keeps AIRM. Its inner folds must not separate overlapping windows either, so we pass half-years
+# as ``groups``.
 
 half_year = ends // 126
 models = {name: DivergenceMDM(name) for name in ("reverse-burg", "airm", "stein", "burg")}
@@ -78,7 +80,7 @@ for name, model in models.items():
 # A regime, week by week
 # ----------------------
 # Trained on the first eight years, the classifier follows the market through the last three. It
-# sees a regime change late, since for weeks a window still holds days of the old one.
+# detects a change of regime late, since for weeks a window still contains days of the old regime.
 
 first = int(0.72 * len(X))
 choose.fit(X[:first], y[:first], groups=half_year[:first])

@@ -2,15 +2,15 @@
 EEG of several people: one pipeline, from trials to a file
 ==========================================================
 
-A brain-computer interface has to work for somebody it has never seen. Scores that mix trials of one
-person into training and testing do not tell whether it will. Here every step, the choice of the
-divergence too, keeps people apart.
+A brain-computer interface has to work for new people. Scores from folds that mix the trials of one
+person into training and test data do not show whether it will. Here every step keeps people apart,
+including the choice of the divergence.
 """
 
 # %%
-# Simulated trials of six people who imagine moving their left or their right hand. A rhythm over
-# the opposite half of the brain becomes weaker then. The strength of the sources, and how they
-# reach the electrodes, is a little different in everybody, and the strength in every trial.
+# We simulate trials of six people who imagine moving their left or right hand, which weakens a
+# rhythm over the opposite half of the brain. People differ slightly in the strength of the sources
+# and in how the sources reach the electrodes. The strength also varies from trial to trial.
 
 import tempfile
 from pathlib import Path
@@ -40,11 +40,11 @@ trials = mixing[person] @ sources
 trials += 0.5 * rng.standard_normal(trials.shape)
 
 # %%
-# Everybody is left out once
-# --------------------------
-# pyRiemann computes covariances, and divlearn classifies them. Both classifiers of divlearn have
-# folds of their own, to choose a divergence or to weigh the members of a committee. They get the
-# people as ``groups``, so that these folds keep people apart as well.
+# Leave one person out
+# --------------------
+# pyRiemann computes covariances, and divlearn classifies them. Both classifiers of divlearn
+# cross-validate inside ``fit``, to choose a divergence or to weight the members of a committee. We
+# pass people as ``groups``, so that these inner folds keep people apart as well.
 
 
 def make_pipeline(classifier):
@@ -70,8 +70,8 @@ scores = {
 }
 
 # %%
-# One line for each person, and the mean. People differ far more than classifiers do: with six of
-# them, none of the three can be called better.
+# Each grey line is a person, and the blue line is the mean. People differ far more than classifiers
+# do. With six people, none of the three classifiers is clearly better.
 
 table = np.array(list(scores.values()))
 figure, panel = plt.subplots(figsize=(7.5, 4.2), layout="constrained")

@@ -40,7 +40,7 @@ for name in ("airm", "stein", "burg", "log-cosh"):
 # %%
 # Where they differ
 # -----------------
-# A picture of f says more. For matrices of size 1, D is f itself.
+# A plot of f shows the difference. For matrices of size 1, D is f itself.
 
 ratios = np.geomspace(1 / 100, 100, 201)
 numbers, one = ratios[:, None, None], np.ones((1, 1))
@@ -106,4 +106,4 @@ plt.show()
 # On clean data the choice hardly matters. With artifacts it decides everything: the nearest mean
 # under Burg falls almost to chance, AIRM loses a lot, and log-cosh loses almost nothing.
 #
-# The data decides which divergence is best. :doc:`The next chapter <plot_2_choose>` asks it.
+# Which divergence is best depends on the data. :doc:`The next chapter <plot_2_choose>` finds out.

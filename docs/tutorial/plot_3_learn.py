@@ -58,8 +58,8 @@ print(committee.summary())
 # %%
 # On new subjects
 # ---------------
-# Grey bars are models with a fixed divergence. Among them is the kernel machine with AIRM: it shows
-# what the machine alone gains.
+# Grey bars are models with a fixed divergence. One of them is the kernel machine with AIRM, which
+# shows what the SVM gains without a better divergence.
 
 models = {
     "nearest mean, AIRM": DivergenceMDM("airm").fit(X[train], y[train]),
@@ -104,5 +104,5 @@ with tempfile.TemporaryDirectory() as folder:
 print((again.predict(X[test]) == kernel.predict(X[test])).all())
 
 # %%
-# For numbers instead of classes there is `~divlearn.iddl.IDDLRegressor`. :doc:`The last chapter
-# <plot_4_trust>` asks how far to trust an accuracy.
+# To predict numbers, use `~divlearn.iddl.IDDLRegressor`. :doc:`The last chapter <plot_4_trust>`
+# asks how far to trust an accuracy.

@@ -50,18 +50,14 @@ for kind, accuracy in before.items():
 # Shift
 # -----
 # Subjects differ by a linear map of their channels, that is by a congruence
-# :math:`X \mapsto A X A^T`. Re-centring removes most of it: divide the matrices of every subject
-# by their own mean M, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it also works
-# for a new subject.
+# :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of it: it maps the mean M of
+# every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it
+# also works for a new subject. The mean has to be robust: we use that of log-cosh, since artifacts
+# would distort others.
 
-from divlearn import mean_abld
-from divlearn.spd import invsqrtm
+from divlearn import Recenter
 
-centred = np.empty_like(X)
-for subject in np.unique(subjects):
-    mine = subjects == subject
-    whitener = invsqrtm(mean_abld(X[mine], alpha=1, beta=1).mean)
-    centred[mine] = whitener @ X[mine] @ whitener
+centred = Recenter("log-cosh").fit_transform(X, groups=subjects)
 after = accuracies(centred)
 
 figure, panel = plt.subplots(figsize=(6, 3.6), layout="constrained")
@@ -76,15 +72,15 @@ panel.legend(frameon=False, ncols=2, loc="upper left")
 plt.show()
 
 # %%
-# The mean has to be robust as well: we used the log-cosh mean, since artifacts would distort
-# others.
+# In a pipeline, `Recenter` re-centres a new subject by the matrices to predict; see
+# :doc:`/transfer`.
 #
 # Calibration
 # -----------
-# A probability of 80 % should be right four times out of five. Divergences have no such scale: the
-# softmax of negative divergences is far too timid on these data, and too sure on others.
-# ``DivergenceMDM("choose")``, the kernel machine and `SPDClassifier` fit the scale of their
-# probabilities to held-out data.
+# A prediction with a probability of 80 % should be right four times out of five. Divergences have
+# no such scale: the softmax of negative divergences is underconfident on these data, and
+# overconfident on others. ``DivergenceMDM("choose")``, the kernel machine and `SPDClassifier` fit
+# the scale of their probabilities to held-out data.
 
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
@@ -116,6 +112,6 @@ plt.show()
 # - Does every subject, image or session stay in one fold? Pass ``groups``.
 # - Is the best model significantly better? `~divlearn.judge.evaluate` compares models on
 #   the same folds.
-# - Does new data come from elsewhere? Hold out whole sites or subjects, and re-centre.
+# - Does new data come from other sites or subjects? Hold out whole ones, and use `Recenter`.
 # - Do you use probabilities? Look at their log-loss, not only at accuracy.
 # - Is the data itself sound? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.

@@ -99,5 +99,5 @@ CLUSTER_DIMENSION = _experiment(
 CLUSTER_NUMBER = _experiment(
     "cluster-number", "Clustering against the number of clusters", "(c) and (d)", "clusters",
     lambda protocol: [(k, protocol.n_per_number, 10) for k in protocol.numbers],
-    "Clusters made in the same way",
+    "Clusters as in `cluster-dimension`",
 )  # fmt: skip

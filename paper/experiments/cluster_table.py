@@ -39,9 +39,9 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 def _effort(protocol: Protocol) -> str:
     return (
-        f"Mean of {protocol.runs} runs from other starts, on everything but Brodatz, of which 20 "
-        "matrices per class are clustered; the paper's penalty on alpha and beta (E, NE) has no "
-        "unit and lets them grow with the number of matrices"
+        f"Mean of {protocol.runs} runs with different starts, on all matrices but those of "
+        "Brodatz, which has 20 per class; the paper's penalty on alpha and beta (E, NE) is not "
+        "relative to the number of matrices, so they grow with this number"
     )
 
 

@@ -87,8 +87,8 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 def _effort(protocol: Protocol) -> str:
     return (
-        f"{protocol.joint_seeds} splits of Virus, where the paper has one; all three have the same "
-        "splits, first atoms and grid search, and choose gamma each; p is that of a paired t-test "
+        f"{protocol.joint_seeds} splits of Virus, where the paper has one; all three share splits, "
+        "first atoms and grid search, and each chooses its gamma; p is that of a paired t-test "
         "over splits, whose training sets overlap"
     )
 

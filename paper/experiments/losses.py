@@ -20,6 +20,6 @@ LOSSES = accuracy_table(
     methods=(*_RIDGE, *STRUCTURED),
     published=published.LOSSES,
     claims=_claims,
-    effort="The structured SVM starts at (1, 1), and its gamma is chosen with the first atoms, for "
-    "time; on Brodatz one fit takes hours and is left out",
+    effort="To save time, the structured SVM starts at (1, 1), and its gamma is chosen with the "
+    "first atoms; Brodatz, where one fit takes hours, is left out",
 )

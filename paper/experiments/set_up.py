@@ -66,9 +66,9 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 def _effort(protocol: Protocol) -> str:
     return (
-        "IDDL-V on KTH-TIPS2 and IDDL-N on Virus, the paper's best there; `text` is "
-        "`IDDLClassifier.paper()`, `code` is `paper(code=True)`; the last columns are seconds of a "
-        "fit, gamma chosen within it"
+        "IDDL-V on KTH-TIPS2 and IDDL-N on Virus, where they are the paper's best; `text` is "
+        "`IDDLClassifier.paper()`, `code` is `paper(code=True)`; the last columns are the seconds "
+        "of a fit, including the choice of gamma"
     )
 
 

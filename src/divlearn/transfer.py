@@ -29,7 +29,7 @@ _EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their me
 class Recenter(MatrixTransformer):
     r"""Map the mean of every group of SPD matrices to the identity.
 
-    Groups are subjects, sessions or devices between which matrices shift. With the mean
+    Groups are subjects, sessions or devices, between which matrices are shifted. With the mean
     :math:`M_g` of group g, and :math:`\sigma_g = 1` unless ``stretch``,
 
     .. math:: M_g = \arg\min_M \sum_{i \in g} D(X_i \,\|\, M) , \qquad
@@ -41,10 +41,10 @@ class Recenter(MatrixTransformer):
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        D, as in `DivergenceMDM` except "choose"; ``metric`` is the same. The identity becomes the
-        mean in D of every training group; for "log-euclidean" only approximately.
+        D, as in `DivergenceMDM` but without "choose"; ``metric`` is an alias. The mean in D of
+        every training group becomes the identity, for "log-euclidean" only approximately.
     stretch : bool, default=False
-        Whether to bring dispersions to one as well: :math:`\sigma_g^2` is the mean squared
+        Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
         affine-invariant distance of the matrices of a group to its mean.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
@@ -59,20 +59,20 @@ class Recenter(MatrixTransformer):
 
     Notes
     -----
-    `transform` uses the mean and the dispersion from `fit` for every group that was there. Give a
-    new session a new name.
+    For groups seen in `fit`, `transform` uses their mean and dispersion from `fit`. Give a new
+    session a new name.
 
-    A new group has the mean C of the n matrices given to `transform`. Few matrices make a poor
-    mean, and a single one would become the identity. So ``mean_``, called M, takes the place of one
-    of them, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, that of one dispersion:
+    For a new group, C is the mean of its n matrices in `transform`. Few matrices make a poor mean,
+    and a single one would become the identity. So ``mean_``, called M, counts as one of the n
+    matrices, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, as one dispersion:
 
     .. math:: M_g = M^{1/2} (M^{-1/2} C M^{-1/2})^{1 - 1/n} M^{1/2} , \qquad
               \sigma_g^2 = (1 - 1/n) \, \sigma_C^2 + \bar\sigma^2 / n .
 
-    A single matrix is thus treated like the average training group, as it cannot tell its own
-    shift, and many matrices keep their own mean and dispersion.
+    A single matrix, which cannot show its own shift, is thus treated like the average training
+    group. Many matrices keep their own mean and dispersion.
 
-    Without groups, all matrices given are one group, which is new in `transform`. With
+    Without groups, all matrices of a call are one group, which is new in `transform`. With
     ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
 
     Examples
@@ -110,7 +110,7 @@ class Recenter(MatrixTransformer):
         """Find the means of the groups.
 
         X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y only serve to
-        refuse groups inside classes, where re-centring would remove the classes with the shift.
+        refuse groups of a single class each, where re-centring would remove the classes too.
         """
         self.fit_transform(X, y, groups)
         return self
@@ -135,7 +135,7 @@ class Recenter(MatrixTransformer):
         return centered.astype(matrices.dtype, copy=False)
 
     def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
-        """Re-centre matrices, those of new groups by a mean of their own; see Notes.
+        """Re-centre matrices, new groups by their own mean; see Notes.
 
         The result has the shape of X, and is float32 if X is, else float64.
         """

@@ -37,7 +37,7 @@ _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 @labelled.takes_metric
 class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Classify SPD matrices by the nearest of the means of the classes.
+    r"""Classify SPD matrices by the nearest class mean.
 
     The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
     belongs to the class whose mean is nearest:
@@ -48,12 +48,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        As in `DivergenceKNN`, of one sign; ``metric`` is the same. The mean in "burg" and
-        "kullback" is the arithmetic one, in "reverse-burg" the harmonic one, in "jeffreys" the
-        geometric mean of these two. "choose" chooses the divergence by cross-validation on the
-        training data; see Notes.
+        As in `DivergenceKNN`, with alpha and beta of one sign; ``metric`` is an alias. The mean in
+        "burg" and "kullback" is the arithmetic mean, in "reverse-burg" the harmonic mean, in
+        "jeffreys" the geometric mean of both. "choose" chooses the divergence by cross-validation
+        on the training data; see Notes.
     cv : int, splitter or iterable of pairs of indices, default=4
-        Folds by which "choose" judges, as in `DivergenceKernelClassifier`.
+        Folds of "choose", as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
     engine : str or Engine, default="auto"
@@ -64,23 +64,23 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     means_ : ndarray, shape (n_classes, d, d)
     divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
     scale_ : float
-        Factor of divergences in `predict_proba`: 1, or the one of the least held-out log-loss
-        where the divergence is chosen.
+        Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
+        log-loss.
     cv_results_ : dict of arrays, only where the divergence is chosen
         "divergence", the candidates by name, and their held-out "accuracy" and "log_loss".
     oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
-        Held-out probabilities. Divergence and scale are chosen without the fold they are for. NaN
-        for matrices that no fold holds out or that have no weight.
+        Held-out probabilities; divergence and scale are chosen on the other folds. NaN for matrices
+        that no fold holds out or that have no weight.
     classes_ : ndarray, shape (n_classes,)
     n_features_in_ : int, size of the matrices.
 
     Notes
     -----
     Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (1/4, 1/4),
-    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one of the lowest held-out log-loss of
-    `predict_proba` is chosen if its gain over "airm" exceeds two standard errors, else "airm".
-    Means are then those by which candidates are judged, on the geodesic from the AIRM mean to the
-    arithmetic one at beta - alpha: exact for "airm" and "burg". "reverse-burg" has harmonic ones.
+    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one with the lowest log-loss is chosen if its
+    gain over "airm" exceeds two standard errors, else "airm". Candidates are judged and used with
+    quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic mean,
+    which is exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
 
     Examples
     --------
@@ -115,8 +115,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     ) -> Self:  # fmt: skip
         """Find the means of the classes.
 
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Weights are those of the
-        means, and of the accuracy by which a divergence is chosen. Folds do not split groups.
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Weights apply to the means and
+        to the choice of the divergence. Folds do not split groups.
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:
@@ -176,8 +176,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     def transform(self, X: ArrayLike) -> RealArray:
         """Distances of matrices to the means, shape (n_matrices, n_classes).
 
-        The distance where the divergence is the square of one in its usual form, as that of "airm"
-        and "stein"; else the divergence.
+        Distances are square roots if the divergence is the square of a distance, as "airm" and
+        "stein" are; otherwise they are divergences.
         """
         return self._distances(X, squared=False)
 

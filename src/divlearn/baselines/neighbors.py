@@ -29,8 +29,8 @@ _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest training matrices in a divergence.
 
-    Neighbours of a matrix X are the training matrices :math:`X_i` of the smallest
-    :math:`D(X \,\|\, X_i)`: X comes first, which matters where a divergence is not symmetric.
+    Neighbours of a matrix X are the training matrices :math:`X_i` with the smallest
+    :math:`D(X \,\|\, X_i)`. The order matters if the divergence is not symmetric.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         that an estimator has learned. As in pyRiemann, ``metric`` is another name for this
         parameter, "riemann" for "airm", "logdet" for "stein" and "logeuclid" for the first.
     weights : {"uniform", "distance"}, default="uniform"
-        Votes of neighbours: one each, or inversely proportional to their distance, where those at
-        zero outvote all others.
+        Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
+        distance zero outvote all others.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -99,9 +99,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """Find the nearest training matrices: distances and indices, (n_matrices, n_neighbors).
 
         X has the shape (n_matrices, d, d); ``n_neighbors`` is that of the estimator by default.
-        Distances, ascending, are left out unless ``return_distance``. Where the divergence is not
-        the square of a distance in its usual form, as those of "airm" and "stein" are, they are
-        divergences.
+        With ``return_distance=False`` only indices are returned. Distances are ascending, and are
+        divergences unless the divergence is the square of a distance, as "airm" and "stein" are.
         """
         distances, neighbors = self._search(X, n_neighbors)
         return (distances, neighbors) if return_distance else neighbors

@@ -126,8 +126,8 @@ class ABKMeans(_KMeans):
     .. math:: \min_{C, \pi, \alpha, \beta} \sum_i w_i D^{(\alpha,\beta)}(X_i \,\|\, C_{\pi(i)})
               + \Omega(\alpha, \beta)
 
-    over centroids C, the assignment :math:`\pi` and, where they are learned, alpha and beta. These
-    blocks take turns, and none ever raises the objective.
+    over centroids C, the assignment :math:`\pi` and, where they are learned, alpha and beta. The
+    steps alternate over these blocks, and none raises the objective.
 
     Parameters
     ----------
@@ -140,14 +140,14 @@ class ABKMeans(_KMeans):
         "paper" and "paper-tied" are those of `paper`. ``metric`` is another name for this
         parameter, as in pyRiemann.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
-        Where the centroids start: log-Euclidean k-means in the frame of the mean matrix (default),
-        or as it stands, as in the paper; k-means++ in the divergence; matrices drawn at random; or
-        those given, shape (n_clusters, d, d). All but the second follow congruences of the data.
+        Where the centroids start: log-Euclidean k-means after whitening by the mean matrix
+        (default), or without whitening, as in the paper; k-means++ in the divergence; matrices
+        drawn at random; or an array (n_clusters, d, d). All but the second follow congruences.
     n_init : int, default=4
         Starts, the best of which is kept; 1 where ``init`` is an array.
     max_iter : int, default=100
     tol : float, default=1e-3
-        Stop when less than this share of the assignments changes; 0 waits until none does.
+        Stop when less than this share of the assignments changes; 0 stops when none does.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto", see `divlearn.get_engine`
     verbose : int, default=0
@@ -173,10 +173,10 @@ class ABKMeans(_KMeans):
 
     Notes
     -----
-    D falls to zero along every ray c (alpha, beta), so that the penalty alone
-    decides where the paper's rule stops; the likelihood needs none, but trusts that matrices
-    spread alike in all clusters. On real data neither beats a good given divergence by more than
-    another start does. (0.5, 1.5) came out best on average; see the guide to clustering.
+    D falls to zero along every ray c (alpha, beta), so the penalty alone decides where the paper's
+    rule stops. The likelihood needs no penalty, but assumes that all clusters have the same spread.
+    On real data neither beats a good fixed divergence by more than the variation between starts.
+    (0.5, 1.5) was best on average; see the guide to clustering.
 
     References
     ----------

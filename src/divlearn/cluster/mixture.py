@@ -47,39 +47,39 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
 
     with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`. Among its members are
     mixtures of Wishart matrices at (alpha, beta) = (0, 1), of inverse Wishart matrices at (1, 0),
-    of matrix-F on alpha + beta = 1 and of the Riemannian Gaussian at (0, 0). As Z is known for
-    all, likelihoods tell which of them the data wants.
+    of matrix-F on alpha + beta = 1 and of the Riemannian Gaussian at (0, 0). Since Z is known for
+    all members, likelihoods show which one fits the data.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        Of several the one with the lowest BIC is taken.
+        Of several numbers, that with the lowest BIC is chosen.
     divergence : str, pair (alpha, beta) or Divergence, default="learn"
         "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
-        "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any
-        divergence of `divlearn.get_divergence`. ``metric`` is the same. kappa is always learned.
+        "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any divergence
+        of `divlearn.get_divergence`. ``metric`` is an alias. kappa is always learned.
     share : {"all", "divergence", "none"}, default="all"
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
-        Components of fewer than 5 matrices never get parameters of their own, as they would grow
-        without end on one matrix; they keep those they started with.
+        Components of fewer than 5 matrices keep the parameters of their start, since these would
+        diverge on a single matrix.
     init : as in `ABKMeans`
-        A start by name leaves local maxima by moves: one
-        component is given up and another split in two while that raises the likelihood, which is
-        worth many starts. Components that start from an array keep its order, without moves.
+        A start by name escapes local maxima by moves: it removes one component and splits another
+        while this raises the likelihood, which is worth many starts. Components that start from an
+        array keep its order, without moves.
     n_init : int, default=1
-        Starts; the end of the highest likelihood is kept.
+        Number of starts; the result with the highest likelihood is kept.
     max_iter : int, default=200
-        Iterations of each start and after each move; one that raises the mean log-likelihood by
-        1e-4 at most is the last.
+        Iterations of each start and after each move. They stop when one raises the mean
+        log-likelihood by 1e-4 or less.
     random_state, engine, verbose, regularize : as in `ABKMeans`
 
     Attributes
     ----------
     weights_ : ndarray, shape (n_components,)
     means_ : ndarray, shape (n_components, d, d)
-        The centres :math:`C_k`: the matrix that :math:`E[D(X \,\|\, C)]` is least for. It is the
-        expected matrix of Wishart densities, :math:`E[X^{-1}]^{-1}` of inverse Wishart densities
-        and the Riemannian mean of Riemannian Gaussians.
+        The centres :math:`C_k`: the minimisers of :math:`E[D(X \,\|\, C)]`. They are the expected
+        matrix of Wishart densities, :math:`E[X^{-1}]^{-1}` of inverse Wishart densities and the
+        Riemannian mean of Riemannian Gaussians.
     alpha_, beta_, kappa_ : ndarray, shape (n_components,)
         All entries are equal if they are shared. Around its centre a component spreads by about
         :math:`\kappa^{-1/2}` in every direction of the affine-invariant metric; Wishart matrices
@@ -95,11 +95,11 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    It is generalised expectation maximisation: the likelihood never falls. kappa is at most 1e8:
-    matrices of a component are then equal up to a relative 1e-4, and the likelihood would grow
-    without end.
+    The algorithm is generalised expectation maximisation, so the likelihood never falls. kappa is
+    at most 1e8, where the matrices of a component are equal up to a relative 1e-4; without this
+    bound the likelihood could diverge.
 
-    Near the origin alpha + beta is known to :math:`n^{-1/4}` only; compare likelihoods, as
+    Near the origin the error of alpha + beta is of order :math:`n^{-1/4}`; compare likelihoods, as
     `summary` does, rather than positions.
 
     Examples
@@ -146,7 +146,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y, sample_weight : as in `ABKMeans.fit`
-            Moves too are made of a sample of shards; only the ratios of weights matter.
+            For shards, moves use a sample. Only the ratios of weights matter.
         """
         shards = open_training(self, X, None, sample_weight)
         n_matrices, d = shards.n_seen, shards.d
@@ -222,7 +222,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     def score_samples(self, X: ArrayLike) -> RealArray:
         r"""Compute the log-density of each matrix, shape (n_matrices,).
 
-        It is that with respect to the affine-invariant volume, and does not change if data and
+        The density is with respect to the affine-invariant volume, and does not change if data and
         mixture undergo a congruence. Subtract :math:`\frac{d+1}{2} \log\det X` for the density with
         respect to dX, as `scipy.stats.wishart` has it.
         """

@@ -52,30 +52,30 @@ clock = time.monotonic  # tests have their own
 
 
 class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Classify SPD matrices by a weighted average of quite different classifiers.
+    r"""Classify SPD matrices by a weighted average of different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
     The weights maximise the likelihood of held-out labels, with a prior for equal weights that is
-    worth 20 samples. No kind wins on all data; the average is about as good as the best of
-    them, and often better. Members that cannot be fitted are left out, and ``message_`` says why.
-    Where the user interrupts, the members fitted by then make the committee.
+    worth 20 samples. No member is best on all data. The average is about as good as the best
+    member, and often better. `fit` leaves out members that cannot be fitted, and ``message_`` says
+    why. After an interrupt, the committee consists of the members fitted so far.
 
     Parameters
     ----------
     members : sequence of str, default=MEMBERS
-        On tangent vectors at the mean "tangent lda" (shrinkage LDA), "tangent rda" (regularised
-        QDA), "tangent logistic" and "tangent rbf" (SVM); "log rbf" is an SVM on logarithms,
-        "kernel" a divergence-kernel SVM; "nearest mean" and "nearest neighbour" have their
-        divergences chosen. "iddl softmax" and "iddl ridge" learn atoms and divergences, "start
-        softmax" has atoms from k-means and learns only the head.
+        "tangent lda" (shrinkage LDA), "tangent rda" (regularised QDA), "tangent logistic" and
+        "tangent rbf" (SVM) use tangent vectors at the mean. "log rbf" is an SVM on logarithms,
+        "kernel" a divergence-kernel SVM. "nearest mean" and "nearest neighbour" choose their
+        divergences. "iddl softmax" and "iddl ridge" learn atoms, "start softmax" takes atoms from
+        k-means and learns only the head.
     time_limit : float, optional
-        Seconds after which no further member is begun. Cheap members come first. The kernel and
+        Seconds after which no further member is started. Cheap members come first. The kernel and
         IDDL are skipped if they would probably take longer than what is left. At least one member
         is fitted.
     cv : int or splitter, default=4
-        Folds. Where matrices come in groups that resemble each other, ``groups`` in `fit` keep them
-        together, and only then are weights honest.
+        Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
+        keep groups together. Otherwise weights are too optimistic.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -116,7 +116,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
-        """Fit and weigh the members; parameters are those of `IDDLClassifier.fit`."""
+        """Fit and weight the members; parameters are those of `IDDLClassifier.fit`."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
         for name in self.members:
@@ -268,7 +268,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         say(self, self.summary())
 
     def summary(self) -> str:
-        """Say what weighs how much, and whether a single member would do as well."""
+        """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
         parts = [
             f"{name} {weight:.2f} (right on {self.oof_accuracy_[name]:.1%})"

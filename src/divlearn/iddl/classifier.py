@@ -31,22 +31,22 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     and a linear head on :math:`\phi(v)`, the standardised logarithms of v, predicts. Atoms,
     parameters and head minimise :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`.
-    Atoms easily overfit. By default they move only a few steps, under a strong penalty and tethered
-    to where they start; the penalty of the final head is chosen by held-out data, and the models of
-    several folds are averaged.
+    Atoms easily overfit. By default they take only a few steps, under a strong penalty and tethered
+    to their start. Held-out data chooses the penalty of the final head, and predictions average the
+    models of several folds.
 
     Parameters
     ----------
     n_atoms : int or str, default="auto"
-        Number of atoms, in all or as in "5 per class". "auto" is 3 per class, fewer where a class
-        has fewer than 15 matrices or where there are more than 50 classes.
+        Total number of atoms, or a string such as "5 per class". "auto" is 3 per class, fewer if a
+        class has fewer than 15 matrices or if there are more than 50 classes.
     divergence : str, pair, sequence of pairs, or Divergence, default="line"
         "line" gives every atom three divergences with alpha + beta = 1: (1/2, 1/2), (0, 1) and
-        (1, 0). The head weighs them, and none needs eigenvalues, which makes learning several
-        times faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at
-        (1, 1), (0, 1) and (1, 0); a sequence of pairs starts at these. The paper's variants learn
-        one pair, started at the best point of a grid: "S" shares it among the atoms, "V" has
-        alpha = beta, "N" leaves every atom its own. ("V", (1, 1)) starts at (1, 1) instead. A name
+        (1, 0). The head weights them. None needs eigenvalues, which makes learning several times
+        faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at (1, 1),
+        (0, 1) and (1, 0); a sequence of pairs gives other starts. The paper's variants learn one
+        pair, started at the best point of a grid: "S" shares it among the atoms, "V" has
+        alpha = beta, "N" has a pair for every atom. ("V", (1, 1)) starts at (1, 1) instead. A name
         or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
@@ -57,14 +57,14 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is 10
         divided by the number of matrices.
     solver : str, default="joint"
-        "joint" moves all at once by L-BFGS in moving frames, "bcd" is the paper's block-coordinate
+        "joint" moves everything at once by Riemannian L-BFGS, "bcd" is the paper's block-coordinate
         descent, "stochastic" is Riemannian Adam on minibatches. "joint atoms" moves the atoms
         alone, "joint divergences" alpha and beta alone; likewise for the others.
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
         Where the atoms start.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
-        Folds: as many models, each without the matrices of one fold, are averaged. None trains one
-        model on everything.
+        Folds. One model is trained without each fold, and predictions average the models. None
+        trains one model on all matrices.
     max_iter : int, default=10
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
@@ -80,8 +80,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     loss_, gamma_ : the loss and the penalty that were chosen.
     temperature_ : float, by which scores are divided to be calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
-        Probabilities of the training matrices by models that have not seen them; where one model
-        is trained on everything, by its start. NaN for what no fold holds out.
+        Probabilities of the training matrices by models that have not seen them; with cv=None, by
+        the start of the model. NaN for matrices that no fold holds out.
     n_iter_ : int, number of iterations.
     message_ : str, why learning stopped.
     history_ : dict of arrays, one row per iteration, or per block of `solver="bcd"`
@@ -166,13 +166,13 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         Parameters
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
-            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which are
-            learned from where they are. Then ``cv`` and ``groups`` must be None, and `oof_proba_`
-            is empty. A sample of 10,000 matrices gives the first atoms, and chooses what is "auto".
+            Shards are whatever `divlearn.sharded.open_shards` takes, such as a Dask array or files,
+            which are read where they are. ``cv`` and ``groups`` must then be None, and `oof_proba_`
+            is empty. A sample of 10,000 matrices gives the first atoms and the values of "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
-            What belongs together, as patches of one image do, and must not be split by a fold.
+            Matrices of one group, such as patches of one image, stay in one fold.
 
         Returns
         -------
@@ -239,8 +239,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores, whose softmax is `predict_proba`.
 
-        Their shape is (n_matrices, n_classes). Two classes have the score of the second less that
-        of the first, shape (n_matrices,).
+        Their shape is (n_matrices, n_classes). For two classes, the result is the score of the
+        second minus that of the first, shape (n_matrices,).
         """
         scores = self._mean_scores(X) / self.temperature_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

@@ -18,15 +18,15 @@ from divlearn.tolerances import LEARNING_ACCURACY
 class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.
 
-    As `IDDLClassifier`, with half the squared error of one or several outputs, each divided by its
-    standard deviation.
+    Like `IDDLClassifier`, with half the squared error of one or several outputs as the loss. Each
+    output is divided by its standard deviation.
 
     Parameters
     ----------
     n_atoms : int or "auto"
         "auto" is 3, fewer for fewer than 15 matrices.
     init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
-        Without classes the first two are the same.
+        The first two are the same here, as there are no classes.
     divergence, gamma, solver, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 

@@ -30,16 +30,16 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     .. math:: v_k = D^{(\alpha_k, \beta_k)}(X \,\|\, B_k)
 
-    With y, atoms and divergences are those an `IDDLClassifier` or, for continuous y, an
-    `IDDLRegressor` learns; without, atoms are centres of log-Euclidean k-means and the parameters
-    stay where they start.
+    With y, atoms and divergences are those that an `IDDLClassifier` learns, or an `IDDLRegressor`
+    if y is continuous. Without y, atoms are centres of log-Euclidean k-means, and alpha and beta
+    stay at their start.
 
     Parameters
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; at most 3 without y.
     divergence, loss, gamma, solver, init, cv, max_iter, random_state, engine, verbose, regularize
-        As in `IDDLClassifier`. The head is there to learn by; what is returned are the divergences
+        As in `IDDLClassifier`. The head only serves learning; `transform` returns the divergences
         themselves.
 
     Attributes

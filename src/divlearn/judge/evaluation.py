@@ -136,11 +136,11 @@ def evaluate(
     y : array-like, shape (n_matrices,)
     classifiers : dict of estimators by name, optional, `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
-        A number is the largest number of folds, which are stratified, shuffled, and keep groups
-        together. There are no more than groups, or matrices in the largest class.
+        An int is the largest number of folds, which are stratified, shuffled, and keep groups
+        together. There are at most as many folds as groups, or as matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
-        whose ``fit`` takes groups get those of the training part, for folds of their own.
+        whose ``fit`` takes groups get those of the training part, for their inner folds.
     random_state : int or None, default=0
     regularize : {"raise", "shrink"} or float, default="raise"
         As in `Regularize`, learned from the training part of every fold.
@@ -150,7 +150,7 @@ def evaluate(
     -------
     Evaluation
         After an interrupt it has the folds that all classifiers completed, or, in the first fold,
-        the classifiers that completed it. Without any KeyboardInterrupt is raised.
+        the classifiers that completed it. KeyboardInterrupt is raised if there are none.
 
     Examples
     --------

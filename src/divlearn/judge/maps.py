@@ -149,7 +149,7 @@ def plane_map(
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],
               \qquad k(i) = \arg\min_{j \ne i} D^{(\alpha,\beta)}(X_i \,\|\, X_j)
 
-    The other direction is the point (beta, alpha). One pass of spectra serves the whole grid.
+    Exchanging the arguments of D exchanges alpha and beta. One pass of spectra serves all points.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def plane_map(
 
     Notes
     -----
-    A matrix as near to another class as to its own, up to rounding, counts as wrong. Memory grows
-    with the number of matrices times that of points, by 16 bytes each; 5 MB for 1,024 matrices.
+    A matrix as near to another class as to its own, up to rounding, counts as wrong. Memory is 16
+    bytes for each matrix and point; 5 MB for 1,024 matrices.
 
     Examples
     --------

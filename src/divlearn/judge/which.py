@@ -143,9 +143,9 @@ def which_divergence(
 
     With labels, the criterion is the cross-validated accuracy of the nearest neighbour. The score
     of the learned point comes from nested cross-validation: for every fold the point is chosen by
-    leave-one-out accuracy on the other folds, and evaluated on the fold. The nearest mean of a
-    class, see `DivergenceMDM`, is judged on the same folds. Without labels, the criterion is the
-    likelihood of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
+    leave-one-out accuracy on the other folds, and evaluated on the fold. Nearest class means, see
+    `DivergenceMDM`, are judged on the same folds. Without labels, the criterion is the likelihood
+    of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
 
     Parameters
     ----------
@@ -154,13 +154,13 @@ def which_divergence(
         Labels, at least two classes of at least two matrices each, or of two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) are held out together and
-        are not neighbours of each other, lest a divergence that recognises groups seems to separate
-        classes. Refused without labels, where nothing is held out.
+        are not neighbours of each other. Otherwise a divergence that recognises groups would seem
+        to separate classes. Must be None without labels, where nothing is held out.
     cv : int, default=5
         Largest number of folds, as in `evaluate`; not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
-        The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of
-        1/4 without. Named divergences are compared whether they lie on it or not.
+        The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of 1/4
+        without. Named divergences are always compared, on the grid or not.
     engine : str or Engine, default="auto"
     random_state : int, RandomState or None, default=None
     regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
@@ -170,7 +170,7 @@ def which_divergence(
     -------
     WhichDivergence
         After an interrupt it covers the matrices judged so far, a random sample of all, or its map
-        has holes. KeyboardInterrupt is raised if there is nothing to answer from.
+        has holes. KeyboardInterrupt is raised if no matrix was judged.
 
     Examples
     --------

@@ -44,15 +44,15 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     Parameters
     ----------
     alphas, betas : array-like, optional
-        The grid is their product; signs must not differ. Pairs that are the same once symmetrised
+        The grid is their product; signs must not differ. Pairs that are equal after symmetrisation
         are tried once. By default `divlearn.kernels.POINTS`, the named divergences among them.
     scales : array-like, default=(0.25, 0.5, 1, 2, 4)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
-        Penalty of the support vector machine, > 0; of several values the best is chosen.
+        Penalty of the support vector machine, > 0; the best of several values is chosen.
     cv : int, splitter or iterable of pairs of indices, default=4
-        A number of folds is stratified and shuffled, and keeps ``groups`` together. Every class
+        For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
     class_weight : dict, "balanced" or None, default=None, as in `sklearn.svm.SVC`
     random_state : int, RandomState or None, default=None
@@ -69,8 +69,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     best_score_ : float, that accuracy; optimistic, being the highest of many.
     cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
-        Held-out `decision_function` with the best parameters; NaN for what no fold tests or has no
-        weight.
+        Held-out `decision_function` with the best parameters; NaN for matrices that no fold tests
+        or that have no weight.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices.
     svc_ : SVC, the machine, fitted on all training matrices.
@@ -80,12 +80,12 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Classes are told apart two by two. With :math:`d_{kl} = -d_{lk}` the decision for class k
-    against l, the score of a class is :math:`s_k = -\sum_{l \ne k} \log(1 + e^{-A d_{kl}})`, and
-    the probabilities are the softmax of :math:`s / T`; A and T are chosen on held-out decisions.
-    Of two classes the score is the decision itself. `predict` is the class of the highest
-    probability. The accuracies in ``cv_results_`` are those of the votes of the decisions, which is
-    how `sklearn.svm.SVC` predicts.
+    The machine decides between pairs of classes. With :math:`d_{kl} = -d_{lk}` the decision for
+    class k against l, the score of a class is
+    :math:`s_k = -\sum_{l \ne k} \log(1 + e^{-A d_{kl}})`, and the probabilities are the softmax of
+    :math:`s / T`; A and T are chosen on held-out decisions. For two classes the score is the
+    decision itself. `predict` returns the class with the highest probability. The accuracies in
+    ``cv_results_`` count the votes of the decisions, as `sklearn.svm.SVC` does.
 
     Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
     most 2 GiB, which is some 6,700 matrices with the default grid.
@@ -132,8 +132,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         """Choose divergence, scale and C, and fit the machine.
 
         X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
-        never held out. Weights are factors of C, and weights of the accuracy; zero leaves a matrix
-        out. Folds do not split groups.
+        never held out. Weights multiply C and apply to the accuracy; zero leaves a matrix out.
+        Folds do not split groups.
         """
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         points = _check_points(self.alphas, self.betas)

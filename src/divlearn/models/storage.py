@@ -41,8 +41,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     model : estimator
         Of divlearn, scikit-learn or pyRiemann, such as a Pipeline or a fitted GridSearchCV.
     path : str or path-like
-        What is there is replaced once the new file is complete: an error, a full disk or a kill
-        leaves the old one whole.
+        An existing file is replaced once the new file is complete: an error, a full disk or a kill
+        leaves the old file intact.
 
     See Also
     --------
@@ -52,8 +52,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     -----
     Files hold numbers, text, and names of classes and functions. Unlike a pickle, a file cannot run
     anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
-    pyRiemann, ufuncs, and functions of a few of their modules; others must be named to it. Lambdas,
-    classes inside functions, and estimators with compiled parts, such as trees, are refused.
+    pyRiemann, ufuncs, and functions of a few of their modules; name others in its ``trusted``.
+    `save` refuses lambdas, classes inside functions, and estimators with compiled parts (trees).
 
     Examples
     --------
@@ -82,9 +82,9 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     path : str or path-like
     trusted : list of str, default=()
         Names of further classes and functions that the file may hold, such as
-        ``["package.module.Class"]``. Their modules are imported, and classes filled without a call.
+        ``["package.module.Class"]``. Their modules are imported; classes are not called.
     limit : int, default=2**32
-        Largest number of bytes that its arrays may take in memory.
+        Largest size in memory of all arrays of the file, in bytes.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     Raises
     ------
     ValueError
-        If the file is truncated, damaged, of another version of the format, or none of ours, or
+        If the file is truncated, damaged, of another version of the format, or not a model file, or
         if it holds something that is not trusted.
     OSError
         If it cannot be read at all.
