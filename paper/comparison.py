@@ -1,6 +1,6 @@
 """Figures beside the paper's: means with errors, and what the paper claims of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -108,6 +108,14 @@ def names_of(rows: Iterable[Row]) -> list[str]:
 def figures_of(rows: Iterable[Row], name: str) -> dict[str, float]:
     """Return the figures of a row of the table that are there, by column."""
     return {row.column: row.value for row in rows if row.row == name and row.value is not None}
+
+
+def rows_with(rows: Sequence[Row], column: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield names and figures of the rows of the table that have a figure in a column."""
+    for name in names_of(rows):
+        found = figures_of(rows, name)
+        if column in found:
+            yield name, found
 
 
 def mean_of(values: Sequence[float]) -> Estimate | None:

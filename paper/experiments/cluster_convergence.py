@@ -6,7 +6,7 @@ import numpy as np
 
 from paper.cells import Cell, Done
 from paper.clustering import cluster_cell, synthetic_cell
-from paper.comparison import Claim, Row, figures_of, names_of
+from paper.comparison import Claim, Row, rows_with
 from paper.experiment import Experiment
 from paper.experiments.convergence import block_shares, plot_blocks
 from paper.protocol import Protocol
@@ -35,14 +35,12 @@ def _rows(done: Done) -> list[Row]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for data in names_of(rows):
-        found = figures_of(rows, data)
-        if "rises" in found:
-            here = "from {at the start:.0f} to {at the end:.0f}, {rises:.0f} rises".format(**found)
-            claim = "alpha-beta k-means: the objective falls block by block"
-            claims.append(Claim(claim, data, not found["rises"], here))
-    return claims
+    claim = "alpha-beta k-means: the objective falls block by block"
+    here = "from {at the start:.0f} to {at the end:.0f}, {rises:.0f} rises"
+    return [
+        Claim(claim, data, not found["rises"], here.format(**found))
+        for data, found in rows_with(rows, "rises")
+    ]
 
 
 def _effort(protocol: Protocol) -> str:

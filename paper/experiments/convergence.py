@@ -10,7 +10,7 @@ import numpy as np
 from divlearn.datasets import Dataset
 from paper.cells import Cell, Done
 from paper.classification import make_split
-from paper.comparison import Claim, Row, figures_of, names_of
+from paper.comparison import Claim, Row, rows_with
 from paper.experiment import Experiment, data_cell
 from paper.methods import make_classifier
 from paper.protocol import Limits, Protocol
@@ -88,14 +88,12 @@ def _rows(done: Done) -> list[Row]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    claims = []
-    for data in names_of(rows):
-        found = figures_of(rows, data)
-        if "by atoms, %" in found:
-            here = "atoms {by atoms, %:.0f} %, head {by head, %:.0f} %".format(**found)
-            claim = "the objective falls most when atoms are learned"
-            claims.append(Claim(claim, data, found["by atoms, %"] > 50, here))
-    return claims
+    claim = "the objective falls most when atoms are learned"
+    here = "atoms {by atoms, %:.0f} %, head {by head, %:.0f} %"
+    return [
+        Claim(claim, data, found["by atoms, %"] > 50, here.format(**found))
+        for data, found in rows_with(rows, "by atoms, %")
+    ]
 
 
 def _effort(protocol: Protocol) -> str:

@@ -161,8 +161,10 @@ def learn_ensemble(
         ]
         return Learned(choice, refitted, n_iter, message, history)
 
+    unmoved = n_iter == 0 and len(first) > 0
+    ends = starts if unmoved else see_through(partial(choose, models))
     found: list[tuple[Learned, Learned | None]] = []
-    for before, after in zip(starts, see_through(partial(choose, models)), strict=True):
+    for before, after in zip(starts, ends, strict=True):
         losses = before.held_out_loss, after.held_out_loss
         said = "{:.4g} at the start, {:.4g} after {} iterations".format(*losses, n_iter)
         message = f"held-out loss {said}; {len(models)} models averaged"

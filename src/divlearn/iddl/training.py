@@ -96,21 +96,23 @@ Trained = tuple[Model, int, str, History]  # with the number of iterations, and 
 def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
     """Make a model of the first atoms and divergences, without a head."""
     alpha, beta = variant.expand(variant.start)
-    V = part.shards.hold(encode_rows, part.atoms, alpha, beta)
-    feature_map = FeatureMap.start(part.shards, part.targets, V, plain=recipe.loss.plain)
+    V, feature_map = _start_features(part, recipe, variant)
     units = feature_map.units(part.shards, part.targets, V)
     none = np.zeros((0, alpha.size)), np.zeros(0)
     return Model(part.atoms, alpha, beta, feature_map.offset, units, none)
 
 
+def _start_features(part: Part, recipe: Recipe, variant: Variant) -> tuple[Parts, FeatureMap]:
+    """Divergences of the first atoms, and the map from these to features."""
+    V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
+    return V, FeatureMap.start(part.shards, part.targets, V, plain=recipe.loss.plain)
+
+
 def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
     """Train one model."""
-    shards, targets = part.shards, part.targets
-    V = shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-    feature_map = FeatureMap.start(shards, targets, V, plain=recipe.loss.plain)
-    del V  # the solver's needs its room
+    feature_map = _start_features(part, recipe, variant)[1]  # the solver needs the other's room
     objective = Objective(
-        shards, targets, variant, feature_map, recipe.loss, recipe.gamma,
+        part.shards, part.targets, variant, feature_map, recipe.loss, recipe.gamma,
         learn_atoms=recipe.learn_atoms, learn_parameters=recipe.learn_parameters,
         tether=recipe.tether, anchors=part.atoms,
     )  # fmt: skip
