@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,36 +225,3 @@ except ValueError as error:
     assert lines[0].startswith("1|UserWarning|divlearn runs on its reference engine")
     assert float(lines[1]) == pytest.approx(np.log(2) ** 2, rel=4 * EPS)
     assert "engine='native' is not installed or was switched off" in lines[2]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
-def test_fork_after_use(engine_name):
-    """A child has none of its parent's threads; it must compute all the same, and not hang."""
-    code = f"""
-import os, sys, warnings
-import numpy as np
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from conftest import make_engine, wishart
-warnings.simplefilter("ignore", DeprecationWarning)
-engine = make_engine({engine_name!r}, 2)
-rng = np.random.default_rng(0)
-n = 200 if {engine_name!r} == "reference" else 20000
-X, B = wishart(rng, n, 5), wishart(rng, 2, 5)
-prepared = engine.prepare(X)
-def both():
-    back = engine.pullback(prepared, B, 0.4, 0.8, np.ones((n, 2)))
-    return engine.encode(prepared, B, 0.4, 0.8).tobytes() + back.atoms.tobytes()
-right = both()
-child = os.fork()
-if child == 0:
-    os._exit(0 if both() == right else 3)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert both() == right
-"""
-    if engine_name == "cuda":
-        pytest.skip("CUDA itself does not survive a fork")
-    if engine_name != "reference" and not has_native:
-        pytest.skip("the native engine is not installed or switched off")
-    done = run(code)
-    assert done.returncode == 0, done.stderr
