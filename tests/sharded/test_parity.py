@@ -86,8 +86,9 @@ def check_equal(make, y, weights=None, tolerance=1e-8):
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         else:
             np.testing.assert_array_equal(found, expected, err_msg=name)
+    found_in_parts = answers(parts)
     for name, expected in answers(whole).items():
-        found = answers(parts)[name]
+        found = found_in_parts[name]
         for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
             if np.asarray(other).dtype.kind == "f":
                 np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
