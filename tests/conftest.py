@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import warnings
@@ -78,6 +79,11 @@ def make_engine(name: str, n_threads: int | None = 1, accuracy: str = "auto"):
     return NativeEngine(n_threads, accuracy, instruction_set=name.removeprefix("native-"))
 
 
+def pytest_collection_finish():
+    """Modules and tests stay to the end: the garbage collector need not look at them."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_blas_thread():
     """Small matrices gain nothing from more, and idle ones spin on a busy machine."""
@@ -103,6 +109,7 @@ def short_fits(monkeypatch):
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
     monkeypatch.setattr("divlearn.kernels.classifier.POINTS", [(0.0, 0.0), (0.5, 0.5)])
+    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
 
 
 @pytest.fixture

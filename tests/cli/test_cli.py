@@ -336,10 +336,7 @@ def test_cluster(capsys, data, tmp_path, options):
         (["--method", "mixture", "--divergence", "wishart"], "wishart", [1, 2, 4, 5]),
     ],
 )
-def test_cluster_chooses_their_number(
-    capsys, data, tmp_path, monkeypatch, options, divergence, others
-):
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)  # few steps tell
+def test_cluster_chooses_their_number(capsys, data, tmp_path, options, divergence, others):
     arguments = ["cluster", data / "matrices.npz", *options]
     code, printed, _ = run(capsys, *arguments, "--report", tmp_path / "page.html")
     assert code == 0

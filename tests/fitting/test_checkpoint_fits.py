@@ -68,6 +68,13 @@ CLUSTERING = {
 }
 
 
+@pytest.fixture
+def short_mixtures(monkeypatch):
+    """A few iterations tell whether they go on."""
+    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
+
+
+@pytest.mark.usefixtures("short_mixtures")
 @pytest.mark.parametrize("name", CLUSTERING)
 def test_clusters(data, tmp_path, monkeypatch, name):
     model = CLUSTERING[name]
@@ -132,6 +139,7 @@ SHARDED = {
 }
 
 
+@pytest.mark.usefixtures("short_mixtures")
 @pytest.mark.parametrize("name", SHARDED)
 def test_shards(data, tmp_path, monkeypatch, name):
     X, y = data

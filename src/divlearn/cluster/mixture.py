@@ -105,7 +105,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 60, 3, random_state=0)
+    >>> X, y = make_wishart_clusters(3, 30, 2, random_state=0)
     >>> mixture = ABMixture([2, 3], random_state=0).fit(X)
     >>> mixture.n_components_, mixture.predict_proba(X[:1]).shape
     (3, (1, 3))

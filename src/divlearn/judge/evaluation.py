@@ -154,12 +154,12 @@ def evaluate(
 
     Examples
     --------
-    >>> from divlearn import DivergenceKernelClassifier
+    >>> from divlearn.baselines import DivergenceMDM
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
-    >>> found = evaluate(X, y, {"kernel": DivergenceKernelClassifier()}, cv=3)
+    >>> found = evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3)
     >>> print(found.summary())
-    kernel is right on ...% +- ...% of 60 held-out matrices.
+    nearest mean is right on ...% +- ...% of 60 held-out matrices.
     """
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
     matrices = np.asarray(X, dtype=np.float64)

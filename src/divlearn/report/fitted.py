@@ -51,8 +51,8 @@ def classifier_page(
     >>> from divlearn import DivergenceKernelClassifier
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
-    >>> page = classifier_page(DivergenceKernelClassifier().fit(X, y), X, y)
-    >>> page.sentence
+    >>> model = DivergenceKernelClassifier(alphas=[0.5], betas=[0.5]).fit(X, y)
+    >>> classifier_page(model, X, y).sentence
     'DivergenceKernelClassifier separates 3 classes: it is right on ...% of 60 held-out matrices.'
     """
     X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)

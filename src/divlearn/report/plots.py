@@ -129,7 +129,8 @@ class PlaneDisplay:
     >>> from divlearn import DivergenceKernelClassifier
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(2, 20, 3, random_state=0)
-    >>> display = PlaneDisplay.from_estimator(DivergenceKernelClassifier().fit(X, y), X, y)
+    >>> model = DivergenceKernelClassifier(alphas=[0, 1], betas=[0, 1]).fit(X, y)
+    >>> display = PlaneDisplay.from_estimator(model, X, y)
     """
 
     def __init__(self, plane: PlaneMap | WhichDivergence, learned: Sequence[Point] = ()) -> None:
