@@ -62,6 +62,7 @@ def test_only_the_innermost_listener_hears():
     assert outer == ["sound"]
 
 
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_long_work_tells_how_far_it_is(data):
     X, y = data
     images = np.random.default_rng(0).random((3, 16, 16))
@@ -177,6 +178,7 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
     assert classifier.fit(X, y).message_ == "4 of 4 members were fitted"
 
 
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
     monkeypatch.setattr("divlearn.baselines.plane._ROWS", 10)
     X, y = data
@@ -305,6 +307,7 @@ VERBOSE = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 @pytest.mark.parametrize("name", VERBOSE)
 def test_verbose_estimators_say_how_far_they_are(data, ticking, capsys, name):
     estimator, what = VERBOSE[name]
@@ -314,6 +317,7 @@ def test_verbose_estimators_say_how_far_they_are(data, ticking, capsys, name):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
     X, y = data
     near, grid = {"near": DivergenceKNN(1, "airm")}, [0.0, 1.0]

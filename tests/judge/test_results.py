@@ -180,7 +180,7 @@ def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
 
 
 def test_the_picture_of_a_mixture_shows_bic(pyplot):
-    model = ABMixture([1, 2, 3], random_state=0).fit(X)
+    model = ABMixture([1, 2, 3], "wishart", random_state=0).fit(X)
     _, ax = model.plot(X)
     curve, best = ax.lines
     np.testing.assert_array_equal(curve.get_xydata(), list(model.bics_.items()))
