@@ -280,7 +280,7 @@ def test_a_network_learns_as_iddl_does():
 
 
 def test_a_network_learns_as_iddl_does_on_emg():
-    """From one session of a person to the other, and back."""
+    """From one session of a person to the other."""
     path = Path(os.environ.get("DIVLEARN_DATA", "/nowhere")) / "emg" / "emg.npz"
     if not path.exists():
         pytest.skip("DIVLEARN_DATA names no folder that has emg/emg.npz")
@@ -289,6 +289,5 @@ def test_a_network_learns_as_iddl_does_on_emg():
     X = np.zeros((len(y), d, d))
     X[:, *np.tril_indices(d)] = packed["tri"]
     X += np.tril(X, -1).mT
-    splits = [(packed[f"train_{k}"], packed[f"test_{k}"]) for k in range(2)]
-    found, right = np.mean([compare_with_iddl(X, y, *split) for split in splits], axis=0)
+    found, right = compare_with_iddl(X, y, packed["train_0"], packed["test_0"])
     assert found > right - 0.05
