@@ -14,7 +14,7 @@ from paper.cells import Cell, Done, distinct, where
 from paper.comparison import Claim, Row, accuracy_of
 from paper.data import SOURCES, paper_name
 from paper.experiment import Experiment, data_cell
-from paper.methods import OURS, make_classifier, settings_of
+from paper.methods import OURS, STRUCTURED, make_classifier, settings_of
 from paper.protocol import Limits, Protocol
 
 # Cheap ones first: a run that is stopped early has most of the tables.
@@ -90,8 +90,11 @@ def accuracy_cells(
                     measure_accuracy, seed=seed, limits=limits, method=method, settings=settings
                 )
                 cells.append(
-                    data_cell(("accuracy", 2), source, method, seed, settings, limits, compute)
-                )
+                    data_cell(
+                        ("accuracy", 2), source, method, seed, settings, limits, compute,
+                        resumes=method in STRUCTURED,
+                    )
+                )  # fmt: skip
     return cells
 
 
