@@ -5,13 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from divlearn.fitting import checkpoint
 from paper import __main__ as program
 from paper.cells import Cell, compute, merge_results, read_results, record
 from paper.classification import accuracy_cells
@@ -147,30 +146,21 @@ def test_a_failing_cell_does_not_stop_the_others(path):
     assert squares(path, cells()) == [0, 1, None, 9, 16]
 
 
-def test_a_long_fit_resumes(path, tmp_path, monkeypatch):
-    """The structured SVM is stopped in its third iteration, and computed again."""
-    protocol = replace(TINY, parameters={"IDDL-V, structured SVM": {"gamma": 0.1, "iterations": 5}})
-    cells = accuracy_cells(["kth"], ["IDDL-V, structured SVM"], protocol)
-    whole = tmp_path / "whole"
-    assert compute(cells, DATA, whole) == []
-    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
-    write = checkpoint.write_object
-    written = []
+def test_long_fits_keep_their_progress(path, monkeypatch):
+    """Each in a file of its own, in a folder that is there."""
+    given = []
 
-    def stop(*arguments, **named):
-        write(*arguments, **named)
-        written.append(arguments)
-        if len(written) == 3:
-            raise ZeroDivisionError("stopped")
+    @contextmanager
+    def note(file):
+        given.append((file, file is None or file.parent.is_dir()))
+        yield
 
-    monkeypatch.setattr(checkpoint, "write_object", stop)
-    assert compute(cells, DATA, path) == [f"{cells[0]}: ZeroDivisionError: stopped"]
-    assert (path.parent / "results.jsonl.fits" / cells[0].key).is_file()
+    monkeypatch.setattr("paper.cells.resumable", note)
+    methods = ["IDDL-N, structured SVM", "IDDL-V, structured SVM", "IDDL-V", "SPDClassifier"]
+    cells = accuracy_cells(["kth"], methods, TINY)
     assert compute(cells, DATA, path) == []
-    assert not list((path.parent / "results.jsonl.fits").iterdir())
-    found = [record(read_results(one), cells[0])["accuracy"] for one in (path, whole)]
-    assert found[0] == found[1]
+    files = [path.parent / "results.jsonl.fits" / cell.key for cell in cells[:2]]
+    assert given == [(file, True) for file in (*files, None, None)]
 
 
 def test_processes_compute_what_one_does(tmp_path):
