@@ -276,7 +276,7 @@ def test_a_failure_is_named_and_ends_with_one(paper, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["flying"], "NAME flying must be one of set-up, heat-map, atoms"),
+        (["flying"], "NAME flying must be one of set-up, solvers, heat-map"),
         (["atoms/moon"], "NAME atoms/moon must be a part that --list names"),
         (["--jobs", "0"], "--jobs 0 must be >= 1"),
         (["--quick", "--full"], "not allowed with argument"),
