@@ -15,6 +15,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
+from divlearn import resumable
 from divlearn.datasets import Dataset
 
 INTERRUPTED = 130  # exit code
@@ -37,6 +38,7 @@ class Cell:
     seed: int  # of the split and of the fit
     settings: Mapping[str, Any]  # all else that the outcome depends on
     compute: Callable[[Any, str], dict[str, Any]]  # from data set and engine; can be pickled
+    resumes: bool = False  # whether it is one long fit, whose progress is kept
 
     @property
     def about(self) -> dict[str, Any]:
@@ -141,9 +143,10 @@ def compute(
         for cell in cells
         if known.get(cell.key, {}).get("digest") != digests.get(cell.source, "synthetic")
     }
+    progress = path.with_name(f"{path.name}.fits")  # of cells that resume
     # Workers share the cores: joblib limits their threads, which engines obey.
     lines = Parallel(jobs, return_as="generator_unordered")(
-        delayed(_compute)(cell, data.get(cell.source), engine, os.getpid())
+        delayed(_compute)(cell, data.get(cell.source), engine, progress, os.getpid())
         for cell in missing.values()
     )
     failures = []
@@ -158,11 +161,18 @@ def compute(
     return failures
 
 
-def _compute(cell: Cell, dataset: Dataset | None, engine: str, main: int) -> dict[str, Any]:
+def _compute(
+    cell: Cell, dataset: Dataset | None, engine: str, progress: Path, main: int
+) -> dict[str, Any]:
     """Compute a cell; returns its line of results, or what is wrong with it."""
     started = time.perf_counter()
+    if cell.resumes:
+        progress.mkdir(parents=True, exist_ok=True)
     try:
-        with _ended_by_ctrl_c(os.getpid() == main):
+        with (
+            _ended_by_ctrl_c(os.getpid() == main),
+            resumable(progress / cell.key if cell.resumes else None),
+        ):
             outcome = cell.compute(dataset, engine)
     except Exception as error:
         return {"key": cell.key, "problem": f": {type(error).__name__}: {error}"}

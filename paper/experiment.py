@@ -28,11 +28,11 @@ class Experiment:
 
 def data_cell(
     task: tuple[str, int], source: str, method: str, seed: int, settings: Mapping[str, Any],
-    limits: Limits, compute: Callable[[Any, str], dict[str, Any]],
+    limits: Limits, compute: Callable[[Any, str], dict[str, Any]], resumes: bool = False,
 ) -> Cell:  # fmt: skip
     """Make a cell of a part of a data set."""
     told = {**settings, "limits": str(limits)}
-    return Cell(task, SOURCES[source].title, source, method, seed, told, compute)
+    return Cell(task, SOURCES[source].title, source, method, seed, told, compute, resumes)
 
 
 def plot_means(ax: Any, found: Mapping[int, Estimate | None], label: str) -> None:

@@ -136,7 +136,7 @@ def document(
     claims = [claim for one in every for claim in one.experiment.claims(one.rows)]
     claims.sort(key=lambda claim: not claim.paper)  # first what the paper has figures for
     names = {row.row for one in every for row in one.rows}
-    titles = {re.sub(r", \d+ per class$", "", name) for name in names}
+    titles = {re.sub(r", \d+ per class.*", "", name) for name in names}
     used = [source for source in SOURCES.values() if source.title in titles]
     absent = {source.paper for source in SOURCES.values()} - {source.paper for source in used}
     parts = [
@@ -175,7 +175,7 @@ def _how_to_read(protocol: Protocol, earlier: bool) -> str:
         f"IDDL has {protocol.atoms_per_class} atoms per class and the set-up of the paper's text "
         "(`IDDLClassifier.paper()`): log-Euclidean k-means, a grid search of (alpha, beta), gamma "
         f"by cross-validation among 0.001, 0.01, 0.1 and 1. It takes {protocol.iterations} "
-        "iterations of the joint solver unless stated otherwise; the table `set-up` compares this "
+        "iterations of the joint solver unless stated otherwise; the table `solvers` compares this "
         "solver with the paper's block-coordinate descent (BCD). "
         f"Data sets have at most {protocol.splits} splits, and {protocol.repeats} fits if there is "
         "one split."

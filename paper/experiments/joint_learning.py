@@ -25,7 +25,7 @@ def _cells(protocol: Protocol) -> list[Cell]:
     steps = {"joint": protocol.iterations, "bcd": protocol.descent_iterations}
     return [
         cell
-        for solver in protocol.joint_solvers
+        for solver in protocol.solvers
         for atoms in protocol.joint_atoms
         for method, moved in _SCENARIOS.values()
         for cell in accuracy_cells(

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from paper import published
 from paper.cells import Cell, Done, distinct, where
 from paper.classification import accuracy_cells
@@ -50,18 +48,12 @@ def _claims(rows: list[Row]) -> list[Claim]:
     found = {(row.row, row.column): row for row in rows if row.value is not None}
     claims = []
     for data in names_of(rows):
-        bcd, joint = (found.get((data, f"text, {solver}")) for solver in ("BCD", "joint"))
+        bcd = found.get((data, "text, BCD"))
         if bcd:
             text = "accuracy of IDDL, set up by the text, within two standard errors"
             here = f"{bcd.value:.1f} +- {bcd.error:.1f}"
             claims.append(Claim(text, data, not bcd.differs, here, f"{bcd.paper:g}"))
-        if bcd and joint:
-            text = "ours: the joint solver is as accurate, within two standard errors"
-            here = f"joint {joint.value:.1f}, BCD {bcd.value:.1f}"
-            error = float(np.hypot(bcd.error or 0.0, joint.error or 0.0))
-            near = not joint._replace(paper=bcd.value, error=error).differs
-            claims.append(Claim(text, data, near, here))
-    return sorted(claims, key=lambda claim: claim.claim)
+    return claims
 
 
 def _effort(protocol: Protocol) -> str:

@@ -2,22 +2,27 @@
 
 from paper import published
 from paper.cells import Cell, Done, distinct, where
-from paper.classification import TABLE_SOURCES, accuracy_cells, accuracy_rows, accuracy_table
+from paper.classification import (
+    TABLE_SOURCES,
+    accuracy_cells,
+    accuracy_rows,
+    accuracy_table,
+    whole_cells,
+)
 from paper.comparison import Claim, Row, accuracy_of, compare
-from paper.data import SOURCES, paper_name
+from paper.data import paper_name
 from paper.methods import NEIGHBOURS, OURS, RIDGE
 from paper.protocol import Protocol
 
 _METHODS = (*NEIGHBOURS, "SVM-LE")
 _BEST = "IDDL, best variant"  # picked on test data, as in the paper
-_WHOLE = "brodatz-all"  # too large for all but 1-NN
 
 
 def _more_cells(protocol: Protocol) -> list[Cell]:
-    whole = [_WHOLE] if protocol.whole else []
     return [
         *accuracy_cells(TABLE_SOURCES, RIDGE, protocol),
-        *accuracy_cells(whole, NEIGHBOURS, protocol),
+        *whole_cells(NEIGHBOURS, protocol, seeds=None),
+        *whole_cells(RIDGE, protocol),
     ]
 
 
@@ -32,8 +37,7 @@ def _rows(done: Done) -> list[Row]:
         )
     order = {name: place for place, name in enumerate((*_METHODS, _BEST, *OURS))}
     rows.sort(key=lambda row: order[row.column])
-    whole = SOURCES[_WHOLE].title
-    return [row for row in rows if row.row != whole or row.column in NEIGHBOURS]
+    return rows
 
 
 def _claims(rows: list[Row]) -> list[Claim]:

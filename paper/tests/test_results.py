@@ -46,7 +46,12 @@ def test_an_experiment_from_data_to_text(name, found_of, tmp_path):
     assert rows
     skipped = {"ABMixture"} if experiment.timed else set()
     assert all(np.isfinite(row.value) for row in rows if row.column not in skipped)
-    if experiment.unit == "accuracy in %" and name not in ("heat-map", "joint-learning", "set-up"):
+    if experiment.unit == "accuracy in %" and name not in (
+        "heat-map",
+        "joint-learning",
+        "set-up",
+        "solvers",
+    ):
         assert min(row.value for row in rows) > 50  # three classes well apart
     assert experiment.claims(rows)  # each has something to say of a claim
     text = rendering.document([found], TINY, tmp_path / "results.md")
@@ -97,8 +102,24 @@ def test_what_takes_too_long_is_left_out():
         for protocol in (QUICK, FULL)
     }
     assert "Brodatz, IDDL-V, structured SVM, 0" in cells["quick"]
-    assert not any("Brodatz" in name and "structured" in name for name in cells["full"])
+    assert not any("Brodatz, IDDL-V, structured" in name for name in cells["full"])
+    assert "Brodatz, 20 textures, IDDL-V, structured SVM, 0" in cells["full"]
+    assert not any("20 textures" in name for name in cells["quick"])
     assert "Virus, IDDL-V, structured SVM, 0" in cells["full"]
+
+
+def test_a_table_has_blanks_for_what_is_never_computed():
+    """All patches of Brodatz are too many for LEML, and one split of them is enough."""
+    experiment = EXPERIMENTS["state-of-the-art"]
+    cells = [cell for cell in experiment.cells(FULL) if cell.source == "brodatz-all"]
+    assert [str(cell) for cell in cells[:2]] == [
+        "Brodatz, all patches, IDDL-S, 0", "Brodatz, all patches, IDDL-V, 0",
+    ]  # fmt: skip
+    line = {"seconds": 1.0, "engine": "auto"}
+    outcome = {"accuracy": 0.5, "n_test": 100, "test": "0"}
+    results = {cells[0].key: {"key": cells[0].key, "outcome": outcome} | line}
+    (row,) = rendering.find(experiment, FULL, results).rows
+    assert (row.column, str(row)) == ("IDDL-S", "50.0 +- 5.0 (72.5*)")
 
 
 def test_sources_that_share_files_are_loaded_once(tmp_path):
@@ -164,6 +185,22 @@ def test_a_claim_with_an_exception():
     ]  # fmt: skip
     assert claims[1].here == "joint 7.0, Fix(alpha, beta) 9.0 (p = 0.00)"
     assert claims[1].paper == "joint 82.3, Fix(alpha, beta) 81.7"
+
+
+def test_a_claim_that_solvers_agree():
+    """By pairs: gaps of 2 and -1 have errors of 1.4; one of 4 is too large. N has no partner."""
+    values = {"S": (60.0, 62.0), "V": (70.0, 69.0), "N": (80.0, None), "A": (50.0, 54.0)}
+    for methods, verdict, here in (
+        ("SVN", "yes", "at 2 of 2; joint - BCD is +0.5 on average"),
+        ("SVNA", "**no**", "at 2 of 3; joint - BCD is +1.7 on average"),
+    ):
+        rows = [
+            Row(f"Brodatz, 20 textures, 5 per class, {solver}", f"IDDL-{letter}", value, 1.0)
+            for letter in methods
+            for solver, value in zip(("BCD", "joint solver"), values[letter], strict=True)
+        ]
+        (claim,) = EXPERIMENTS["solvers"].claims(rows)
+        assert (claim.on, claim.verdict, claim.here) == ("Brodatz, 20 textures", verdict, here)
 
 
 # --- docs/results.md ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from paper import __main__ as program
 from paper.cells import Cell, compute, merge_results, read_results, record
+from paper.classification import accuracy_cells
 from paper.experiments import EXPERIMENTS, gradient_time
 from paper.tests.squares import cells
 from paper.tests.tiny import DATA, TINY
@@ -144,6 +146,23 @@ def test_a_failing_cell_does_not_stop_the_others(path):
     assert squares(path, cells()) == [0, 1, None, 9, 16]
 
 
+def test_long_fits_keep_their_progress(path, monkeypatch):
+    """Each in a file of its own, in a folder that is there."""
+    given = []
+
+    @contextmanager
+    def note(file):
+        given.append((file, file is None or file.parent.is_dir()))
+        yield
+
+    monkeypatch.setattr("paper.cells.resumable", note)
+    methods = ["IDDL-N, structured SVM", "IDDL-V, structured SVM", "IDDL-V", "SPDClassifier"]
+    cells = accuracy_cells(["kth"], methods, TINY)
+    assert compute(cells, DATA, path) == []
+    files = [path.parent / "results.jsonl.fits" / cell.key for cell in cells[:2]]
+    assert given == [(file, True) for file in (*files, None, None)]
+
+
 def test_processes_compute_what_one_does(tmp_path):
     some = [
         cell for cell in EXPERIMENTS["standard-measures"].cells(TINY)
@@ -257,7 +276,7 @@ def test_a_failure_is_named_and_ends_with_one(paper, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["flying"], "NAME flying must be one of set-up, heat-map, atoms"),
+        (["flying"], "NAME flying must be one of set-up, solvers, heat-map"),
         (["atoms/moon"], "NAME atoms/moon must be a part that --list names"),
         (["--jobs", "0"], "--jobs 0 must be >= 1"),
         (["--quick", "--full"], "not allowed with argument"),

@@ -9,7 +9,8 @@ from paper.protocol import QUICK, Limits
 TINY = replace(
     QUICK,
     limits={"": Limits(3, 14, 4)}, cluster_limits={"": Limits(3, 8)}, atoms_per_class=1,
-    sweep=(1,), joint_atoms=(15,), iterations=1, descent_iterations=1, plane_step=1.0,
+    sweep=(1,), joint_atoms=(15,), solvers=("joint", "bcd"), iterations=1, descent_iterations=1,
+    plane_step=1.0,
     convergence_iterations=1,
     trajectory_iterations=1, gradient_dimensions=(2, 3), gradient_atoms=(2, 4), rounds=1, runs=1,
     dimensions=(2, 3), n_per_dimension=3, numbers=(2, 3), n_per_number=3, mixture_dimension=1,
