@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors, plane
 from divlearn.baselines.plane import CHOICES, Codes
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
@@ -30,9 +30,11 @@ from divlearn.sharded.blocks import engine_for
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
-_SLOPES = (-1.0, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
+_SLOPES = np.array([0.0, 0.25, 0.5])  # beta - alpha of candidates whose means have no closed form
 _CANDIDATES: list[Divergence | None] = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
+
+Recenter = Callable[[Codes, Codes, RealArray], RealArray]
 
 
 @labelled.takes_metric
@@ -67,7 +69,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
     cv_results_ : dict of arrays, only where the divergence is chosen
-        "divergence", the candidates by name, and their held-out "accuracy" and "log_loss".
+        "divergence", the candidates by name, and their held-out "accuracy" and "brier_score".
     oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
         Held-out probabilities; divergence and scale are chosen on the other folds. NaN for matrices
         that no fold holds out or that have no weight.
@@ -76,11 +78,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Notes
     -----
-    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (1/4, 1/4),
-    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one with the lowest log-loss is chosen if its
-    gain over "airm" exceeds two standard errors, else "airm". Candidates are judged and used with
-    quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic mean,
-    which is exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
+    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (0, 1/4),
+    (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
+    score is chosen if its gain over "airm" exceeds two standard errors, else "airm". Candidates
+    have quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic
+    mean, which is exact for "airm" and "burg"; for "reverse-burg" the harmonic mean. While they
+    are judged, the AIRM mean is approximate.
 
     Examples
     --------
@@ -144,33 +147,38 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
                 "divergence='choose', one to train on and one to judge by; pass more, or name a "
                 "divergence"
             )
-        centers = _class_means(data, _CANDIDATES[0], engine)
+        centers = _class_means(data, get_divergence("jeffreys"), engine)
+        everything = np.arange(len(data.codes)), data.codes, data.weights
+        recenter = _recentering(data, _recentering(data, centers)(*everything))
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
-        tables = _judge(data, folds, centers, rough)
+        tables = _judge(data, folds, recenter, rough)
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
-        scales, losses = plane.log_losses(tables, codes)
+        scales, losses, scores = plane.held_out_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
         for _, held in folds:
             own = np.isin(tested, held)
-            best, place = plane.least_loss(losses, weights * ~own if not own.all() else weights)
+            others = weights if own.all() else weights * ~own
+            best, place = plane.least_loss(losses, scores, others)
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
-        best, place = plane.least_loss(losses, weights)
+        best, place = plane.least_loss(losses, scores, weights)
         self._divergence = divergence = _CANDIDATES[best]
         self.scale_ = float(scales[best, place])
-        if divergence is None:
-            self.means_ = _class_means(data, None, engine)
-        else:
+        if divergence is not None:
             self.scale_ /= divergence.scale
-            inverses = np.linalg.inv(data.matrices)
-            means = _path_means(data.matrices, inverses, data.codes, data.weights, centers)
-            self.means_ = means[_SLOPES.index(divergence.beta - divergence.alpha)]
+        if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
+            self.means_ = _class_means(data, divergence, engine)
+        else:
+            self.means_ = _class_means(data, _CANDIDATES[0], engine, recenter(*everything))
+            if slope:
+                arithmetic = _average(data.matrices, data.codes, data.weights)
+                self.means_ = geodesic(self.means_, arithmetic, slope)
         names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
             "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
-            "log_loss": np.average(losses, axis=2, weights=weights).min(axis=1),
+            "brier_score": np.average(scores, axis=2, weights=weights).min(axis=1),
         }
 
     def transform(self, X: ArrayLike) -> RealArray:
@@ -211,29 +219,45 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return len(self.means_)
 
 
-def _judge(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> RealArray:
-    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each.
-
-    Centers are the AIRM means of all matrices.
-    """
+def _judge(data: Labelled, folds: Folds, recenter: Recenter, engine: Engine) -> RealArray:
+    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
     tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
-    recenter = _recentering(data, centers)
     for train, held in track(folds, "folds"):
         codes, weights = data.codes[train], data.weights[train]
-        center = recenter(train, codes, weights)
-        means = _path_means(data.matrices[train], inverses[train], codes, weights, center)
-        step = max(1, _TABLE_ENTRIES // means[..., 0].size)
+        arithmetic = _average(data.matrices[train], codes, weights)
+        harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
+        ends = {1.0: arithmetic, -1.0: 0.5 * (harmonic + harmonic.mT)}
+        between = geodesic(recenter(train, codes, weights), arithmetic, _SLOPES[:, None])
+        step = max(1, _TABLE_ENTRIES // between[..., 0].size)
         for start in range(0, len(held), step):
             rows = held[start : start + step]
-            tables[:-1, rows] = _candidate_tables(data.matrices[rows], means, engine)
+            tables[:-1, rows] = _candidate_tables(data.matrices[rows], ends, between, engine)
         gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
     return tables
 
 
-def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
-    """Return a function that finds AIRM means of parts by a Newton step from those of all."""
+def _candidate_tables(
+    matrices: RealArray, ends: dict[float, RealArray], between: RealArray, engine: Engine
+) -> RealArray:
+    """Divergences of all candidates but the last, each to the means of its slope."""
+    n, n_classes, d = len(matrices), *between.shape[1:3]
+    data, slopes = Prepared.checked(matrices), CHOICES[:, 1] - CHOICES[:, 0]
+    tables = np.empty((len(CHOICES), n, n_classes))
+    for slope, means in ends.items():  # of one candidate each, which needs no spectra
+        place = int(np.flatnonzero(slopes == slope)[0])
+        tables[place] = engine.encode(data, Prepared.checked(means), *CHOICES[place])
+    t = engine.spectra(data, Prepared.checked(between.reshape(-1, d, d)))
+    for slope, some in zip(_SLOPES, t.reshape(n, -1, n_classes, d).swapaxes(0, 1), strict=True):
+        chosen = np.flatnonzero(slopes == slope)
+        spectra = np.ascontiguousarray(some.reshape(-1, d).T)
+        tables[chosen] = plane.evaluate_plane(spectra, CHOICES[chosen]).reshape(-1, n, n_classes)
+    return tables
+
+
+def _recentering(data: Labelled, centers: RealArray) -> Recenter:
+    """Return a function that finds AIRM means of parts by a Newton step from the centers."""
     frames = np.linalg.cholesky(centers)
     whiteners = np.linalg.inv(frames)[data.codes]
     values, bases = graded_eigh(whiteners @ data.matrices @ whiteners.mT)
@@ -252,37 +276,16 @@ def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]
     return recenter
 
 
-def _path_means(
-    matrices: RealArray, inverses: RealArray, codes: Codes, weights: RealArray, centers: RealArray
+def _class_means(
+    data: Labelled, divergence: Divergence | None, engine: Engine, starts: RealArray | None = None
 ) -> RealArray:
-    """Means (n_slopes, n_classes, d, d) from the harmonic ones by the centers to the arithmetic."""
-    harmonic = np.linalg.inv(_average(inverses, codes, weights))
-    arithmetic = _average(matrices, codes, weights)
-    harmonic = 0.5 * (harmonic + harmonic.mT)
-    return np.stack([harmonic, centers, geodesic(centers, arithmetic, 0.25), arithmetic])
-
-
-def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
-    """Divergences of all candidates but the last, each to the means of its slope."""
-    n, n_classes, d = len(matrices), *means.shape[1:3]
-    atoms = Prepared.checked(means.reshape(-1, d, d))
-    t = engine.spectra(Prepared.checked(matrices), atoms)
-    t = t.reshape(n, len(_SLOPES), n_classes, d).transpose(1, 3, 0, 2).reshape(len(_SLOPES), d, -1)
-    tables = np.empty((len(_CANDIDATES) - 1, n * n_classes))
-    for slope, spectra in zip(_SLOPES, t, strict=True):
-        some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
-        tables[some] = plane.evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
-    return tables.reshape(-1, n, n_classes)
-
-
-def _class_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
     names = [f"class {name!s}" for name in data.classes]
-    return find_means(data.matrices, data.codes, data.weights, divergence, engine, names)
+    return find_means(data.matrices, data.codes, data.weights, divergence, engine, names, starts)
 
 
 def find_means(
     matrices: RealArray, codes: Codes, weights: RealArray, divergence: Divergence | None,
-    engine: Engine, names: Sequence[str],
+    engine: Engine, names: Sequence[str], starts: RealArray | None = None,
 ) -> RealArray:  # fmt: skip
     """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
     if divergence is None:
@@ -294,6 +297,8 @@ def find_means(
             "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
             "single direction (alpha, beta)"
         )
+    if starts is not None and point is not None:
+        return _iterate(matrices, codes, weights, point, starts, engine, names)
     arithmetic = _average(matrices, codes, weights)
     if point == (0.0, 1.0):
         return arithmetic
