@@ -89,7 +89,7 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
     data, airm = check_labelled(DivergenceMDM(), X, y), get_divergence("airm")
     rows = np.flatnonzero(np.arange(len(X)) % 4 > 0)
     starts = DivergenceMDM("jeffreys").fit(X, y).means_
-    recenter = mean_distance._recentering(data, starts)
+    recenter = mean_distance._recentering_from(data, starts)
     found = recenter(rows, data.codes[rows], data.weights[rows])
     for start, end, exact in zip(
         starts, found, DivergenceMDM().fit(X[rows], y[rows]).means_, strict=True

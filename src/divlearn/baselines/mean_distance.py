@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,19 +24,19 @@ from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import track
-from divlearn.geometry import compose, expm, geodesic, graded_eigh
+from divlearn.geometry import compose, expm, geodesic, graded_eigh, invsqrtm, sqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
+_FILTER_TOLERANCE = 1e-9  # likewise at the mean of all matrices
+_LEAST_DIRECTION = 1e-6  # of a filter, relative to the largest
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
 _SLOPES = np.array([0.0, 0.25, 0.5])  # beta - alpha of candidates whose means have no closed form
 _CANDIDATES: list[Divergence | None] = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
-
-Recenter = Callable[[Codes, Codes, RealArray], RealArray]
 
 
 @labelled.takes_metric
@@ -54,6 +56,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         "burg" and "kullback" is the arithmetic mean, in "reverse-burg" the harmonic mean, in
         "jeffreys" the geometric mean of both. "choose" chooses the divergence by cross-validation
         on the training data; see Notes.
+    filtering : bool, default=False
+        Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
+        AIRM mean, onto the directions of shrunk linear discriminants, which ignore weights.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds of "choose", as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
@@ -63,7 +68,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Attributes
     ----------
-    means_ : ndarray, shape (n_classes, d, d)
+    means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter.
     divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
@@ -82,8 +87,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
     score is chosen if its gain over "airm" exceeds two standard errors, else "airm". Candidates
     have quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic
-    mean, which is exact for "airm" and "burg"; for "reverse-burg" the harmonic mean. While they
-    are judged, the AIRM mean is approximate.
+    mean, exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
 
     Examples
     --------
@@ -101,14 +105,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     cv_results_: dict[str, Any]
     oof_proba_: RealArray
     _divergence: Divergence | None
+    _filter: tuple[RealArray, RealArray] | None
 
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "airm",
-        engine: str | Engine = "auto", *, cv: Any = 4,
+        engine: str | Engine = "auto", *, filtering: bool = False, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
         regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.divergence, self.engine = divergence, engine
+        self.divergence, self.engine, self.filtering = divergence, engine, filtering
         self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
     @labelled.all_or_nothing
@@ -126,9 +131,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             self._divergence = neighbors.known_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight, None, groups)
-        self.scale_ = 1.0
+        given, self.scale_, self._filter = data, 1.0, None
+        if self.filtering:
+            self._filter = _learn_filter(data, np.arange(len(data.codes)), engine)
+            data = replace(data, matrices=_filtered(data.matrices, *self._filter))
         if chosen:
-            self._choose(data, engine)
+            self._choose(given, data, engine)
         else:
             self.means_ = _class_means(data, self._divergence, engine)
         return self
@@ -138,42 +146,41 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """The divergence in use."""
         return LOG_EUCLIDEAN if self._divergence is None else self._divergence
 
-    def _choose(self, data: Labelled, engine: Engine) -> None:
-        """Choose the divergence on held-out data, its means, and the scale of probabilities."""
+    def _choose(self, given: Labelled, data: Labelled, engine: Engine) -> None:
+        """Choose the divergence, given what was not filtered; its means, and scale."""
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
-                "every class has 1 matrix or group, but some must have >= 2 for "
-                "divergence='choose', one to train on and one to judge by; pass more, or name a "
-                "divergence"
+                "every class has 1 matrix or group, but some must have >= 2 for divergence='choose'"
+                ", one to train on and one to judge by; pass more, or name a divergence"
             )
-        centers = _class_means(data, get_divergence("jeffreys"), engine)
-        everything = np.arange(len(data.codes)), data.codes, data.weights
-        recenter = _recentering(data, _recentering(data, centers)(*everything))
+        recenter = _recentering(data, engine)
+        parts = [] if self.filtering else [(data, folds, recenter)]
+        for fold in folds if self.filtering else ():  # filters are learned without each
+            known = _learn_filter(given, fold[0], engine)
+            part = replace(given, matrices=_filtered(given.matrices, *known))
+            parts.append((part, [fold], _recentering(part, engine)))
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
-        tables = _judge(data, folds, recenter, rough)
+        tables = np.fmin.reduce([_judge(*part, rough) for part in parts])  # the others are NaN
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
         scales, losses, scores = plane.held_out_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
         for _, held in folds:
             own = np.isin(tested, held)
-            others = weights if own.all() else weights * ~own
-            best, place = plane.least_loss(losses, scores, others)
+            best, place = plane.least_loss(losses, scores, weights if own.all() else weights * ~own)
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
         best, place = plane.least_loss(losses, scores, weights)
         self._divergence = divergence = _CANDIDATES[best]
-        self.scale_ = float(scales[best, place])
-        if divergence is not None:
-            self.scale_ /= divergence.scale
+        self.scale_ = float(scales[best, place]) / (divergence.scale if divergence else 1.0)
         if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
             self.means_ = _class_means(data, divergence, engine)
         else:
-            self.means_ = _class_means(data, _CANDIDATES[0], engine, recenter(*everything))
-            if slope:
-                arithmetic = _average(data.matrices, data.codes, data.weights)
-                self.means_ = geodesic(self.means_, arithmetic, slope)
+            starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
+            centers = _class_means(data, _CANDIDATES[0], engine, starts)
+            arithmetic = _average(data.matrices, data.codes, data.weights)
+            self.means_ = geodesic(centers, arithmetic, slope)
         names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
@@ -206,6 +213,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return np.concatenate([self._table(matrices, squared) for matrices in blocks])
 
     def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
+        if self._filter is not None:
+            matrices = _filtered(matrices, *self._filter)
         if self._divergence is None:
             gaps = log_vectors(matrices)[:, None] - log_vectors(self.means_)
             lengths: RealArray = np.linalg.norm(gaps, axis=2)
@@ -219,7 +228,24 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return len(self.means_)
 
 
-def _judge(data: Labelled, folds: Folds, recenter: Recenter, engine: Engine) -> RealArray:
+def _learn_filter(data: Labelled, rows: Codes, engine: Engine) -> tuple[RealArray, RealArray]:
+    """Return the AIRM mean of some matrices, and orthonormal discriminant directions there."""
+    matrices, weights = data.matrices[rows], data.weights[rows]
+    center = mean_abld(matrices, 0, 0, weights, tol=_FILTER_TOLERANCE, engine=engine).mean
+    vectors = log_vectors(matrices, invsqrtm(center))
+    model = LDA(solver="lsqr", shrinkage="auto").fit(vectors, data.codes[rows])
+    directions, sizes, _ = np.linalg.svd(model.coef_.T, full_matrices=False)
+    # Vectors at the mean add up to zero, so that one direction of classes is rounding.
+    return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]
+
+
+def _filtered(matrices: RealArray, center: RealArray, directions: RealArray) -> RealArray:
+    vectors, root = log_vectors(matrices, invsqrtm(center)), sqrtm(center)
+    filtered = root @ from_log_vectors(vectors @ directions @ directions.T) @ root
+    return 0.5 * (filtered + filtered.mT)
+
+
+def _judge(data: Labelled, folds: Folds, recenter: Any, engine: Engine) -> RealArray:
     """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
     tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
@@ -227,37 +253,37 @@ def _judge(data: Labelled, folds: Folds, recenter: Recenter, engine: Engine) -> 
         codes, weights = data.codes[train], data.weights[train]
         arithmetic = _average(data.matrices[train], codes, weights)
         harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
-        ends = {1.0: arithmetic, -1.0: 0.5 * (harmonic + harmonic.mT)}
         between = geodesic(recenter(train, codes, weights), arithmetic, _SLOPES[:, None])
-        step = max(1, _TABLE_ENTRIES // between[..., 0].size)
-        for start in range(0, len(held), step):
-            rows = held[start : start + step]
-            tables[:-1, rows] = _candidate_tables(data.matrices[rows], ends, between, engine)
+        means = dict(zip(_SLOPES.tolist(), between, strict=True))
+        means |= {1.0: arithmetic, -1.0: 0.5 * (harmonic + harmonic.mT)}
+        step = max(1, _TABLE_ENTRIES // arithmetic[..., 0].size)
+        for rows in np.split(held, range(step, len(held), step)):
+            prepared = engine.prepare(Prepared.checked(data.matrices[rows]))
+            for slope, some in means.items():
+                chosen = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
+                tables[chosen[:, None], rows] = _tables(prepared, some, CHOICES[chosen], engine)
         gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
     return tables
 
 
-def _candidate_tables(
-    matrices: RealArray, ends: dict[float, RealArray], between: RealArray, engine: Engine
-) -> RealArray:
-    """Divergences of all candidates but the last, each to the means of its slope."""
-    n, n_classes, d = len(matrices), *between.shape[1:3]
-    data, slopes = Prepared.checked(matrices), CHOICES[:, 1] - CHOICES[:, 0]
-    tables = np.empty((len(CHOICES), n, n_classes))
-    for slope, means in ends.items():  # of one candidate each, which needs no spectra
-        place = int(np.flatnonzero(slopes == slope)[0])
-        tables[place] = engine.encode(data, Prepared.checked(means), *CHOICES[place])
-    t = engine.spectra(data, Prepared.checked(between.reshape(-1, d, d)))
-    for slope, some in zip(_SLOPES, t.reshape(n, -1, n_classes, d).swapaxes(0, 1), strict=True):
-        chosen = np.flatnonzero(slopes == slope)
-        spectra = np.ascontiguousarray(some.reshape(-1, d).T)
-        tables[chosen] = plane.evaluate_plane(spectra, CHOICES[chosen]).reshape(-1, n, n_classes)
-    return tables
+def _tables(data: Prepared, means: RealArray, points: RealArray, engine: Engine) -> RealArray:
+    """Divergences (n_points, n_matrices, n_classes) to the means; one alone needs no spectra."""
+    if len(points) == 1:
+        return engine.encode(data, Prepared.checked(means), *points[0])[None]
+    t = engine.spectra(data, Prepared.checked(means))
+    spectra = np.ascontiguousarray(t.reshape(-1, t.shape[2]).T)
+    return plane.evaluate_plane(spectra, points).reshape(-1, *t.shape[:2])
 
 
-def _recentering(data: Labelled, centers: RealArray) -> Recenter:
-    """Return a function that finds AIRM means of parts by a Newton step from the centers."""
+def _recentering(data: Labelled, engine: Engine) -> Callable[..., RealArray]:
+    """Return a function that finds AIRM means of parts by a Newton step from those of all."""
+    centers = _class_means(data, get_divergence("jeffreys"), engine)
+    everything = np.arange(len(data.codes)), data.codes, data.weights
+    return _recentering_from(data, _recentering_from(data, centers)(*everything))
+
+
+def _recentering_from(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
     frames = np.linalg.cholesky(centers)
     whiteners = np.linalg.inv(frames)[data.codes]
     values, bases = graded_eigh(whiteners @ data.matrices @ whiteners.mT)

@@ -62,10 +62,8 @@ def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArr
     n, n_classes = tables.shape[1:]
     doubt = 1 / (n + 2)
     losses, scores = np.empty((2, len(tables), len(_SCALES), n))
-    for table, least, some, loss, score in zip(
-        tables, nearest, scales, losses, scores, strict=True
-    ):
-        gaps = table - least[:, None]
+    tables -= nearest[:, :, None]
+    for gaps, some, loss, score in zip(tables, scales, losses, scores, strict=True):
         own = gaps[np.arange(n), codes]
         expected = (1 - doubt) * own + doubt / (n_classes - 1) * (gaps.sum(axis=1) - own)
         powers = np.exp(-some[0] * gaps)
@@ -80,10 +78,9 @@ def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArr
 
 
 def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return the table of the lowest mean score, the first where in doubt, and its best scale.
+    """Return the table of the lowest score, the first where in doubt, and its scale of least loss.
 
-    Brier scores are bounded, so that a few matrices far from all means do not decide; the scale is
-    that of the lowest log-loss.
+    Scores are bounded, so that a few matrices far from all means do not decide.
     """
     shares = weights / weights.sum()
     places = (scores @ shares).argmin(axis=1)
