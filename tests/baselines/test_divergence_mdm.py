@@ -7,10 +7,15 @@ import pickle
 import numpy as np
 import pytest
 from hostile_arrays import spread
-from pyriemann.classification import MDM
+from pyriemann.classification import MDM, FgMDM
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -51,6 +56,26 @@ def test_as_pyriemann(ours, theirs):
         np.testing.assert_allclose(
             model.predict_proba(X[60:]), peer.predict_proba(X[60:]), atol=1e-3
         )
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_filtering_as_pyriemann(n_classes, monkeypatch):
+    monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-9)
+    X, y = make_wishart_clusters(n_classes, 40, 4, separation=2, random_state=0)
+    model = DivergenceMDM(filtering=True).fit(X[::2], y[::2])
+    peer = FgMDM(metric="riemann").fit(X[::2], y[::2])
+    np.testing.assert_allclose(model.transform(X[1::2]), peer.transform(X[1::2]), atol=1e-6)
+    np.testing.assert_array_equal(model.predict(X[1::2]), peer.predict(X[1::2]))
+
+
+def test_filters_are_learned_without_each_fold():
+    X, y = classes(0)
+    folds = list(StratifiedKFold(3).split(X, y))
+    found = DivergenceMDM("choose", filtering=True, cv=folds).fit(X, y).cv_results_
+    for name in ("burg", "reverse-burg", "log-euclidean"):  # whose means are exact
+        model = DivergenceMDM(name, filtering=True)
+        place = found["divergence"].tolist().index(name)
+        assert found["accuracy"][place] == np.mean(cross_val_predict(model, X, y, cv=folds) == y)
 
 
 # --- means are what they should be

@@ -66,6 +66,7 @@ FITTED = {
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),
     "k-NN": DivergenceKNN(3, "jeffreys"),
     "nearest mean": DivergenceMDM("choose", cv=2, random_state=0),
+    "filtered mean": DivergenceMDM("stein", filtering=True),
     "log-euclidean machine": LogEuclideanSVM("rbf", random_state=0),
     "metric learning": LEML(20, max_iter=2, random_state=0),
     "sparse codes": KernelSparseCoding(4, kernel="stein", max_iter=1, random_state=0),

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,27 +11,30 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors, plane
 from divlearn.baselines.plane import CHOICES, Codes
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.progress import track
-from divlearn.geometry import compose, expm, geodesic, graded_eigh
+from divlearn.geometry import compose, expm, geodesic, graded_eigh, invsqrtm, sqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 
+_FILTER_TOLERANCE = 1e-9  # likewise at the mean of all matrices
+_LEAST_DIRECTION = 1e-6  # of a filter, relative to the largest
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
-_SLOPES = (-1.0, 0.0, 0.25, 1.0)  # beta - alpha, on which means depend above all
+_SLOPES = np.array([0.0, 0.25, 0.5])  # beta - alpha of candidates whose means have no closed form
 _CANDIDATES: list[Divergence | None] = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
@@ -52,6 +56,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         "burg" and "kullback" is the arithmetic mean, in "reverse-burg" the harmonic mean, in
         "jeffreys" the geometric mean of both. "choose" chooses the divergence by cross-validation
         on the training data; see Notes.
+    filtering : bool, default=False
+        Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
+        AIRM mean, onto the directions of shrunk linear discriminants, which ignore weights.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds of "choose", as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
@@ -61,13 +68,13 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Attributes
     ----------
-    means_ : ndarray, shape (n_classes, d, d)
+    means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter.
     divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
     cv_results_ : dict of arrays, only where the divergence is chosen
-        "divergence", the candidates by name, and their held-out "accuracy" and "log_loss".
+        "divergence", the candidates by name, and their held-out "accuracy" and "brier_score".
     oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
         Held-out probabilities; divergence and scale are chosen on the other folds. NaN for matrices
         that no fold holds out or that have no weight.
@@ -76,11 +83,11 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Notes
     -----
-    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (1/4, 1/4),
-    (0, 1/4), (1/4, 1/2) and "log-euclidean". The one with the lowest log-loss is chosen if its
-    gain over "airm" exceeds two standard errors, else "airm". Candidates are judged and used with
-    quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic mean,
-    which is exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
+    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (0, 1/4),
+    (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
+    score is chosen if its gain over "airm" exceeds two standard errors, else "airm". Candidates
+    have quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic
+    mean, exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
 
     Examples
     --------
@@ -98,14 +105,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     cv_results_: dict[str, Any]
     oof_proba_: RealArray
     _divergence: Divergence | None
+    _filter: tuple[RealArray, RealArray] | None
 
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "airm",
-        engine: str | Engine = "auto", *, cv: Any = 4,
+        engine: str | Engine = "auto", *, filtering: bool = False, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
         regularize: str | float = "raise",
     ) -> None:  # fmt: skip
-        self.divergence, self.engine = divergence, engine
+        self.divergence, self.engine, self.filtering = divergence, engine, filtering
         self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
     @labelled.all_or_nothing
@@ -123,9 +131,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             self._divergence = neighbors.known_divergence(self.divergence)
         engine = get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight, None, groups)
-        self.scale_ = 1.0
+        given, self.scale_, self._filter = data, 1.0, None
+        if self.filtering:
+            self._filter = _learn_filter(data, np.arange(len(data.codes)), engine)
+            data = replace(data, matrices=_filtered(data.matrices, *self._filter))
         if chosen:
-            self._choose(data, engine)
+            self._choose(given, data, engine)
         else:
             self.means_ = _class_means(data, self._divergence, engine)
         return self
@@ -135,42 +146,46 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         """The divergence in use."""
         return LOG_EUCLIDEAN if self._divergence is None else self._divergence
 
-    def _choose(self, data: Labelled, engine: Engine) -> None:
-        """Choose the divergence on held-out data, its means, and the scale of probabilities."""
+    def _choose(self, given: Labelled, data: Labelled, engine: Engine) -> None:
+        """Choose the divergence, given what was not filtered; its means, and scale."""
         folds = data.folds(self.cv, self.random_state)
         if not folds:
             raise ValueError(
-                "every class has 1 matrix or group, but some must have >= 2 for "
-                "divergence='choose', one to train on and one to judge by; pass more, or name a "
-                "divergence"
+                "every class has 1 matrix or group, but some must have >= 2 for divergence='choose'"
+                ", one to train on and one to judge by; pass more, or name a divergence"
             )
-        centers = _class_means(data, _CANDIDATES[0], engine)
+        recenter = _recentering(data, engine)
+        parts = [] if self.filtering else [(data, folds, recenter)]
+        for fold in folds if self.filtering else ():  # filters are learned without each
+            known = _learn_filter(given, fold[0], engine)
+            part = replace(given, matrices=_filtered(given.matrices, *known))
+            parts.append((part, [fold], _recentering(part, engine)))
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
-        tables = _judge(data, folds, centers, rough)
+        tables = np.fmin.reduce([_judge(*part, rough) for part in parts])  # the others are NaN
         tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
         tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
-        scales, losses = plane.log_losses(tables, codes)
+        scales, losses, scores = plane.held_out_losses(tables, codes)
         probabilities = np.empty(tables.shape[1:])
         for _, held in folds:
             own = np.isin(tested, held)
-            best, place = plane.least_loss(losses, weights * ~own if not own.all() else weights)
+            best, place = plane.least_loss(losses, scores, weights if own.all() else weights * ~own)
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
-        best, place = plane.least_loss(losses, weights)
+        best, place = plane.least_loss(losses, scores, weights)
         self._divergence = divergence = _CANDIDATES[best]
-        self.scale_ = float(scales[best, place])
-        if divergence is None:
-            self.means_ = _class_means(data, None, engine)
+        self.scale_ = float(scales[best, place]) / (divergence.scale if divergence else 1.0)
+        if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
+            self.means_ = _class_means(data, divergence, engine)
         else:
-            self.scale_ /= divergence.scale
-            inverses = np.linalg.inv(data.matrices)
-            means = _path_means(data.matrices, inverses, data.codes, data.weights, centers)
-            self.means_ = means[_SLOPES.index(divergence.beta - divergence.alpha)]
+            starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
+            centers = _class_means(data, _CANDIDATES[0], engine, starts)
+            arithmetic = _average(data.matrices, data.codes, data.weights)
+            self.means_ = geodesic(centers, arithmetic, slope)
         names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
         self.cv_results_ = {
             "divergence": np.array(names),
             "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
-            "log_loss": np.average(losses, axis=2, weights=weights).min(axis=1),
+            "brier_score": np.average(scores, axis=2, weights=weights).min(axis=1),
         }
 
     def transform(self, X: ArrayLike) -> RealArray:
@@ -198,6 +213,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return np.concatenate([self._table(matrices, squared) for matrices in blocks])
 
     def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
+        if self._filter is not None:
+            matrices = _filtered(matrices, *self._filter)
         if self._divergence is None:
             gaps = log_vectors(matrices)[:, None] - log_vectors(self.means_)
             lengths: RealArray = np.linalg.norm(gaps, axis=2)
@@ -211,29 +228,62 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return len(self.means_)
 
 
-def _judge(data: Labelled, folds: Folds, centers: RealArray, engine: Engine) -> RealArray:
-    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each.
+def _learn_filter(data: Labelled, rows: Codes, engine: Engine) -> tuple[RealArray, RealArray]:
+    """Return the AIRM mean of some matrices, and orthonormal discriminant directions there."""
+    matrices, weights = data.matrices[rows], data.weights[rows]
+    center = mean_abld(matrices, 0, 0, weights, tol=_FILTER_TOLERANCE, engine=engine).mean
+    vectors = log_vectors(matrices, invsqrtm(center))
+    model = LDA(solver="lsqr", shrinkage="auto").fit(vectors, data.codes[rows])
+    directions, sizes, _ = np.linalg.svd(model.coef_.T, full_matrices=False)
+    # Vectors at the mean add up to zero, so that one direction of classes is rounding.
+    return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]
 
-    Centers are the AIRM means of all matrices.
-    """
+
+def _filtered(matrices: RealArray, center: RealArray, directions: RealArray) -> RealArray:
+    vectors, root = log_vectors(matrices, invsqrtm(center)), sqrtm(center)
+    filtered = root @ from_log_vectors(vectors @ directions @ directions.T) @ root
+    return 0.5 * (filtered + filtered.mT)
+
+
+def _judge(data: Labelled, folds: Folds, recenter: Any, engine: Engine) -> RealArray:
+    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
     tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
     inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
-    recenter = _recentering(data, centers)
     for train, held in track(folds, "folds"):
         codes, weights = data.codes[train], data.weights[train]
-        center = recenter(train, codes, weights)
-        means = _path_means(data.matrices[train], inverses[train], codes, weights, center)
-        step = max(1, _TABLE_ENTRIES // means[..., 0].size)
-        for start in range(0, len(held), step):
-            rows = held[start : start + step]
-            tables[:-1, rows] = _candidate_tables(data.matrices[rows], means, engine)
+        arithmetic = _average(data.matrices[train], codes, weights)
+        harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
+        between = geodesic(recenter(train, codes, weights), arithmetic, _SLOPES[:, None])
+        means = dict(zip(_SLOPES.tolist(), between, strict=True))
+        means |= {1.0: arithmetic, -1.0: 0.5 * (harmonic + harmonic.mT)}
+        step = max(1, _TABLE_ENTRIES // arithmetic[..., 0].size)
+        for rows in np.split(held, range(step, len(held), step)):
+            prepared = engine.prepare(Prepared.checked(data.matrices[rows]))
+            for slope, some in means.items():
+                chosen = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
+                tables[chosen[:, None], rows] = _tables(prepared, some, CHOICES[chosen], engine)
         gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
     return tables
 
 
-def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
+def _tables(data: Prepared, means: RealArray, points: RealArray, engine: Engine) -> RealArray:
+    """Divergences (n_points, n_matrices, n_classes) to the means; one alone needs no spectra."""
+    if len(points) == 1:
+        return engine.encode(data, Prepared.checked(means), *points[0])[None]
+    t = engine.spectra(data, Prepared.checked(means))
+    spectra = np.ascontiguousarray(t.reshape(-1, t.shape[2]).T)
+    return plane.evaluate_plane(spectra, points).reshape(-1, *t.shape[:2])
+
+
+def _recentering(data: Labelled, engine: Engine) -> Callable[..., RealArray]:
     """Return a function that finds AIRM means of parts by a Newton step from those of all."""
+    centers = _class_means(data, get_divergence("jeffreys"), engine)
+    everything = np.arange(len(data.codes)), data.codes, data.weights
+    return _recentering_from(data, _recentering_from(data, centers)(*everything))
+
+
+def _recentering_from(data: Labelled, centers: RealArray) -> Callable[..., RealArray]:
     frames = np.linalg.cholesky(centers)
     whiteners = np.linalg.inv(frames)[data.codes]
     values, bases = graded_eigh(whiteners @ data.matrices @ whiteners.mT)
@@ -252,37 +302,16 @@ def _recentering(data: Labelled, centers: RealArray) -> Callable[..., RealArray]
     return recenter
 
 
-def _path_means(
-    matrices: RealArray, inverses: RealArray, codes: Codes, weights: RealArray, centers: RealArray
+def _class_means(
+    data: Labelled, divergence: Divergence | None, engine: Engine, starts: RealArray | None = None
 ) -> RealArray:
-    """Means (n_slopes, n_classes, d, d) from the harmonic ones by the centers to the arithmetic."""
-    harmonic = np.linalg.inv(_average(inverses, codes, weights))
-    arithmetic = _average(matrices, codes, weights)
-    harmonic = 0.5 * (harmonic + harmonic.mT)
-    return np.stack([harmonic, centers, geodesic(centers, arithmetic, 0.25), arithmetic])
-
-
-def _candidate_tables(matrices: RealArray, means: RealArray, engine: Engine) -> RealArray:
-    """Divergences of all candidates but the last, each to the means of its slope."""
-    n, n_classes, d = len(matrices), *means.shape[1:3]
-    atoms = Prepared.checked(means.reshape(-1, d, d))
-    t = engine.spectra(Prepared.checked(matrices), atoms)
-    t = t.reshape(n, len(_SLOPES), n_classes, d).transpose(1, 3, 0, 2).reshape(len(_SLOPES), d, -1)
-    tables = np.empty((len(_CANDIDATES) - 1, n * n_classes))
-    for slope, spectra in zip(_SLOPES, t, strict=True):
-        some = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
-        tables[some] = plane.evaluate_plane(np.ascontiguousarray(spectra), CHOICES[some])
-    return tables.reshape(-1, n, n_classes)
-
-
-def _class_means(data: Labelled, divergence: Divergence | None, engine: Engine) -> RealArray:
     names = [f"class {name!s}" for name in data.classes]
-    return find_means(data.matrices, data.codes, data.weights, divergence, engine, names)
+    return find_means(data.matrices, data.codes, data.weights, divergence, engine, names, starts)
 
 
 def find_means(
     matrices: RealArray, codes: Codes, weights: RealArray, divergence: Divergence | None,
-    engine: Engine, names: Sequence[str],
+    engine: Engine, names: Sequence[str], starts: RealArray | None = None,
 ) -> RealArray:  # fmt: skip
     """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
     if divergence is None:
@@ -294,6 +323,8 @@ def find_means(
             "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
             "single direction (alpha, beta)"
         )
+    if starts is not None and point is not None:
+        return _iterate(matrices, codes, weights, point, starts, engine, names)
     arithmetic = _average(matrices, codes, weights)
     if point == (0.0, 1.0):
         return arithmetic

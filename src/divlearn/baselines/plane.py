@@ -21,7 +21,7 @@ NAMED: dict[str, Divergence] = {
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 # Points from which class means choose: fewer than on maps, since each is judged by few matrices.
-_BETWEEN = [(0.25, 0.25), (0.0, 0.25), (0.25, 0.5)]
+_BETWEEN = [(0.0, 0.25), (0.25, 0.5), (0.0, 0.5), (0.25, 0.75)]
 CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
 CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
 _SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
@@ -46,10 +46,10 @@ def rank_best(points: RealArray, score: RealArray) -> Codes:
     return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
 
 
-def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
-    """Scales (n_tables, n_scales), and the log-loss of softmax(-scale D) of every matrix.
+def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray, RealArray]:
+    """Scales (n_tables, n_scales), then log-losses and Brier scores of softmax(-scale D).
 
-    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), the losses
+    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), both losses
     (n_tables, n_scales, n_matrices).
     """
     tables = np.minimum(tables, 1e100)
@@ -59,28 +59,37 @@ def log_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray]:
     scales = _SCALES / np.maximum(np.where(near > 0, near, typical), 1e-100)[:, None]
     # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
     # always right does not lead to probabilities of one.
-    doubt = 1 / (len(codes) + 2)
-    targets = np.full(tables.shape[1:], doubt / (tables.shape[2] - 1))
-    targets[np.arange(len(codes)), codes] = 1 - doubt
-    losses = np.empty((len(tables), len(_SCALES), len(codes)))
-    for table, least, some, loss in zip(tables, nearest, scales, losses, strict=True):
-        gaps = table - least[:, None]
-        expected = (targets * gaps).sum(axis=1)
+    n, n_classes = tables.shape[1:]
+    doubt = 1 / (n + 2)
+    losses, scores = np.empty((2, len(tables), len(_SCALES), n))
+    tables -= nearest[:, :, None]
+    for gaps, some, loss, score in zip(tables, scales, losses, scores, strict=True):
+        own = gaps[np.arange(n), codes]
+        expected = (1 - doubt) * own + doubt / (n_classes - 1) * (gaps.sum(axis=1) - own)
+        powers = np.exp(-some[0] * gaps)
+        total = powers.sum(axis=1)
         for place, scale in enumerate(some):
-            loss[place] = np.log(np.exp(-scale * gaps).sum(axis=1)) + scale * expected
-    return scales, losses
+            loss[place] = np.log(total) + scale * expected
+            # Scales double: squares of the powers are those of the next, and add up to its total.
+            following = np.square(powers, out=powers).sum(axis=1)
+            score[place] = following / total**2 - 2 * np.exp(-scale * own) / total + 1
+            total = following
+    return scales, losses, scores
 
 
-def least_loss(losses: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return table and scale of the lowest mean of `log_losses`; the first where in doubt."""
+def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tuple[int, int]:
+    """Return the table of the lowest score, the first where in doubt, and its scale of least loss.
+
+    Scores are bounded, so that a few matrices far from all means do not decide.
+    """
     shares = weights / weights.sum()
-    means = losses @ shares
-    places = means.argmin(axis=1)
-    best = int(means.min(axis=1).argmin())
-    gains = losses[0, places[0]] - losses[best, places[best]]
+    places = (scores @ shares).argmin(axis=1)
+    lowest = scores[np.arange(len(scores)), places]
+    best = int((lowest @ shares).argmin())
+    gains = lowest[0] - lowest[best]
     error = math.sqrt(shares**2 @ (gains - shares @ gains) ** 2)
     best = best if shares @ gains > _CERTAIN * error else 0
-    return best, int(places[best])
+    return best, int((losses[best] @ shares).argmin())
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
