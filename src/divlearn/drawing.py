@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,3 +39,10 @@ def make_panels(axes: Any, count: int) -> list[Any]:
     if len(given) != count:
         raise ValueError(f"axes holds {len(given)} Axes, must hold {count}, one for each picture")
     return given
+
+
+class Summarised:
+    """What has a `summary()`, which a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The one type of data set: matrices on demand, splits, duplicates, subsets, descriptions."""
+"""The one type of data set: matrices on demand, splits, duplicates, descriptions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_groups_without_labels():
 
 def test_labels_may_be_a_list():
     dataset = Dataset("x", ["a", "b"], "", "", stored=np.stack([np.eye(2)] * 2))
-    assert dataset.subset(np.array([1])).labels.tolist() == ["b"]
+    assert dataset.labels.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match=r"labels have shape \(\), must be \(n_matrices,\)"):
         Dataset("x", {"a", "b"}, "", "")
 
@@ -188,10 +188,10 @@ def test_the_number_of_splits_is_an_integer(stored, n):
 
 def test_a_class_of_one_cannot_be_split(stored):
     with pytest.raises(ValueError, match="least populated class"):
-        stored.subset(np.arange(61)).splits()
+        Dataset("x", stored.labels[:61], "", "", stored=stored.matrices[:61]).splits()
 
 
-# --- duplicates, subsets, descriptions ------------------------------------------------------------
+# --- duplicates, descriptions ---------------------------------------------------------------------
 
 
 def test_duplicates_of_samples():
@@ -209,21 +209,6 @@ def test_duplicates_of_pairs_of_streams_and_of_matrices(stored):
     assert dataset.duplicates() == [(0, 2)]
     stored.stored[[7, 9]] = stored.stored[3]
     assert stored.duplicates() == [(3, 7, 9)]
-
-
-@pytest.mark.parametrize("indices", [np.array([60, 3]), np.isin(np.arange(70), [3, 60])])
-def test_a_subset(stored, indices):
-    part = stored.subset(indices)
-    order = [60, 3] if indices.dtype != bool else [3, 60]
-    np.testing.assert_array_equal(part.matrices, stored.matrices[order])
-    assert part.labels.tolist() == stored.labels[order].tolist()
-    assert part.groups.tolist() == stored.groups[order].tolist()
-    assert (part.citation, part.terms, part.raw) == ("a book", "free", None)
-
-
-def test_a_subset_forgets_official_splits():
-    dataset = described(official_splits=((np.arange(3), np.arange(3, 6)),))
-    assert dataset.subset(np.arange(4)).official_splits == ()
 
 
 def test_summary(stored):

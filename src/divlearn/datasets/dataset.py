@@ -181,17 +181,6 @@ class Dataset:
         """Find the indices of samples, or else matrices, that are equal entry by entry."""
         return find_copies(self.matrices if self.raw is None else self.raw)
 
-    def subset(self, indices: NDArray[Any]) -> Dataset:
-        """Make some of the matrices a data set of their own, without samples and splits."""
-        return of_checked(
-            self.matrices[indices],
-            name=self.name, citation=self.citation, terms=self.terms, rule=self.rule,
-            notes=self.notes,
-            labels=None if self.labels is None else self.labels[indices],
-            groups=None if self.groups is None else self.groups[indices],
-            files=None if self.files is None else self.files[indices],
-        )  # fmt: skip
-
     def summary(self) -> str:
         """Describe the data in a few lines: sizes, splits, what to know, citation and terms."""
         n, d = self.matrices.shape[:2]

@@ -9,13 +9,7 @@ from divlearn.engines.reference import ReferenceEngine
 
 @cache
 def available_engines() -> tuple[str, ...]:
-    """Names of the engines that run on the CPU here, the fastest first.
-
-    Examples
-    --------
-    >>> "reference" in available_engines()
-    True
-    """
+    """Names of the engines that run on the CPU here, the fastest first."""
     if os.environ.get("DIVLEARN_NO_NATIVE", "0") not in ("", "0"):
         return ("reference",)
     try:

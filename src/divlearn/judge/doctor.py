@@ -1,7 +1,6 @@
 """Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
+from divlearn.drawing import Summarised
 from divlearn.spd import find_not_definite
 
 Indices = NDArray[np.intp]
@@ -64,7 +64,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Summarised):
     """What `examine` found.
 
     Attributes
@@ -99,9 +99,6 @@ class Diagnosis:
         if not kinds:
             return f"{what}: no problems found; condition numbers {span}."
         return f"{what}: usable, but look at: {kinds}. Condition numbers {span}."
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary())}</p>"
 
 
 def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from divlearn.descriptors import Regularize
+from divlearn.drawing import Summarised
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
 from divlearn.fitting.interrupts import Interrupts, note_interrupt
 from divlearn.fitting.labelled import Labelled, label
@@ -44,7 +44,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Summarised):
     """Held-out predictions of several classifiers; `summary` says which one to use.
 
     Attributes
@@ -118,9 +118,6 @@ class Evaluation:
         if len(ties) == len(others):
             return f"{text}. No other is significantly worse."
         return f"{text}. Not significantly worse: {'; '.join(ties)}."
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary())}</p>"
 
 
 def evaluate(

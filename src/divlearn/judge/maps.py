@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_axis
 from divlearn.baselines.plane import NAMED, Codes, Flags, judge_neighbors, rank_best
+from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.progress import narrated
@@ -24,7 +24,7 @@ _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneMap:
+class PlaneMap(Summarised):
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
 
     Attributes
@@ -126,9 +126,6 @@ class PlaneMap:
                 "divergence, significantly for a single comparison. Confirm it on held-out data."
             )
         return f"{answer} {evidence}. {span}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary())}</p>"
 
     def _find(self, alpha: float, beta: float) -> tuple[int, int] | None:
         """Index of a point, up to the rounding that steps such as 0.1 accumulate."""

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines import DivergenceMDM, plane
 from divlearn.baselines.plane import NAMED, NAMED_POINTS, Codes, Flags
 from divlearn.checks import check_count
+from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import note_interrupt
@@ -64,7 +64,7 @@ class NamedScore:
 
 
 @dataclass(frozen=True, eq=False)
-class WhichDivergence:
+class WhichDivergence(Summarised):
     """The answer of `which_divergence`; `summary` says it in words.
 
     Attributes
@@ -128,9 +128,6 @@ class WhichDivergence:
             f"{_say_accuracy(self)} Nearest mean, in {self.mean_divergence}, is right on "
             f"{self.mean_score:.1%}, nearest neighbour on {self.score:.1%}: {told}."
         )
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary())}</p>"
 
 
 def which_divergence(

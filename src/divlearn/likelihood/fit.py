@@ -144,15 +144,9 @@ def fit_member(
     X: ArrayLike | Prepared, alpha: float, beta: float, *, init: ArrayLike | None = None,
     engine: str | Engine = "auto",
 ) -> LikelihoodFit:  # fmt: skip
-    """Concentration and centre under which matrices are most likely, for a given (alpha, beta).
+    """Concentration and centre under which matrices are most likely, for alpha, beta >= 0.
 
-    Parameters
-    ----------
-    X : array-like, shape (n_matrices, d, d), or data prepared by an engine
-    alpha, beta : float, both >= 0
-    init : array-like, shape (d, d), optional
-        Where to start the search of the centre.
-    engine : str or Engine, default="auto"
+    The search of the centre starts from ``init``, shape (d, d); the rest is as in `fit_likelihood`.
 
     Examples
     --------

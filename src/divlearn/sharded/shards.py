@@ -140,12 +140,8 @@ class Shards(ABC):
 class LocalShards(Shards):
     """Blocks on this machine: read, worked on and dropped, one after the other.
 
-    Parameters
-    ----------
-    sources : sequence of BlockSource, or of Block where matrices are in memory
-    memory_limit : int, optional
-        Bytes for matrices and for what is computed from them, beside the block at hand. What is
-        beyond is read anew, or written to temporary files. No limit by default.
+    The memory limit, in bytes, holds for matrices and for what is computed from them, beside the
+    block at hand. What is beyond is read anew, or written to temporary files.
     """
 
     def __init__(
