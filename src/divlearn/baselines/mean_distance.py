@@ -11,12 +11,12 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.baselines import neighbors, plane
+from divlearn.baselines.discriminants import fit_lda
 from divlearn.baselines.plane import CHOICES, Codes
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
@@ -233,8 +233,10 @@ def _learn_filter(data: Labelled, rows: Codes, engine: Engine) -> tuple[RealArra
     matrices, weights = data.matrices[rows], data.weights[rows]
     center = mean_abld(matrices, 0, 0, weights, tol=_FILTER_TOLERANCE, engine=engine).mean
     vectors = log_vectors(matrices, invsqrtm(center))
-    model = LDA(solver="lsqr", shrinkage="auto").fit(vectors, data.codes[rows])
-    directions, sizes, _ = np.linalg.svd(model.coef_.T, full_matrices=False)
+    codes = data.codes[rows]
+    found = fit_lda(vectors, codes, np.bincount(codes) / len(codes))["coefficients"]
+    found = found[1:] - found[:1] if len(found) == 2 else found  # as scikit-learn has them
+    directions, sizes, _ = np.linalg.svd(found.T, full_matrices=False)
     # Vectors at the mean add up to zero, so that one direction of classes is rounding.
     return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds

@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import (
 )
 from sklearn.svm import SVC
 
-from divlearn.committee.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.tangent import _MODELS
 
 PRIORS = np.array([0.2, 0.5, 0.3])
