@@ -33,7 +33,6 @@ ESTIMATORS = [
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (divlearn.Recenter("stein", stretch=True), lift_spd),
     (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
-    (baselines.DivergenceMDM(filtering=True), lift_spd),
     (baselines.DivergenceKNN(), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
