@@ -498,7 +498,7 @@ def test_the_temperature_of_known_probabilities():
     rng = np.random.default_rng(29)
     decisions = rng.normal(0, 2, 20_000)
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.4))).astype(np.intp)
-    _, temperature = fit_coupling(decisions, codes, 2, np.ones(20_000))
+    (_, temperature), _ = fit_coupling(decisions, codes, 2, np.ones(20_000))
     assert temperature == pytest.approx(0.4, rel=0.05)
 
 
@@ -506,6 +506,7 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     codes = np.arange(30) % 3
     first, second = np.triu_indices(3, 1)
     decisions = (codes[:, None] == first).astype(float) - (codes[:, None] == second)
-    sharpness, temperature = fit_coupling(decisions, codes, 3, np.ones(30))
-    probabilities = np.exp(log_probabilities(couple(decisions, 3, sharpness), temperature))
+    (sharpness, temperature), scores = fit_coupling(decisions, codes, 3, np.ones(30))
+    np.testing.assert_array_equal(scores, couple(decisions, 3, sharpness))
+    probabilities = np.exp(log_probabilities(scores, temperature))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)

@@ -33,15 +33,16 @@ def choose_held_out(
     def score(candidate: _T) -> float:
         parts = [decide(candidate, k) for k in range(len(folds))]
         rows, decisions = average_held_out(parts, folds, len(y))
+        own = weights[rows]
         if pairs:
-            calibration = coupling.fit_coupling(decisions, y[rows], n_classes, weights[rows])
+            calibration, scores = coupling.fit_coupling(decisions, y[rows], n_classes, own)
+            said = coupling.log_probabilities(scores, calibration[1])
         else:
-            shares = weights[rows] / weights[rows].sum()
-            calibration = 0.0, fit_temperature(decisions, y[rows], shares)[0]
-        said = log_probabilities(decisions, n_classes, calibration)
+            calibration = 0.0, fit_temperature(decisions, y[rows], own / own.sum())[0]
+            said = log_probabilities(decisions, n_classes, calibration)
         found.append((calibration, rows, said))
         true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
-        return float(np.average(true, weights=weights[rows]))
+        return float(np.average(true, weights=own))
 
     best, _ = choose(candidates, score)
     calibration, rows, said = found[best]

@@ -228,12 +228,10 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
             [machine], outer = _fit_fold(table, scale, [C], data, fold)
             parts.append(machine.decision_function(outer))
         tested, decisions = average_held_out(parts, folds, len(data.codes))
-        n_classes = len(data.classes)
-        self.coupling_ = sharpness, temperature = coupling.fit_coupling(
-            decisions, data.codes[tested], n_classes, data.weights[tested]
+        self.coupling_, scores = coupling.fit_coupling(
+            decisions, data.codes[tested], len(data.classes), data.weights[tested]
         )
-        scores = coupling.couple(decisions, n_classes, sharpness)
-        probabilities = np.exp(coupling.log_probabilities(scores, temperature))
+        probabilities = np.exp(coupling.log_probabilities(scores, self.coupling_[1]))
         self.oof_decision_ = data.spread(tested, scores)
         self.oof_proba_ = data.spread(tested, probabilities)
 

@@ -22,14 +22,15 @@ def couple(decisions: RealArray, n_classes: int, sharpness: float) -> RealArray:
     # classes a decision is positive for the second: the conventions of `sklearn.svm.SVC`.
     if n_classes == 2:
         return decisions
-    won = log_expit(sharpness * decisions)
-    lost = won - sharpness * decisions  # log sigmoid(-x) = log sigmoid(x) - x
-    first, second = np.triu_indices(n_classes, 1)
-    losses = [
-        won[:, first == k].sum(axis=1) + lost[:, second == k].sum(axis=1) for k in range(n_classes)
-    ]
+    losses, start = np.zeros((len(decisions), n_classes)), 0
+    for k in range(n_classes - 1):  # against all that follow
+        won = sharpness * decisions[:, start : start + n_classes - 1 - k]
+        tails = np.log1p(np.exp(-np.abs(won)))
+        losses[:, k] += (tails - np.minimum(won, 0)).sum(axis=1)  # log(1 + e^-x)
+        losses[:, k + 1 :] += tails + np.maximum(won, 0)
+        start += n_classes - 1 - k
     # Whether a class loses to 40 or to 60 others says little: the logarithm counts the first most.
-    return -np.log1p(-np.stack(losses, axis=1) / (_MARGIN * sharpness))
+    return -np.log1p(losses / (_MARGIN * sharpness))
 
 
 def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
@@ -46,8 +47,8 @@ def predict_codes(scores: RealArray) -> NDArray[np.intp]:
 
 def fit_coupling(
     decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
-) -> tuple[float, float]:
-    """Choose sharpness A by held-out accuracy, then log-loss, and temperature T by log-loss."""
+) -> tuple[tuple[float, float], RealArray]:
+    """Choose sharpness A by held-out accuracy, temperature T by log-loss; return scores, too."""
     # By the rule of succession (Platt's targets) a sample is of another class with probability
     # 1/(n + 2): decisions that are all right do not lead to probabilities of one.
     doubt = 1 / (weights.sum() + 2)
@@ -62,5 +63,6 @@ def fit_coupling(
             bounds=np.log(_TEMPERATURES), method="bounded",
         )  # fmt: skip
         accuracy = np.average(predict_codes(scores) == codes, weights=weights)
-        ranked.append((-float(accuracy), float(found.fun), sharpness, float(np.exp(found.x))))
-    return min(ranked)[-2:]
+        chosen = sharpness, float(np.exp(found.x))
+        ranked.append(((-float(accuracy), float(found.fun)), chosen, scores))
+    return min(ranked, key=lambda one: one[0])[1:]
