@@ -1,4 +1,4 @@
-"""Figures of matplotlib, which is imported late, and how marks in them look."""
+"""How results look: figures of matplotlib, which is imported late, and summaries in notebooks."""
 
 from __future__ import annotations
 

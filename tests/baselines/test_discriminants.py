@@ -10,10 +10,8 @@ from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from sklearn.svm import SVC
 
-from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
-from divlearn.committee.tangent import _MODELS
+from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores
 
 PRIORS = np.array([0.2, 0.5, 0.3])
 
@@ -79,32 +77,6 @@ def test_fully_pooled_rda_is_linear():
     scores = rda_scores(model, np.stack([new, -new, 0 * new]).reshape(-1, 60))
     scores = (scores - scores[:, :1]).reshape(3, -1, 3)
     np.testing.assert_allclose((scores[0] + scores[1]) / 2, scores[2], atol=1e-9)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
-    vectors, codes, _ = make(60)
-    vectors, codes = vectors[codes < n_classes], codes[codes < n_classes]
-    weights = np.linspace(1, 2, len(codes))
-    assert span(vectors).shape == (60, len(codes))
-    model = _MODELS["logistic"][0](vectors, codes, weights)(C=2.0)
-    W, offsets = model["coefficients"], model["offsets"]
-    errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
-    errors *= weights[:, None] / weights.sum()
-    # Of two classes only the difference has a penalty.
-    penalty = W / (2.0 * weights.sum()) if n_classes > 2 else W[[1]] / (2.0 * weights.sum())
-    slopes = (errors.T @ vectors)[-len(penalty) :] + penalty
-    assert np.linalg.norm(slopes) < 3e-4  # the solver stops where all entries are below 1e-4
-    assert np.linalg.norm(errors.sum(axis=0)) < 3e-4
-
-
-def test_the_gaussian_machine_is_that_of_scikit_learn():
-    vectors, codes, new = make(60)
-    prepare, decide, _ = _MODELS["rbf"]
-    weights = np.linspace(1, 2, len(codes))
-    machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
-    found = decide(prepare(vectors, codes, weights)(C=3.0, gamma=0.01), new)
-    np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)
 
 
 @pytest.mark.parametrize("fit", [fit_lda, RDA])

@@ -1,0 +1,44 @@
+"""Classifiers of tangent vectors with more entries than there are vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.svm import SVC
+
+from divlearn.baselines.discriminants import span
+from divlearn.committee.tangent import _MODELS
+
+
+def make():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(3), (6, 9, 5))
+    vectors = rng.standard_normal((3, 60))[codes] + rng.standard_normal((20, 60))
+    return vectors, codes, 2 * rng.standard_normal((30, 60))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
+    vectors, codes, _ = make()
+    vectors, codes = vectors[codes < n_classes], codes[codes < n_classes]
+    weights = np.linspace(1, 2, len(codes))
+    assert span(vectors).shape == (60, len(codes))
+    model = _MODELS["logistic"][0](vectors, codes, weights)(C=2.0)
+    W, offsets = model["coefficients"], model["offsets"]
+    errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
+    errors *= weights[:, None] / weights.sum()
+    # Of two classes only the difference has a penalty.
+    penalty = W / (2.0 * weights.sum()) if n_classes > 2 else W[[1]] / (2.0 * weights.sum())
+    slopes = (errors.T @ vectors)[-len(penalty) :] + penalty
+    assert np.linalg.norm(slopes) < 3e-4  # the solver stops where all entries are below 1e-4
+    assert np.linalg.norm(errors.sum(axis=0)) < 3e-4
+
+
+def test_the_gaussian_machine_is_that_of_scikit_learn():
+    vectors, codes, new = make()
+    prepare, decide, _ = _MODELS["rbf"]
+    weights = np.linspace(1, 2, len(codes))
+    machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
+    found = decide(prepare(vectors, codes, weights)(C=3.0, gamma=0.01), new)
+    np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)
