@@ -52,6 +52,10 @@ class Protocol:
     whole: bool = True  # whether some methods also classify all patches of Brodatz
     skipped: dict[str, tuple[str, ...]]  # methods that are too slow, by data
 
+    def steps(self, solver: str) -> int | None:
+        """Iterations of "joint" or "bcd"."""
+        return {"joint": self.iterations, "bcd": self.descent_iterations}[solver]
+
     def limit(self, key: str) -> Limits:
         return self.limits.get(key, self.limits[""])
 

@@ -22,7 +22,6 @@ _FIXED = tuple(_SCENARIOS)[:2]
 
 
 def _cells(protocol: Protocol) -> list[Cell]:
-    steps = {"joint": protocol.iterations, "bcd": protocol.descent_iterations}
     return [
         cell
         for solver in protocol.solvers
@@ -30,7 +29,7 @@ def _cells(protocol: Protocol) -> list[Cell]:
         for method, moved in _SCENARIOS.values()
         for cell in accuracy_cells(
             ["virus"], [method], protocol, seeds=protocol.joint_seeds, atoms=atoms,
-            solver=solver + moved, iterations=steps[solver],
+            solver=solver + moved, iterations=protocol.steps(solver),
         )
     ]  # fmt: skip
 

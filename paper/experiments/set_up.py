@@ -23,8 +23,7 @@ def _cells(protocol: Protocol) -> list[Cell]:
     cells = []
     for source, method in _METHODS.items():
         for changes in reversed(_COLUMNS.values()):
-            steps = protocol.descent_iterations, protocol.iterations
-            told = changes | {"iterations": steps[changes["solver"] == "joint"]}
+            told = changes | {"iterations": protocol.steps(changes["solver"])}
             cells += accuracy_cells([source], [method], protocol, **told)
     return cells
 

@@ -18,14 +18,18 @@ _SOLVERS = {"bcd": "BCD", "joint": "joint solver"}
 
 
 def _cells(protocol: Protocol) -> list[Cell]:
-    steps = {"joint": protocol.iterations, "bcd": protocol.descent_iterations}
     return [
         cell
         for each in reversed(protocol.sweep)
         for source in _SOURCES
         for solver in protocol.solvers
         for cell in accuracy_cells(
-            [source], RIDGE, protocol, atoms_per_class=each, solver=solver, iterations=steps[solver]
+            [source],
+            RIDGE,
+            protocol,
+            atoms_per_class=each,
+            solver=solver,
+            iterations=protocol.steps(solver),
         )
     ]
 
