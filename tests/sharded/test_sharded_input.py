@@ -292,6 +292,18 @@ def test_all_kinds_of_data_are_opened_by_one_function(tmp_path, data):
     assert open_data(opened) is opened
 
 
+def test_memory_maps_are_read_in_blocks_if_they_are_large(tmp_path, data, monkeypatch):
+    X, y = data
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")  # as workers of joblib get an array
+    model = IDDLClassifier(cv=2, max_iter=1, random_state=0)
+    expected = model.fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(model.fit(mapped, y).predict_proba(mapped), expected)
+    monkeypatch.setattr("divlearn.sharded.opening._LARGE_MAP", mapped.nbytes - 1)
+    with pytest.raises(ValueError, match="cv=2 must be None for data in shards"):
+        model.fit(mapped, y)
+
+
 def test_an_array_in_memory_is_one_block_that_keeps_its_engine(data):
     X, y = data
     engine = ReferenceEngine(1)

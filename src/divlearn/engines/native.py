@@ -92,12 +92,17 @@ class NativeEngine(Engine):
             return
         prepared = NativeAtoms(atoms)
         pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
+        self._encode_each(data, prepared, pairs, out)
+
+    def _encode_each(
+        self, data: NativeData, atoms: NativeAtoms, pairs: list[Parameters], out: RealArray
+    ) -> None:
         if len(pairs) == 1:
-            self._encode_pairs(data, prepared, parameters, out)
+            self._encode_pairs(data, atoms, pairs[0], out)
             return
         for index, pair in enumerate(pairs):
             values = np.empty((*out.shape[:2], 1))
-            self._encode_pairs(data, prepared, pair, values)
+            self._encode_pairs(data, atoms, pair, values)
             out[:, :, index] = values[:, :, 0]
 
     def _encode_pairs(
@@ -165,13 +170,18 @@ class NativeEngine(Engine):
             )  # fmt: skip
         prepared = NativeAtoms(atoms)
         pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
-        if with_parameters or with_values or len(pairs) < cotangent.shape[2]:
+        every = [
+            gradient_routes(one, data.extremes, prepared, self.condition_limit) for one in pairs
+        ]
+        together = len(pairs) < cotangent.shape[2] or (
+            with_values and "spectrum" in np.stack(every)
+        )
+        if with_parameters or together:
             return self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
         gradient, whitened = np.zeros((2, *atoms.shape))
-        for index, pair in enumerate(pairs):
-            routes = gradient_routes(pair, data.extremes, prepared, self.condition_limit)
+        for index, (pair, routes) in enumerate(zip(pairs, every, strict=True)):
             for route in np.unique(routes):
                 chosen = np.flatnonzero(routes == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
@@ -179,7 +189,10 @@ class NativeEngine(Engine):
                 part = self._pullback_route(route, data, some, picked, weights)
                 gradient[chosen] += part.atoms
                 whitened[chosen] += part.whitened
-        return Pullback(gradient, whitened)
+        values = np.empty(cotangent.shape) if with_values else None
+        if values is not None:
+            self._encode_each(data, prepared, pairs, values)
+        return Pullback(gradient, whitened, values=values)
 
     def _pullback_route(
         self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,

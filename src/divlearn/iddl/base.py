@@ -19,6 +19,7 @@ from divlearn.fitting.progress import say, track
 from divlearn.iddl.learning import (
     Choice,
     Learned,
+    add_start,
     choose_gamma,
     choose_heads,
     learn_ensemble,
@@ -60,6 +61,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
+    starts_: list[Model]
 
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",
@@ -73,11 +75,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose, self.regularize = verbose, regularize
 
     def _fit(
-        self, task: Task, seed: int, keep_starts: bool = False
+        self, task: Task, seed: int, apart: bool = False
     ) -> list[tuple[Learned, Learned | None]]:
-        """Choose, train and keep the best; returns all that was learned, the best first."""
+        """Choose, train and keep the best; returns all that was learned, the best first.
+
+        Models from before learning are averaged with others where that is better, or stay `apart`.
+        """
         with limit_blas(1), Interrupts() as interrupts:
-            learned = self._learn(task, seed, keep_starts)
+            learned = self._learn(task, seed)
+        if not apart:
+            learned = [(add_start(*pair, task.judge), None) for pair in learned]
         learned.sort(key=lambda one: one[0].choice.held_out_loss)
         for one, _ in learned:
             say(self, f"loss {one.choice.loss.name}, gamma={one.choice.gamma:g}: {one.message}")
@@ -87,9 +94,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = task.shards.d
         return learned
 
-    def _learn(
-        self, task: Task, seed: int, keep_starts: bool
-    ) -> list[tuple[Learned, Learned | None]]:
+    def _learn(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
         """Train models; returns for every loss what was learned, and what it started from."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
@@ -123,7 +128,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             best = min(starts, key=lambda choice: choice.held_out_loss)
             return [(learn_single(whole, recipe, self._variant(whole, pair), best), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose, keep_starts)
+        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose)
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         return make_variant(self.divergence, len(part.atoms), pair)
@@ -159,7 +164,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, learned: Learned) -> None:
         choice = learned.choice
-        self.models_, self.loss_, self.gamma_ = learned.models, choice.loss.name, choice.gamma
+        self.models_, self.starts_ = learned.models, learned.starts
+        self.loss_, self.gamma_ = choice.loss.name, choice.gamma
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         self.history_ = learned.history
 
@@ -249,13 +255,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return atoms
 
-    def _map(self, function: Callable[..., RealArray], X: Any) -> RealArray:
+    def _map(self, function: Callable[..., RealArray], X: Any, *more: Model) -> RealArray:
         """Ask all models about every block of data."""
         shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
-        return np.concatenate(shards.map(function, self.models_))
+        return np.concatenate(shards.map(function, [*self.models_, *more]))
 
     def _mean_scores(self, X: Any) -> RealArray:
-        return self._map(_mean_scores, X)
+        return self._map(_mean_scores, X, *self.starts_)
 
     @property
     def atoms_(self) -> RealArray:

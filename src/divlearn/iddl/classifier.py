@@ -32,8 +32,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     and a linear head on :math:`\phi(v)`, the standardised logarithms of v, predicts. Atoms,
     parameters and head minimise :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`.
     Atoms easily overfit. By default they take only a few steps, under a strong penalty and tethered
-    to their start. Held-out data chooses the penalty of the final head, and predictions average the
-    models of several folds.
+    to their start. Held-out data chooses the penalty of the final head. Predictions average the
+    models of several folds, and those with the first atoms where held-out data says so.
 
     Parameters
     ----------
@@ -77,6 +77,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     classes_ : ndarray
     atoms_, alpha_, beta_ : ndarray, of all models one after the other.
     models_ : list, what is averaged.
+    starts_ : list, models with the first atoms
+        Averaged with the others if that lowers the held-out loss, else empty.
     loss_, gamma_ : the loss and the penalty that were chosen.
     temperature_ : float, by which scores are divided to be calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
@@ -207,7 +209,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(LocalShards([block]), data, data.folds(self._cv(), fold_seed))
-        learned = self._fit(task, seed, keep_starts=True)
+        learned = self._fit(task, seed, apart=True)
         self._finish(learned, data)
         return {
             f"{stage} {one.choice.loss.name}": self._member(one, data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class Learned:
 
     choice: Choice
     models: list[Model]
+    starts: list[Model]  # of the first atoms, which predict with them
     n_iter: int
     message: str
     history: History
@@ -123,18 +125,17 @@ def learn_single(whole: Part, recipe: Recipe, variant: Variant, choice: Choice |
     if choice is None:
         none = np.zeros(0, dtype=np.intp)
         choice = Choice(recipe.loss, recipe.gamma, np.inf, none, np.zeros((0, 1)))
-    return Learned(choice, [model], n_iter, message, history)
+    return Learned(choice, [model], [], n_iter, message, history)
 
 
 def learn_ensemble(
     whole: Part, parts: Sequence[Part], first: Sequence[Model], starts: Sequence[Choice],
     recipe: Recipe, variant: Variant, choose: Callable[[Sequence[Model]], list[Choice]],
-    keep_starts: bool,
 ) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
     """Train one model per fold, then choose heads for them, one of every loss.
 
     `first` are the models to start from, and `starts` the heads chosen for these. Returns what was
-    learned for every loss and, if wanted, what it started from.
+    learned for every loss, and what it started from.
 
     The head that is solved for while atoms move does not tell whether they generalise: a held-out
     loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
@@ -154,28 +155,41 @@ def learn_ensemble(
     n_iter = max(n for _, n, *_ in runs)
     history = _join([history for *_, history in runs])
 
-    def finish(choice: Choice, some: Sequence[Model], n_iter: int, message: str) -> Learned:
+    def finish(choice: Choice, some: Sequence[Model], said: str, losses: Any) -> Learned:
         refitted = [
             _refit(whole, model, choice.loss.roughly(_JUDGED), choice.gamma, warm)
             for model, warm in zip(some, choice.heads, strict=True)
         ]
-        return Learned(choice, refitted, n_iter, message, history)
+        known = history | {"held_out_loss": np.array(losses)}
+        return Learned(choice, refitted, [], n_iter, said, known)
 
-    unmoved = n_iter == 0 and len(first) > 0
-    ends = starts if unmoved else see_through(partial(choose, models))
+    ends = see_through(partial(choose, models)) if n_iter else starts
     found: list[tuple[Learned, Learned | None]] = []
     for before, after in zip(starts, ends, strict=True):
         losses = before.held_out_loss, after.held_out_loss
-        said = "{:.4g} at the start, {:.4g} after {} iterations".format(*losses, n_iter)
-        message = f"held-out loss {said}; {len(models)} models averaged"
-        history["held_out_loss"] = np.array(losses)
-        found.append(
-            (
-                see_through(partial(finish, after, models, n_iter, message)),
-                see_through(partial(finish, before, first, 0, message)) if keep_starts else None,
-            )
+        said = "held-out loss {:.4g} at the start, {:.4g} after {} iterations".format(
+            *losses, n_iter
         )
+        learned = see_through(partial(finish, after, models, said, losses))
+        start = see_through(partial(finish, before, first, said, losses)) if n_iter else learned
+        found.append((learned, start))
     return found
+
+
+def add_start(learned: Learned, start: Learned | None, judge: Judge) -> Learned:
+    """Average with what learning started from, where that predicts held-out data better.
+
+    Learned models err on other matrices than the first ones, and are too sure on shifted data.
+    """
+    choice, said = learned.choice, learned.message
+    if start is not None and start is not learned:
+        scores = (choice.scores + start.choice.scores) / 2
+        loss = judge(scores, choice.rows)
+        said += f", {loss:.4g} with both averaged"
+        if loss < choice.held_out_loss:
+            choice = replace(choice, scores=scores, held_out_loss=loss)
+            learned = replace(learned, choice=choice, starts=start.models)
+    return replace(learned, message=said)
 
 
 def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None) -> Model:

@@ -32,7 +32,8 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, models_, loss_, gamma_, n_iter_, message_, history_, n_features_in_
+    atoms_, alpha_, beta_, models_, starts_, loss_, gamma_, n_iter_, message_, history_,
+    n_features_in_
         As in `IDDLClassifier`.
 
     Examples

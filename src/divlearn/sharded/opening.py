@@ -23,6 +23,7 @@ from divlearn.weights import as_weights, check_total_weight, check_weights
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
 _BLOCKS_PER_THREAD = 4  # so that a slow worker can be helped
+_LARGE_MAP = 1 << 30  # bytes of a memory map; joblib makes maps of arrays that fit in memory
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -101,7 +102,7 @@ def open_data(
     accuracy: str | float = "auto", regularize: Any = "raise",
 ) -> Shards:  # fmt: skip
     """Open and check whatever an estimator was given; an array in memory is one block."""
-    if is_sharded(X, engine) or isinstance(X, np.memmap):
+    if is_sharded(X, engine) or (isinstance(X, np.memmap) and X.nbytes > _LARGE_MAP):
         if regularize not in ("raise", None):
             raise ValueError("regularize needs X in memory, but it is in shards; pass an array")
         return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
