@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
@@ -114,7 +117,24 @@ def test_history(data):
     assert (np.diff(one["objective"]) <= 0).all()
     several = IDDLClassifier(loss="ridge", cv=3, **FAST).fit(X, y).history_
     assert set(several["model"]) == {0, 1, 2}
-    assert len(several["held_out_loss"]) >= 1
+    assert len(several["held_out_loss"]) == 2
+
+
+def test_the_start_is_averaged_where_it_helps():
+    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    model = IDDLClassifier(loss="softmax", cv=3, max_iter=3, random_state=0).fit(X, y)
+    start = IDDLClassifier(loss="softmax", cv=3, max_iter=0, random_state=0).fit(X, y)
+    np.testing.assert_allclose(
+        [one.atoms for one in model.starts_], start.atoms_.reshape(3, 9, 3, 3)
+    )
+    assert start.starts_ == []
+    said = [float(number) for number in re.findall(r"\d\.\d+", model.message_)]
+    assert said[2] < said[1] == pytest.approx(model.history_["held_out_loss"][1], rel=1e-3)
+    assert log_loss(y, model.oof_proba_) == pytest.approx(said[2], rel=1e-3)
+    alone = copy(model)
+    alone.starts_ = []
+    mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
+    np.testing.assert_allclose(model.predict_proba(X), softmax(mean / model.temperature_, axis=1))
 
 
 def test_paper_preset(data):

@@ -33,6 +33,12 @@ def test_it_predicts_a_divergence_to_a_hidden_matrix(data):
     assert regressor.score(X[1::2], y[1::2]) > 0.9
 
 
+def test_the_start_is_left_out_where_it_harms():
+    X, _ = make_wishart_clusters(1, 80, 3, random_state=0)
+    regressor = IDDLRegressor(random_state=0).fit(X, np.linalg.slogdet(X)[1])
+    assert regressor.starts_ == []
+
+
 def test_several_outputs_in_their_own_units(data):
     X, _, y = data
     both = np.stack([y, 1e6 * np.trace(X, axis1=1, axis2=2) + 3], axis=1)
