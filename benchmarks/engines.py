@@ -142,7 +142,7 @@ def main() -> None:
     if given.markdown:
         given.markdown.write_text(markdown(about, records))
     if given.readme:
-        write_between_markers(given.readme, readme(about, records, memory, speed_ups))
+        write_between_markers(given.readme, readme(about, records, memory, speed_ups, spectra))
 
 
 if __name__ == "__main__":

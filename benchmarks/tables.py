@@ -115,9 +115,9 @@ def _amount(record: Record) -> str:
 
 def readme(
     about: dict[str, Any], records: Sequence[Record], memory: Sequence[Memory],
-    speed_ups: Sequence[dict[str, Any]],
+    speed_ups: Sequence[dict[str, Any]], spectra: Sequence[SpectrumRecord],
 ) -> str:  # fmt: skip
-    """A short table: one thread, every compiled instruction set; memory and threads in words."""
+    """Short tables: one thread, every compiled instruction set; memory and threads in words."""
     mine = [r for r in records if r.threads == 1 and r.kind == "ours"]
     dimensions = list(dict.fromkeys(record.d for record in mine))
     lines = [
@@ -137,4 +137,18 @@ def readme(
         gains = sorted(found[key] for found in speed_ups)
         if gains:
             lines.append(f"All cores over one, {name}: {gains[0]:.1f}x to {gains[-1]:.1f}x.")
-    return "\n".join([*lines, "", f"Measured on: {machine_line(about)}."])
+    return "\n".join([*lines, "", *_wide(spectra), "", f"Measured on: {machine_line(about)}."])
+
+
+def _wide(spectra: Sequence[SpectrumRecord]) -> list[str]:
+    """Times of difficult spectra over those of well-conditioned data, and ratios over the peer."""
+    columns = list(dict.fromkeys((record.job, record.d) for record in spectra))
+    lines = [
+        f"| time over that of well-conditioned data, ratio over the best peer | "
+        f"{' | '.join(f'{job}, d = {d}' for job, d in columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for kind in dict.fromkeys(record.kind for record in spectra):
+        cells = [f"{r.slowdown:.1f}, {r.ratio:.1f}x" for r in spectra if r.kind == kind]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return lines
