@@ -91,8 +91,9 @@ def gradient_routes(
     for exponent in (low, high):
         sound &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
     routes = np.where(sound, value_routes(parameters), "spectrum")
-    small = (routes == "logdet") & (parameters.alpha[:, 0] < tolerances.LEAST_ALPHA)
-    return np.where(small, "spectrum", routes)
+    small = parameters.alpha[:, 0] < tolerances.LEAST_ALPHA
+    extreme = np.abs(atoms.exponent) > tolerances.LOGDET_EXPONENT  # traces have no other units
+    return np.where(np.where(routes == "logdet", small, extreme), "spectrum", routes)
 
 
 def traces_usable(extremes: Extremes, atoms: Any, condition_limit: float) -> bool:
