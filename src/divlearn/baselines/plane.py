@@ -78,10 +78,8 @@ def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArr
 
 
 def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return the table of the lowest score, the first where in doubt, and its scale of least loss.
-
-    Scores are bounded, so that a few matrices far from all means do not decide.
-    """
+    """Return the table of the lowest score, the first if in doubt, and its scale of least loss."""
+    # Scores are bounded, so that a few matrices far from all means do not decide.
     shares = weights / weights.sum()
     places = (scores @ shares).argmin(axis=1)
     lowest = scores[np.arange(len(scores)), places]
@@ -131,10 +129,8 @@ def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
 
 
 def _powers(t: RealArray, thetas: RealArray, near: bool) -> Iterator[tuple[float, RealArray]]:
-    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero.
-
-    Equal steps cost one exponential in all, and a product each.
-    """
+    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero."""
+    # Equal steps cost one exponential in all, and a product each.
     known, step, factor = 0.0, 0.0, t
     power = np.full(t.shape, 0.0 if near else 1.0)
     for theta in thetas.tolist():

@@ -237,10 +237,8 @@ def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, 
 
 
 def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[RealArray, float]:
-    """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis.
-
-    Function k is a multiple of an envelope, which spans more than the range of floating point.
-    """
+    """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis."""
+    # Function k is a multiple of an envelope, which spans more than the range of floating point.
     exponents = np.arange(d) - 0.5 * (d - 1)
     log_exponentials = log_weight + exponents[:, None] * nodes
     top = log_exponentials.max(axis=1, keepdims=True)

@@ -27,10 +27,7 @@ _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 def hessian_product(
     at: Tensors, along: Tensors, cotangent: torch.Tensor
 ) -> tuple[Tensors, torch.Tensor]:
-    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` along a direction.
-
-    Returns the gradient in (X, atoms, alpha, beta), and how fast the divergences change.
-    """
+    """Differentiate the gradient of ``(cotangent * encode(*at)).sum()`` and ``encode`` itself."""
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
         one, rates[:, k] = _with_one_atom(
@@ -90,10 +87,7 @@ def _halfway(values: torch.Tensor) -> torch.Tensor:
 
 
 class _Scalars:
-    """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom.
-
-    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
-    """
+    """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom."""
 
     def __init__(
         self, t: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *, in_parameters: bool
@@ -101,6 +95,7 @@ class _Scalars:
         t_, a, b = (x.cpu().numpy() for x in (t[:, None], alpha[:, None], beta[:, None]))
         first = abld_scalar(t_, a, b, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
         assert first.f_tt is not None
+        # With one more axis, ``divided`` is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
         gap = (t_[..., :, None] - t_[..., None, :]) / 2
         center = (t_[..., :, None] + t_[..., None, :]) / 2
         root = np.sqrt(first.f_tt)
