@@ -91,11 +91,9 @@ def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tupl
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
-    r"""Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0.
-
-    With u = e^{theta t}, which all points of the same theta = alpha + beta share,
-    alpha beta D = log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
-    """
+    """Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0."""
+    # With u = e^{theta t}, which all points of the same theta = alpha + beta share, alpha beta D =
+    # log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
     values = np.empty((len(points), t.shape[1]))
     total, extent = t.sum(axis=0), np.abs(t).max(axis=0)
     alpha, beta = points.T

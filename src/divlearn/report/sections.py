@@ -140,10 +140,8 @@ def table_section(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
     bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
 ) -> Section:  # fmt: skip
-    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error.
-
-    ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
-    """
+    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error."""
+    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, marked = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [

@@ -118,12 +118,9 @@ def _sinh_quotient(x: Array) -> Array:
 def _slopes_in_parameters(
     t: Array, alpha: Array, beta: Array, f_tt: RealArray
 ) -> tuple[Array, ...]:
-    r"""Differentiate f_t in alpha, beta, (alpha, alpha), (alpha, beta) and (beta, beta).
-
-    :math:`f_{t\alpha} = -t^2 \chi(\theta t) f_{tt}` and :math:`f_{t\beta} = t^2 \chi(-\theta t)
-    f_{tt}`, where :math:`f_{tt} = m^{-2}` with :math:`m = (\alpha e^{\theta t/2} + \beta
-    e^{-\theta t/2})/\theta`.
-    """
+    """Differentiate f_t in alpha, beta, (alpha, alpha), (alpha, beta) and (beta, beta)."""
+    # f_t_alpha = -t^2 chi(theta t) f_tt and f_t_beta = t^2 chi(-theta t) f_tt, where f_tt = m^-2
+    # with m = (alpha e^(theta t/2) + beta e^(-theta t/2)) / theta.
     theta = alpha + beta
     x = theta * t
     a = np.divide(alpha, theta, out=np.full_like(theta, 0.5), where=theta != 0)
@@ -138,11 +135,9 @@ def _slopes_in_parameters(
 
 
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
-    r"""Second derivatives of f in the parameters, :math:`\int_0^t f_{t\alpha\alpha} ds` and so on.
-
-    Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
-    of theta t is exact to rounding. With opposite signs a pole is real.
-    """
+    """Second derivatives of f in the parameters: integrals of f_t_alpha_alpha, ... from 0 to t."""
+    # Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
+    # of theta t is exact to rounding. With opposite signs a pole is real.
     if (alpha * beta < 0).any():
         raise ValueError(
             "alpha and beta have opposite signs, but second derivatives in both are known for the "
