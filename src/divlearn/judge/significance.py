@@ -17,7 +17,7 @@ _Groups = NDArray[np.intp] | None
 
 
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
-    """Test whether the share of true flags is above a level: exact binomial, or t over groups."""
+    """One-sided p-value of a share of true flags above a level: binomial, or t over groups."""
     if groups is None:
         return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
     n_groups = len(np.unique(groups))

@@ -45,7 +45,7 @@ def curves_section(
     title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
     note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
 ) -> Section:  # fmt: skip
-    """Draw curves, heights over 0, 1, ... or (places, heights); ``second`` have the right axis."""
+    """Draw curves, heights over 0, 1, ... or (places, heights); ``second`` on the right axis."""
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
         for name, values in group.items():

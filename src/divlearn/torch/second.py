@@ -27,7 +27,7 @@ _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 def hessian_product(
     at: Tensors, along: Tensors, cotangent: torch.Tensor
 ) -> tuple[Tensors, torch.Tensor]:
-    """Differentiate the gradient of ``(cotangent * encode(*at)).sum()`` and ``encode`` itself."""
+    """Differentiate the gradient of (cotangent * encode).sum(), and encode itself, ``along``."""
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
         one, rates[:, k] = _with_one_atom(
