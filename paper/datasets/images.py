@@ -55,7 +55,7 @@ def load_brodatz(
     numbers = np.arange(1, n_textures + 1)
     paths = [folder / f"D{number}.gif" for number in numbers]
     images = ImageFiles(need(paths, folder, "D1.gif, D2.gif and so on up to D112.gif"))
-    height, width = images.size_of(0)
+    height, width = images[0].shape[:2]
     return Dataset(
         name="Brodatz",
         labels=np.repeat(numbers, (height // side) * (width // side)),

@@ -29,16 +29,13 @@ def check_symmetric(
 
 
 def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
-    """Scale rows and columns by powers of two, diagonal into [1/2, 2); returns also the scale.
-
-    Entries are clipped to [-2, 2], which no positive definite matrix exceeds and which keeps any
-    other from becoming one.
-    """
+    """Scale rows and columns by powers of two, diagonal into [1/2, 2); returns also the scale."""
     exponent = np.frexp(np.diagonal(X, axis1=-2, axis2=-1))[1] // 2
     scale = np.ldexp(np.ones((), X.dtype), -exponent)
     with np.errstate(over="ignore"):
         scaled = X * scale[..., :, None]
         scaled *= scale[..., None, :]
+    # No positive definite matrix exceeds these limits, and none becomes one by being clipped.
     return np.clip(scaled, -2, 2, out=scaled), scale
 
 

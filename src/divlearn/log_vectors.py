@@ -11,11 +11,8 @@ _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: th
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
-    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2).
-
-    Checked matrices on a device, without W, have theirs there.
-    """
-    if on_device(matrices):
+    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2)."""
+    if on_device(matrices):  # these are checked, and come without W
         normalized, exponent = normalize(matrices.astype(np.float64))
         values, basis = graded_eigh(normalized)
         logarithms = np.log(np.maximum(values, _ROUNDING * values[:, -1:]))

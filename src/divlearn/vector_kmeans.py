@@ -41,12 +41,8 @@ def refine_centres(
         members = (nearest == numbers).astype(float)
         counts = members.sum(axis=1)
         centres = members @ vectors / np.maximum(counts, 1)[:, None]
-        facts = [
-            counts.min(),
-            (nearest != before).sum().astype(float),
-            ((centres - old) ** 2).sum(),
-        ]
-        smallest, n_changed, moved = to_host(np.stack(facts))
+        changes = (nearest != before).sum().astype(float), ((centres - old) ** 2).sum()
+        smallest, n_changed, moved = to_host(np.stack([counts.min(), *changes]))
         if smallest == 0:
             return None
         if n_changed == 0 or moved <= limit:
@@ -58,10 +54,8 @@ def greedy_seeds(
     measure: Callable[[NDArray[np.intp]], RealArray], weights: RealArray, n_seeds: int,
     random_state: np.random.RandomState,
 ) -> list[int]:  # fmt: skip
-    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept.
-
-    ``measure`` turns indices of samples into a table of divergences of all samples to these.
-    """
+    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept."""
+    # ``measure`` turns indices of samples into a table of divergences of all samples to these.
     n_trials = 2 + int(np.log(n_seeds))
     chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]
     nearest = measure(np.array(chosen))[:, 0]

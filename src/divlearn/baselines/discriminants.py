@@ -18,10 +18,7 @@ _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink noth
 
 
 def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, RealArray]:
-    """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class.
-
-    The covariance is Z^T Z plus a diagonal, so that Woodbury's identity solves with it.
-    """
+    """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class."""
     means, rows, diagonal = [], [], np.zeros(vectors.shape[1])
     for code, prior in enumerate(priors):
         mine = vectors[codes == code]
@@ -37,7 +34,7 @@ def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, Re
     variances = diagonal + (Z**2).sum(axis=0)
     _check_spread(variances)
     diagonal += _RIDGE * variances.max()
-    if n < n_entries:
+    if n < n_entries:  # by Woodbury's identity: the covariance is Z^T Z plus a diagonal
         W = Z / diagonal
         inner = solve(np.eye(n) + W @ Z.T, W @ centres.T, assume_a="pos")
         coefficients = centres / diagonal - inner.T @ W
@@ -60,13 +57,11 @@ def _ledoit_wolf(standardised: RealArray) -> float:
 
 
 class RDA:
-    r"""Friedman's regularised discriminant analysis.
+    r"""Friedman's regularised discriminant analysis, with (1 - g) [(1 - l) S_k + l S] + g mu I.
 
-    .. math:: S_k' = (1 - g) \, [(1 - l) S_k + l S] + g \mu I
-
-    with :math:`S_k` the covariance of a class, S the pooled one and :math:`\mu` the mean of those
-    of its eigenvalues that need not be zero. Vectors are reduced to the span of the training data;
-    what lies outside sees :math:`g \mu I` in every class.
+    S_k is the covariance of a class, S the pooled one and mu the mean of those of its eigenvalues
+    that need not be zero. Vectors are reduced to the span of the training data; what lies outside
+    sees g mu I in every class.
     """
 
     def __init__(self, vectors: RealArray, codes: Codes, priors: RealArray) -> None:

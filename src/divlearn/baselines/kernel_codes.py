@@ -59,11 +59,9 @@ def sparse_codes(
     similarities: RealArray, gram: RealArray, penalty: float, *, start: RealArray | None = None,
     tol: float = 1e-5,
 ) -> RealArray:  # fmt: skip
-    """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1.
-
-    Alternating directions, all samples together: kernels of similar atoms are nearly singular, and
-    coordinate descent would take thousands of rounds. Samples leave at a duality gap of ``tol``.
-    """
+    """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1."""
+    # Alternating directions, all samples together: kernels of similar atoms are nearly singular,
+    # and coordinate descent would take thousands of rounds. Samples leave at a duality gap of tol.
     # Samples are columns here, so that a row holds one atom of all of them.
     n = len(gram)
     half = 0.5 * penalty

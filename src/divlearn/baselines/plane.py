@@ -78,10 +78,8 @@ def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArr
 
 
 def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return the table of the lowest score, the first where in doubt, and its scale of least loss.
-
-    Scores are bounded, so that a few matrices far from all means do not decide.
-    """
+    """Return the table of the lowest score, the first if in doubt, and its scale of least loss."""
+    # Scores are bounded, so that a few matrices far from all means do not decide.
     shares = weights / weights.sum()
     places = (scores @ shares).argmin(axis=1)
     lowest = scores[np.arange(len(scores)), places]
@@ -93,11 +91,9 @@ def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tupl
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
-    r"""Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0.
-
-    With u = e^{theta t}, which all points of the same theta = alpha + beta share,
-    alpha beta D = log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
-    """
+    """Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0."""
+    # With u = e^{theta t}, which all points of the same theta = alpha + beta share, alpha beta D =
+    # log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
     values = np.empty((len(points), t.shape[1]))
     total, extent = t.sum(axis=0), np.abs(t).max(axis=0)
     alpha, beta = points.T
@@ -131,10 +127,8 @@ def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
 
 
 def _powers(t: RealArray, thetas: RealArray, near: bool) -> Iterator[tuple[float, RealArray]]:
-    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero.
-
-    Equal steps cost one exponential in all, and a product each.
-    """
+    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero."""
+    # Equal steps cost one exponential in all, and a product each.
     known, step, factor = 0.0, 0.0, t
     power = np.full(t.shape, 0.0 if near else 1.0)
     for theta in thetas.tolist():

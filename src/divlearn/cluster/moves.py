@@ -97,11 +97,8 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
 
 
 def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
-    """Go on from the end of a run with moves that raise the likelihood, at most one per component.
-
-    The block, of all matrices or a sample, judges moves before they are tried.
-    """
-    moves = _Moves(block, random_state)
+    """Go on from a run with moves that raise the likelihood, at most one for each component."""
+    moves = _Moves(block, random_state)  # the block, all matrices or a sample, judges moves
     n_components = len(run["mixture"][0])
     for number in range(n_components):
         if run["interrupted"]:
@@ -196,10 +193,8 @@ class _Moves:
 
 
 def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
-    r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to a matrix L L^T, as rows.
-
-    Unlike logarithms they make no outliers of what the density takes for ordinary.
-    """
+    r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to L L^T, as rows."""
+    # Unlike logarithms they make no outliers of what the density takes for ordinary.
     whitener = np.linalg.inv(np.linalg.cholesky(middle))
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)
     logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))

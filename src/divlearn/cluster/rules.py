@@ -94,10 +94,9 @@ class Penalized(LearnedRule):
 
 
 class Likelihood(LearnedRule):
-    r"""Maximum likelihood, :math:`\kappa \sum_i w_i D_i + W \log Z(\alpha, \beta, \kappa)`.
+    r"""Maximum likelihood, :math:`\kappa \sum_i w_i D_i + W \log Z(\alpha, \beta, \kappa)`."""
 
-    One factor of all centroids is found along with the parameters; taking turns would be slow.
-    """
+    # One factor of all centroids is found along with the parameters; taking turns would be slow.
 
     def begin(self, mean: float, d: int) -> Point:
         """Start with the concentration that would be right if it were large."""

@@ -105,13 +105,11 @@ def parabola(sigma: float) -> Potential:
 def sample_log_eigenvalues(
     potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
 ) -> tuple[RealArray, float]:
-    """Independent draws of q(t) by rejection, every row ascending, and the acceptance rate.
-
-    V must be convex, least at zero, and steeper than (d - 1) / 2 far out. Candidates are increasing
-    functions of the eigenvalues of Gaussian matrices (Dumitriu and Edelman 2002), which repel as in
-    q: the ratio of the densities is then nearly constant (Bekerman, Figalli and Guionnet 2015). Its
-    bound is its largest value among all candidates (Caffo, Booth and Davis 2002).
-    """
+    """Independent draws of q(t) by rejection, every row ascending, and the acceptance rate."""
+    # V must be convex, least at zero, and steeper than (d - 1) / 2 far out. Candidates increase
+    # with the eigenvalues of Gaussian matrices (Dumitriu and Edelman 2002), which repel as in q:
+    # the ratio of the densities is then nearly constant (Bekerman, Figalli and Guionnet 2015). Its
+    # bound is its largest value among all candidates (Caffo, Booth and Davis 2002).
     transport = _transport(potential, d)
     kept, score = np.empty((0, d)), np.empty(0)
     bound, n_candidates = -np.inf, 0

@@ -158,11 +158,9 @@ def _fill_coordinates(
 
 
 def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
-    """Sum products of features, less their offsets, over boxes by integral images.
-
-    With g_p = (f_p - o, 1) and S(y, x) the sum of g_p g_p^T over p < (y, x), the sum over a box is
-    S(b, r) - S(t, r) - S(b, l) + S(t, l). Only one row of S exists at a time.
-    """
+    """Sum products of features, less their offsets, over boxes by integral images."""
+    # With g_p = (f_p - o, 1) and S(y, x) the sum of g_p g_p^T over p < (y, x), the sum over a box
+    # is S(b, r) - S(t, r) - S(b, l) + S(t, l). Only one row of S exists at a time.
     if available_engines()[0] != "native":
         return _grams_by_numpy(maps, offset, boxes)
     from divlearn.engines import _native  # type: ignore[attr-defined]

@@ -17,10 +17,7 @@ Extremes = tuple[float, float, float]  # of data: largest spread, smallest and l
 
 
 class Parameters:
-    """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree.
-
-    ``D^(-a,-b) = D^(b,a)``: such pairs are turned round, their gradients back by `restore`.
-    """
+    """Parameters of all atoms, (n_atoms, m), brought to alpha, beta >= 0 where signs agree."""
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, n_atoms: int) -> None:
         first, second = (
@@ -39,6 +36,7 @@ class Parameters:
                 "or one per atom"
             ) from None
         a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
+        # D^(-a,-b) = D^(b,a): such pairs are turned round, their gradients back by `restore`.
         self._turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
         # Adding zero turns -0.0 into 0.0.
         self.alpha: RealArray = np.where(self._turned, -b, a) + 0.0

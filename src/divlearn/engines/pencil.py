@@ -40,10 +40,7 @@ def whiteners(factor: RealArray) -> RealArray:
 def decompose(
     whitened: RealArray, exponent: IntArray, condition_limit: float, vectors: bool
 ) -> tuple[RealArray, RealArray | None]:
-    """Log-eigenvalues (n, d), ascending, of ``G G^T 2^exponent``, and eigenvectors if wanted.
-
-    Where they span more than ``condition_limit``, one-sided Jacobi works on G itself.
-    """
+    """Log-eigenvalues (n, d), ascending, of ``G G^T 2^exponent``, and eigenvectors if wanted."""
     largest = np.frexp(np.abs(whitened).max(axis=(1, 2)))[1]
     whitened = np.ldexp(whitened, -largest[:, None, None])
     gram = whitened @ whitened.mT
@@ -55,7 +52,7 @@ def decompose(
     exponent = exponent + 2 * largest
     t = np.empty_like(values)
     t[~redo] = _log_scaled(values[~redo], exponent[~redo])
-    if redo.any():
+    if redo.any():  # one-sided Jacobi works on G itself
         singular, accurate = left_singular(whitened[redo])
         half = exponent[redo] // 2
         t[redo] = 2 * _log_scaled(singular, half) + _LOG_2 * (exponent[redo] - 2 * half)[:, None]
@@ -103,10 +100,8 @@ def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[in
 
 
 def left_singular(G: RealArray) -> tuple[RealArray, RealArray]:
-    """One-sided Jacobi: small singular values to full relative accuracy, and left vectors.
-
-    All is computed from normalized columns and ratios of norms; what leaves the range is NaN.
-    """
+    """One-sided Jacobi: small singular values to full relative accuracy, and left vectors."""
+    # All is computed from normalized columns and ratios of norms; what leaves the range is NaN.
     d = G.shape[-1]
     columns = np.ascontiguousarray(G.mT)  # columns[:, j] is column j
     tolerance = float(np.finfo(np.float64).eps * np.sqrt(d))

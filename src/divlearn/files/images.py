@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from operator import index as as_index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -64,7 +63,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
     ...     path = Path(folder) / "1.png"
     ...     Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)).save(path)
     ...     images = ImageFiles([path])
-    ...     print(images, images.size_of(0), images[0].sum())
+    ...     print(images, images[0].shape, images[0].sum())
     ImageFiles(1 file) (3, 4) 66
     """
 
@@ -95,13 +94,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
                     "shape (n,); flatten it"
                 )
             return ImageFiles(self.paths[i] for i in chosen)
-        with _opened(self.paths[as_index(index)]) as image:
-            return _to_array(image)
-
-    def size_of(self, index: int) -> tuple[int, int]:
-        """Height and width of an image, from the header of its file."""
-        with _opened(self.paths[as_index(index)]) as image:
-            return image.height, image.width
+        return _read(self.paths[as_index(index)])
 
     def __repr__(self) -> str:
         return f"ImageFiles({len(self)} file{'s' * (len(self) != 1)})"
@@ -130,9 +123,8 @@ def _visible(folder: Path) -> list[Path]:
     return sorted((one for one in folder.iterdir() if one.name[0] != "."), key=natural_key)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Image]:
-    """Image of which only the header was read, and found to be acceptable."""
+def _read(path: Path) -> NDArray[Any]:
+    """Read an image whose header is acceptable."""
     import_extra("PIL", "image files need Pillow", "images")
     from PIL import Image, UnidentifiedImageError
 
@@ -145,7 +137,7 @@ def _opened(path: Path) -> Iterator[Image]:
                         f"it claims {image.height} x {image.width} pixels, must be > 0 and <= "
                         f"{LARGEST_IMAGE} in all; cut it into smaller images"
                     )
-                yield image
+                return _to_array(image)
         except UnidentifiedImageError as error:
             raise Refusal(
                 f"its content is not the {expected} image that its suffix {path.suffix} promises; "

@@ -208,12 +208,11 @@ class _Journal:
             write_object({"key": self._key, "entries": self.entries}, self._path, _KIND)
         except OSError as error:
             # Hours of work are worth more than the means to save them.
-            warnings.warn(
+            message = (
                 f"checkpoint={str(self._path)!r} could not be written: {error}; the fit continues, "
-                "and an older checkpoint, if any, is intact; free disk space",
-                RuntimeWarning,
-                stacklevel=2,
+                "and an older checkpoint, if any, is intact; free disk space"
             )
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def close(self) -> None:
         """Remove the file, and what kills in the middle of writing have left of it."""

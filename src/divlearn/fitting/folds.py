@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    check_cv,
-)
+from sklearn import model_selection as selection
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
@@ -50,7 +44,8 @@ def make_folds(
         cv = int(cv)
     if isinstance(cv, bool | int | str | float) or cv is None:
         raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
-    folds = _translate(check_cv(cv).split(np.zeros(n_matrices), y, known), n_matrices, rows)
+    splits = selection.check_cv(cv).split(np.zeros(n_matrices), y, known)
+    folds = _translate(splits, n_matrices, rows)
     missing = _find_missing(folds, labels)
     if missing is not None:
         raise ValueError(
@@ -77,7 +72,9 @@ def _draw(
     n_splits = min(n_splits, most)
     if n_splits < 2:
         return []
-    kinds = (KFold, GroupKFold) if y is None else (StratifiedKFold, StratifiedGroupKFold)
+    kinds = selection.KFold, selection.GroupKFold
+    if y is not None:
+        kinds = selection.StratifiedKFold, selection.StratifiedGroupKFold
     splitter = kinds[groups is not None](n_splits, shuffle=True, random_state=rng)
     for _ in range(_DRAWS):
         with warnings.catch_warnings():

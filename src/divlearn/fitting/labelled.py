@@ -40,11 +40,9 @@ def all_or_nothing(fit: _Fit) -> _Fit:
 
 
 def takes_metric(estimator: _Class) -> _Class:
-    """Let a class take ``metric``, pyRiemann's name, for its parameter ``divergence``.
+    """Let a class take ``metric``, pyRiemann's name, for its parameter ``divergence``."""
 
-    The alias is no parameter of its own: `get_params` and `clone` know ``divergence`` only.
-    """
-
+    # The alias is no parameter of its own: `get_params` and `clone` know ``divergence`` only.
     def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def renamed(self: Any, *given: Any, **named: Any) -> Any:

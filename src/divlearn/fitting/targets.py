@@ -94,12 +94,9 @@ def keep_classes(
         raise ValueError(f"y holds {held}, must hold >= 2 classes of weight > 0; pass more data")
     n_matrices = int(counts[kept].sum())
     if n_matrices > _FEW and 2 * kept.sum() > n_matrices:
-        warnings.warn(
-            f"y holds {kept.sum()} classes in {n_matrices} matrices; if y is continuous, use a "
-            "regressor",
-            UserWarning,
-            stacklevel=3,
-        )
+        found = f"y holds {kept.sum()} classes in {n_matrices} matrices"
+        message = f"{found}; if y is continuous, use a regressor"
+        warnings.warn(message, UserWarning, stacklevel=3)
     return kept
 
 

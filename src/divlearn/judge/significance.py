@@ -17,10 +17,7 @@ _Groups = NDArray[np.intp] | None
 
 
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
-    """One-sided p-value of the null hypothesis that the share of true flags is not above a level.
-
-    An exact binomial test, or a t-test over groups.
-    """
+    """One-sided p-value of a share of true flags above a level: binomial, or t over groups."""
     if groups is None:
         return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
     n_groups = len(np.unique(groups))

@@ -13,7 +13,6 @@ from divlearn.fitting.progress import track
 
 Point = tuple[float, float]
 
-
 _BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
 _SMALL = 64  # matrices that are not worth more than one block
 

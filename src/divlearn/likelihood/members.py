@@ -98,10 +98,7 @@ NAMED_MEMBERS: dict[str, Members] = {
 
 
 def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
-    """Members by the name of a distribution, by divergence, or all of them ("learn").
-
-    The scale of a named divergence does not matter, as kappa multiplies it.
-    """
+    """Members by the name of a distribution, by divergence, or all of them ("learn")."""
     if isinstance(divergence, str):
         key = plain_name(divergence)
         if key == "learn":
@@ -118,4 +115,5 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
             f"divergence={known.name!r} is the mean of two divergences, so its density has no "
             "known constant; pass one of them, as (alpha, beta)"
         )
+    # The scale of a named divergence does not matter, as kappa multiplies it.
     return Members(known.name, 0, *nonnegative_point(known.alpha, known.beta))

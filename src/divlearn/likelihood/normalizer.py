@@ -85,12 +85,10 @@ def log_normalizer(alpha: float, beta: float, kappa: float, d: int) -> float:
 
 
 def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) -> Normalizer:
-    """Compute log Z with its derivatives, from one pass of quadrature.
-
-    The trapezoid rule converges spectrally here, and so does integration up to each of its nodes by
-    the integral of the sinc function (Stenger 1993, section 3.6). Functions orthonormal with the
-    weight w^2 replace exponentials, which leaves a Pfaffian of condition number about d.
-    """
+    """Compute log Z with its derivatives, from one pass of quadrature."""
+    # The trapezoid rule converges spectrally here, and so does integration up to each of its nodes
+    # by the integral of the sinc function (Stenger 1993, section 3.6). Functions orthonormal with
+    # the weight w^2 replace exponentials, which leaves a Pfaffian of condition number about d.
     low, high = check_family(alpha, beta, kappa, d)
     found = _pfaffian(low, high, float(kappa), int(d))
     first, second = float(alpha), float(beta)
@@ -237,10 +235,8 @@ def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, 
 
 
 def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[RealArray, float]:
-    """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis.
-
-    Function k is a multiple of an envelope, which spans more than the range of floating point.
-    """
+    """Orthonormal basis of e^{jx} exp(log_weight), and log-determinant of the change of basis."""
+    # Function k is a multiple of an envelope, which spans more than the range of floating point.
     exponents = np.arange(d) - 0.5 * (d - 1)
     log_exponentials = log_weight + exponents[:, None] * nodes
     top = log_exponentials.max(axis=1, keepdims=True)

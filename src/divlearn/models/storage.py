@@ -107,12 +107,11 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     model, versions = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
     then, now = versions["scikit-learn"], importlib.metadata.version("scikit-learn")
     if then.split(".")[:2] != now.split(".")[:2]:
-        warnings.warn(
+        message = (
             f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
-            "scikit-learn in it may behave differently; fit again if in doubt",
-            UserWarning,
-            stacklevel=2,
+            "scikit-learn in it may behave differently; fit again if in doubt"
         )
+        warnings.warn(message, UserWarning, stacklevel=2)
     return model
 
 

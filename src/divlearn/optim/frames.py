@@ -37,11 +37,9 @@ def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
 
 
 def _exponential_series(X: RealArray, norm: float) -> RealArray:
-    r"""Sum :math:`X^k / k!` up to rounding, for matrices of at most some norm.
-
-    Powers come in fours, :math:`\sum_j X^{4j} (c_{4j} + c_{4j+1} X + c_{4j+2} X^2 + c_{4j+3} X^3)`
-    (Paterson and Stockmeyer): a few products, where eigenvectors take as long as fifty.
-    """
+    """Sum X^k / k! up to rounding, for matrices of at most some norm."""
+    # Powers come in fours, sum_j X^4j (c_4j + c_4j+1 X + c_4j+2 X^2 + c_4j+3 X^3), as Paterson and
+    # Stockmeyer have them: a few products, where eigenvectors take as long as fifty.
     groups = 1
     while norm ** (4 * groups) > _ROUNDING * factorial(4 * groups):
         groups += 1

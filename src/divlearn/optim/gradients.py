@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from divlearn.arrays import RealArray
 from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
 
 _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
@@ -31,17 +30,14 @@ def minimize_conjugate_gradient(
         taken = float(np.linalg.norm(step) / np.linalg.norm(direction))
         trial, previous, gradient = following, gradient, problem.gradient(following)
         before = float(np.vdot(direction, previous))
-        direction = _next_direction(direction, previous, gradient)
+        factor = float(np.vdot(gradient, gradient - previous)) / float(np.vdot(previous, previous))
+        direction = -gradient + max(0.0, factor) * direction
+        if not np.vdot(direction, gradient) < 0:
+            direction = -gradient
         # The next step promises as much as this one did at its start, and a little more.
         promise = min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
         length = 1.5 * taken * before / promise
         iteration += 1
-
-
-def _next_direction(direction: RealArray, previous: RealArray, gradient: RealArray) -> RealArray:
-    factor = float(np.vdot(gradient, gradient - previous)) / float(np.vdot(previous, previous))
-    following = -gradient + max(0.0, factor) * direction
-    return following if np.vdot(following, gradient) < 0 else -gradient
 
 
 def minimize_projected_gradient(

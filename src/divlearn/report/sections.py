@@ -45,10 +45,7 @@ def curves_section(
     title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
     note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
 ) -> Section:  # fmt: skip
-    """Draw named curves over one axis: heights over 0, 1, ... or (places, heights); NaN is a gap.
-
-    ``second`` curves have an axis on the right.
-    """
+    """Draw curves, heights over 0, 1, ... or (places, heights); ``second`` on the right axis."""
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
         for name, values in group.items():
@@ -143,10 +140,8 @@ def table_section(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
     bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
 ) -> Section:  # fmt: skip
-    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error.
-
-    ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
-    """
+    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error."""
+    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, marked = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [

@@ -224,7 +224,7 @@ class _LocalParts(Sequence[Any]):
 
     def __init__(self, results: Iterator[Any], budget: _Budget) -> None:
         self._values: list[Any] = []
-        self._folder: Path | None = None
+        folder: Path | None = None
         used = 0
         for i, result in enumerate(results):
             size = bytes_of(result)
@@ -232,17 +232,14 @@ class _LocalParts(Sequence[Any]):
                 used += size
                 self._values.append(result)
             else:
-                path = self._open_folder() / f"{i}.pickle"
+                if folder is None:
+                    folder = Path(tempfile.mkdtemp(prefix="divlearn-"))
+                    weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                path = folder / f"{i}.pickle"
                 with path.open("wb") as file:
                     pickle.dump(result, file, protocol=5)
                 self._values.append(path)
         weakref.finalize(self, budget.take, -used)
-
-    def _open_folder(self) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="divlearn-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        return self._folder
 
     def __len__(self) -> int:
         return len(self._values)

@@ -270,5 +270,4 @@ def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
 
 def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
-    values, vectors = torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])
-    return values, vectors
+    return torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])

@@ -27,10 +27,7 @@ _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 def hessian_product(
     at: Tensors, along: Tensors, cotangent: torch.Tensor
 ) -> tuple[Tensors, torch.Tensor]:
-    """Differentiate the derivative of ``(cotangent * encode(*at)).sum()`` along a direction.
-
-    Returns the gradient in (X, atoms, alpha, beta), and how fast the divergences change.
-    """
+    """Differentiate the gradient of (cotangent * encode).sum(), and encode itself, ``along``."""
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
         one, rates[:, k] = _with_one_atom(
@@ -90,10 +87,7 @@ def _halfway(values: torch.Tensor) -> torch.Tensor:
 
 
 class _Scalars:
-    """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom.
-
-    ``divided`` has one more axis: (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
-    """
+    """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom."""
 
     def __init__(
         self, t: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *, in_parameters: bool
@@ -101,6 +95,7 @@ class _Scalars:
         t_, a, b = (x.cpu().numpy() for x in (t[:, None], alpha[:, None], beta[:, None]))
         first = abld_scalar(t_, a, b, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
         assert first.f_tt is not None
+        # With one more axis, ``divided`` is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
         gap = (t_[..., :, None] - t_[..., None, :]) / 2
         center = (t_[..., :, None] + t_[..., None, :]) / 2
         root = np.sqrt(first.f_tt)
@@ -123,12 +118,9 @@ def _sinh_quotient(x: Array) -> Array:
 def _slopes_in_parameters(
     t: Array, alpha: Array, beta: Array, f_tt: RealArray
 ) -> tuple[Array, ...]:
-    r"""Differentiate f_t in alpha, beta, (alpha, alpha), (alpha, beta) and (beta, beta).
-
-    :math:`f_{t\alpha} = -t^2 \chi(\theta t) f_{tt}` and :math:`f_{t\beta} = t^2 \chi(-\theta t)
-    f_{tt}`, where :math:`f_{tt} = m^{-2}` with :math:`m = (\alpha e^{\theta t/2} + \beta
-    e^{-\theta t/2})/\theta`.
-    """
+    """Differentiate f_t in alpha, beta, (alpha, alpha), (alpha, beta) and (beta, beta)."""
+    # f_t_alpha = -t^2 chi(theta t) f_tt and f_t_beta = t^2 chi(-theta t) f_tt, where f_tt = m^-2
+    # with m = (alpha e^(theta t/2) + beta e^(-theta t/2)) / theta.
     theta = alpha + beta
     x = theta * t
     a = np.divide(alpha, theta, out=np.full_like(theta, 0.5), where=theta != 0)
@@ -143,11 +135,9 @@ def _slopes_in_parameters(
 
 
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
-    r"""Second derivatives of f in the parameters, :math:`\int_0^t f_{t\alpha\alpha} ds` and so on.
-
-    Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
-    of theta t is exact to rounding. With opposite signs a pole is real.
-    """
+    """Second derivatives of f in the parameters: integrals of f_t_alpha_alpha, ... from 0 to t."""
+    # Poles are at least pi/theta away from the real line: a Gaussian rule with three nodes per unit
+    # of theta t is exact to rounding. With opposite signs a pole is real.
     if (alpha * beta < 0).any():
         raise ValueError(
             "alpha and beta have opposite signs, but second derivatives in both are known for the "
