@@ -1,5 +1,6 @@
 """What an SPD matrix is: diagnosis, shrinkage on request, functions of `divlearn.geometry`."""
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -90,10 +91,8 @@ def check_and_learn(
     checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
-    shrinkage = _learn_shrinkage(matrices, regularize, sample_weight)
-    if shrinkage is not None:
-        matrices *= 1 - shrinkage[0]
-        matrices[:, range(d), range(d)] += shrinkage[0] * shrinkage[1]
+    shrinkage = learn_shrinkage(regularize, lambda: (mean_eigenvalues(matrices), sample_weight))
+    shrink(matrices, shrinkage)
     failing = find_not_definite(matrices, tolerances.positive_definite(d, matrices.dtype))
     if failing.size:
         fix = 'pass regularize="shrink", here or to check_spd'
@@ -105,9 +104,24 @@ def check_and_learn(
     return checked, shrinkage
 
 
-def _learn_shrinkage(
-    matrices: RealArray, regularize: Any, sample_weight: ArrayLike | None
+def shrink(matrices: RealArray, shrinkage: Shrinkage | None) -> None:
+    """Regularize matrices where they are."""
+    if shrinkage is not None:
+        diagonal = range(matrices.shape[-1])
+        matrices *= 1 - shrinkage[0]
+        matrices[:, diagonal, diagonal] += shrinkage[0] * shrinkage[1]
+
+
+def mean_eigenvalues(matrices: RealArray) -> RealArray:
+    """Mean of the eigenvalues of every matrix, divided before they are added lest sums overflow."""
+    diagonals = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+    return (diagonals / matrices.shape[-1]).sum(axis=1)
+
+
+def learn_shrinkage(
+    regularize: Any, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
 ) -> Shrinkage | None:
+    """Learn the map from mean eigenvalues of all matrices and weights, asked for if needed."""
     if regularize is None or isinstance(regularize, tuple):  # learned before
         return regularize
     if isinstance(regularize, str) and regularize == "raise":
@@ -118,10 +132,9 @@ def _learn_shrinkage(
         raise ValueError(
             f'regularize={regularize!r} must be "raise", "shrink" or a number > 0 and < 1'
         )
-    weights = check_weights(sample_weight, len(matrices))
-    # Divided before they are added, lest sums overflow.
-    sizes = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64) / matrices.shape[-1]
-    variance = float(weights / weights.sum() @ sizes.sum(axis=1))
+    means, given = sizes()
+    weights = check_weights(given, len(means))
+    variance = float(weights / weights.sum() @ means)
     if variance <= 0:
         raise ValueError(
             f"regularize={regularize!r} shrinks towards the mean of all eigenvalues, which is "

@@ -132,19 +132,33 @@ def test_kernels_between_any_matrices():
     np.testing.assert_allclose(kernel(NEW, X), plain(by_hand(NEW, 0.1), by_hand(X, 0.1)))
 
 
-def test_shards_are_refused_in_one_sentence(tmp_path):
+def test_files_are_as_matrices_in_memory(tmp_path):
     np.save(tmp_path / "X.npy", X)
-    message = "regularize needs X in memory, but it is in shards; pass an array"
-    models = divlearn.ABKMeans(2, n_init=1), divlearn.IDDLRegressor(cv=None, max_iter=1)
-    for model in models:
-        model.set_params(regularize="shrink")
-        for shards in (tmp_path / "X.npy", open_shards(by_hand(X, 0.1))):
-            with pytest.raises(ValueError, match=message):
-                model.fit(shards, Y)
-            with pytest.raises(ValueError, match=message):
-                clone(model).fit(X, Y).predict(shards)
-        mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-        np.testing.assert_array_equal(model.fit(X, Y).predict(mapped), model.predict(X))
+    weights = np.linspace(0.5, 2, len(X))
+    for model in (divlearn.ABKMeans(2, n_init=1), divlearn.IDDLRegressor(cv=None, max_iter=1)):
+        model.set_params(regularize="shrink", random_state=0)
+        here = clone(model).fit(X, Y, weights)
+        there = clone(model).fit(tmp_path / "X.npy", Y, weights)
+        assert there.shrinkage_ == pytest.approx(here.shrinkage_)
+        np.testing.assert_allclose(there.predict(X), here.predict(tmp_path / "X.npy"), rtol=1e-6)
+        small = open_shards(tmp_path / "X.npy", block_size=3, memory_limit=1, regularize=0.1)
+        expected = by_hand(X, 0.1)
+        for _ in range(2):  # what is read again is the same
+            found = np.concatenate(small.map(lambda block: block.data.matrices))
+            np.testing.assert_allclose(found, expected)
+
+
+def test_shards_that_cannot_be_regularized(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    model = divlearn.IDDLRegressor(cv=None, max_iter=1, regularize="shrink")
+    with pytest.raises(ValueError, match="opened already; pass regularize='shrink' to open_shards"):
+        model.fit(open_shards(by_hand(X, 0.1), Y), None)
+    with pytest.raises(ValueError, match="opened already; pass regularize="):
+        model.fit(X, Y).predict(open_shards(by_hand(X, 0.1)))
+    opened = open_shards(tmp_path / "X.npy", regularize=model.shrinkage_)
+    np.testing.assert_allclose(model.predict(opened), model.predict(X))
+    with pytest.raises(ValueError, match="or in files, but workers of Dask have it"):
+        open_shards(tmp_path / "X.npy", engine="dask", regularize="shrink")
 
 
 def test_questions_about_data():

@@ -16,7 +16,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
 from divlearn.sharded.pieces import Piece
-from divlearn.spd import check_spd
+from divlearn.spd import Shrinkage, check_spd, shrink
 from divlearn.weights import as_weights
 
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
@@ -25,11 +25,15 @@ _THREAD_OPERATIONS = 1e8  # some milliseconds
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """An engine by name, which means the same on every machine; here, also the engine itself."""
+    """An engine by name, which means the same on every machine; here, also the engine itself.
+
+    And how matrices are regularized before it sees them.
+    """
 
     name: str | Engine = "auto"
     n_threads: int | None = None
     accuracy: str | float = "auto"
+    shrinkage: Shrinkage | None = None
 
     def get(self) -> Engine:
         return get_engine(self.name, self.n_threads, self.accuracy)
@@ -108,7 +112,8 @@ def make_block(
     """Check matrices and what belongs to them; messages name the shard and the index."""
     name = f"shard {number} ({where})"
     if check:
-        matrices = check_spd(X, ndim=3, dtype=np.float64, name=f"{name}, X")
+        regularize = choice.shrinkage or "raise"
+        matrices = check_spd(X, regularize=regularize, ndim=3, dtype=np.float64, name=f"{name}, X")
         with locate_errors(name):
             weights = as_weights(weights, len(matrices))
             if y is not None:
@@ -116,6 +121,7 @@ def make_block(
     else:
         matrices = np.asarray(X, dtype=np.float64)
         matrices = 0.5 * (matrices + matrices.mT)
+        shrink(matrices, choice.shrinkage)
         weights = as_weights(weights, len(matrices))
     data = choice.get().prepare(Prepared.checked(matrices))
     return Block(number, data, choice, y, weights)

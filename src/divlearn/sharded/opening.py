@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +18,7 @@ from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, encode_block
 from divlearn.sharded.pieces import Piece, cut_file, from_iterator, is_path, open_file, split
 from divlearn.sharded.shards import LocalShards, Parts, Shards
-from divlearn.spd import check_and_learn
+from divlearn.spd import Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
 from divlearn.weights import as_weights, check_total_weight, check_weights
 
 _BLOCK_BYTES = 1 << 24
@@ -38,7 +39,7 @@ def is_sharded(X: Any, engine: Any = None) -> bool:
 def open_shards(
     X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
     accuracy: str | float = "auto", memory_limit: int | str | None = None,
-    block_size: int | None = None,
+    block_size: int | None = None, regularize: str | float | Shrinkage | None = "raise",
 ) -> Shards:  # fmt: skip
     """Open data in shards.
 
@@ -60,6 +61,8 @@ def open_shards(
     block_size : int, optional
         Matrices per block, at most, where files and arrays have to be cut. About 16 MB by default,
         and four blocks for every thread of the workers.
+    regularize : as in `divlearn.check_spd`, or `shrinkage_` of an estimator
+        "shrink" and numbers take one more pass over the data, which must not be on Dask workers.
 
     Returns
     -------
@@ -74,17 +77,24 @@ def open_shards(
     if isinstance(X, Shards):
         if y is not None or sample_weight is not None:
             raise ValueError("X is opened already; pass y and sample_weight to open_shards")
+        if regularize not in ("raise", None, X.shrinkage):
+            raise ValueError(f"X is opened already; pass regularize={regularize!r} to open_shards")
         return X
     dask = as_dask(engine) or (DaskEngine() if _is_dask_array(X) else None)
     if dask is None:
         assert not isinstance(engine, DaskEngine)
         choice = EngineChoice(engine, None, accuracy)
         sources = _sources(X, y, sample_weight, block_size, choice, 0)
+        shrinkage = learn_shrinkage(regularize, partial(_sizes, sources))
+        choice = replace(choice, shrinkage=shrinkage)
+        sources = [replace(source, choice=choice) for source in sources]
         shards: Shards = LocalShards(sources, as_bytes(memory_limit))
     else:
         from divlearn.sharded.workers import DaskShards, load_dask_array
 
-        client, choice = dask.connect(), EngineChoice(dask.engine, dask.n_threads, accuracy)
+        shrinkage = learn_shrinkage(regularize, _refuse_workers)
+        client = dask.connect()
+        choice = EngineChoice(dask.engine, dask.n_threads, accuracy, shrinkage)
         if _is_dask_array(X):
             shards = load_dask_array(X, y, sample_weight, client, choice)
         else:
@@ -94,7 +104,19 @@ def open_shards(
     if shards.n_matrices == 0:  # which looks at every matrix once
         raise ValueError("X holds no matrices (n_samples=0); pass at least one")
     check_total_weight(shards.total_weight)
+    shards.shrinkage = shrinkage
     return shards
+
+
+def _sizes(sources: Sequence[BlockSource]) -> tuple[RealArray, RealArray | None]:
+    """Mean eigenvalues of all matrices, and weights."""
+    means = [mean_eigenvalues(source.X.load()) for source in sources]
+    weights = [source.weights.load() for source in sources if source.weights is not None]
+    return np.concatenate(means), np.concatenate(weights) if weights else None
+
+
+def _refuse_workers() -> NoReturn:
+    raise ValueError("regularize needs X in memory or in files, but workers of Dask have it")
 
 
 def open_data(
@@ -103,9 +125,9 @@ def open_data(
 ) -> Shards:  # fmt: skip
     """Open and check whatever an estimator was given; an array in memory is one block."""
     if is_sharded(X, engine) or (isinstance(X, np.memmap) and X.nbytes > _LARGE_MAP):
-        if regularize not in ("raise", None):
-            raise ValueError("regularize needs X in memory, but it is in shards; pass an array")
-        return open_shards(X, y, sample_weight, engine=engine, accuracy=accuracy)
+        return open_shards(
+            X, y, sample_weight, engine=engine, accuracy=accuracy, regularize=regularize
+        )
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
     matrices, shrinkage = check_and_learn(X, regularize, sample_weight, ndim=3, dtype=np.float64)
