@@ -19,7 +19,6 @@ from divlearn.fitting.progress import say, track
 from divlearn.iddl.learning import (
     Choice,
     Learned,
-    add_start,
     choose_gamma,
     choose_heads,
     learn_ensemble,
@@ -82,9 +81,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         Models from before learning are averaged with others where that is better, or stay `apart`.
         """
         with limit_blas(1), Interrupts() as interrupts:
-            learned = self._learn(task, seed)
-        if not apart:
-            learned = [(add_start(*pair, task.judge), None) for pair in learned]
+            learned = self._learn(task, seed, apart)
         learned.sort(key=lambda one: one[0].choice.held_out_loss)
         for one, _ in learned:
             say(self, f"loss {one.choice.loss.name}, gamma={one.choice.gamma:g}: {one.message}")
@@ -94,7 +91,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = task.shards.d
         return learned
 
-    def _learn(self, task: Task, seed: int) -> list[tuple[Learned, Learned | None]]:
+    def _learn(self, task: Task, seed: int, apart: bool) -> list[tuple[Learned, Learned | None]]:
         """Train models; returns for every loss what was learned, and what it started from."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
@@ -128,7 +125,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             best = min(starts, key=lambda choice: choice.held_out_loss)
             return [(learn_single(whole, recipe, self._variant(whole, pair), best), None)]
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose)
+        judge = None if apart else task.judge
+        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose, judge)
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         return make_variant(self.divergence, len(part.atoms), pair)

@@ -131,11 +131,13 @@ def learn_single(whole: Part, recipe: Recipe, variant: Variant, choice: Choice |
 def learn_ensemble(
     whole: Part, parts: Sequence[Part], first: Sequence[Model], starts: Sequence[Choice],
     recipe: Recipe, variant: Variant, choose: Callable[[Sequence[Model]], list[Choice]],
+    judge: Judge | None,
 ) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
     """Train one model per fold, then choose heads for them, one of every loss.
 
     `first` are the models to start from, and `starts` the heads chosen for these. Returns what was
-    learned for every loss, and what it started from.
+    learned for every loss: averaged with what it started from where the judge says so, or beside
+    that if there is no judge.
 
     The head that is solved for while atoms move does not tell whether they generalise: a held-out
     loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
@@ -171,25 +173,31 @@ def learn_ensemble(
             *losses, n_iter
         )
         learned = see_through(partial(finish, after, models, said, losses))
-        start = see_through(partial(finish, before, first, said, losses)) if n_iter else learned
-        found.append((learned, start))
+        start = partial(see_through, partial(finish, before, first, said, losses))
+        if n_iter == 0:
+            found.append((learned, learned))
+        elif judge is None:
+            found.append((learned, start()))
+        else:
+            found.append((_add_start(learned, before, start, judge), None))
     return found
 
 
-def add_start(learned: Learned, start: Learned | None, judge: Judge) -> Learned:
+def _add_start(
+    learned: Learned, before: Choice, start: Callable[[], Learned], judge: Judge
+) -> Learned:
     """Average with what learning started from, where that predicts held-out data better.
 
     Learned models err on other matrices than the first ones, and are too sure on shifted data.
     """
-    choice, said = learned.choice, learned.message
-    if start is not None and start is not learned:
-        scores = (choice.scores + start.choice.scores) / 2
-        loss = judge(scores, choice.rows)
-        said += f", {loss:.4g} with both averaged"
-        if loss < choice.held_out_loss:
-            choice = replace(choice, scores=scores, held_out_loss=loss)
-            learned = replace(learned, choice=choice, starts=start.models)
-    return replace(learned, message=said)
+    choice = learned.choice
+    scores = (choice.scores + before.scores) / 2
+    loss = judge(scores, choice.rows)
+    learned = replace(learned, message=f"{learned.message}, {loss:.4g} with both averaged")
+    if not loss < choice.held_out_loss:
+        return learned
+    choice = replace(choice, scores=scores, held_out_loss=loss)
+    return replace(learned, choice=choice, starts=start().models)
 
 
 def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None) -> Model:
