@@ -32,6 +32,27 @@ def test_iddl_classifier(data, tmp_path, monkeypatch, name):
     assert_resumes(model, tmp_path / "fit", monkeypatch, *data)
 
 
+@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
+def test_listeners_hear_of_iterations_before_the_kill(data, tmp_path, monkeypatch, solver):
+    model = divlearn.IDDLClassifier(
+        n_atoms=2, solver=solver, cv=None, loss="ridge", gamma=1e-2, max_iter=3, random_state=0
+    )
+
+    def events(last=None):
+        told = []
+        hear = divlearn.fitting.listen(lambda *news: told.append(news))
+        with writes(monkeypatch, last) as done, divlearn.resumable(tmp_path / "fit"), hear:
+            try:
+                divlearn_clone(model).fit(*data)
+            except Killed:
+                assert last is not None
+        return len(done), [news for news in told if news[0] == "iterations"]
+
+    n_writes, whole = events()
+    assert 0 < len(events(n_writes - 1)[1]) < len(whole)
+    assert events()[1] == whole
+
+
 def test_minibatches_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
     X, y = make_wishart_clusters(2, 160, 2, separation=2, random_state=0)
     model = divlearn.IDDLClassifier(

@@ -9,12 +9,14 @@ from pyriemann.geometry.distance import distance_riemann
 from sklearn.cluster import KMeans
 
 from divlearn.engines import get_engine
+from divlearn.fitting import listen
 from divlearn.geometry import logm
 from divlearn.iddl.bcd import AtomBlock, ParameterBlock, solve_bcd
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.solvers import solve_joint
 from divlearn.iddl.starts import initial_atoms, share_atoms
+from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.variants import make_variant
 from divlearn.optim.problem import projected
 from divlearn.sharded.opening import open_data
@@ -167,15 +169,13 @@ def test_congruence_changes_nothing():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_interrupt_keeps_the_best_so_far(solver):
     objective, start = make()
-    count = 0
 
-    def watch(iteration, trial):
-        nonlocal count
-        count += 1
-        if count == 3:
+    def stop(what, done, *_):
+        if done == 2:
             raise KeyboardInterrupt
 
-    fit = solver(objective, start, max_iter=50, tol=0.0, watch=watch)
+    with listen(stop):
+        fit = solver(objective, start, max_iter=50, tol=0.0)
     assert "interrupted" in fit.message
     assert fit.trial.value < fit.history["objective"][0]
     assert fit.trial.value == fit.history["objective"][-1]
@@ -197,13 +197,17 @@ def test_an_interrupt_before_the_first_step_keeps_the_start(solver, monkeypatch)
     np.testing.assert_array_equal(fit.history["objective"], [value])
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_watcher_can_stop(solver):
+@pytest.mark.parametrize("solver", [*SOLVERS, solve_stochastic])
+def test_every_iteration_is_told_once(solver):
     objective, start = make()
-    fit = solver(
-        objective, start, max_iter=50, tol=0.0, watch=lambda i, _: "seen enough" if i == 2 else None
-    )
-    assert (fit.n_iter, fit.message) == (2, "seen enough")
+    told = []
+    with listen(lambda *news: told.append(news)):
+        fit = solver(objective, start, max_iter=3, tol=0.0)
+    ends = ~np.isin(fit.history["block"], ["atoms", "parameters"])
+    values = fit.history["objective"][ends]
+    expected = [("iterations", i, 3, f"objective {value:.6g}") for i, value in enumerate(values)]
+    assert told == expected
+    assert len(told) == 4
 
 
 def test_eigenproblems_are_counted():

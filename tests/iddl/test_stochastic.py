@@ -185,7 +185,7 @@ def test_what_is_not_learned_does_not_move(atoms, parameters):
 def test_where_nothing_is_learned_it_stops_at_once():
     objective, start = make(learn_atoms=False, learn_parameters=False)
     fit = solve(objective, start)
-    assert (fit.n_iter, fit.converged) == (1, True)
+    assert (fit.n_iter, fit.message[:30]) == (1, "an epoch lowered the objective")
     assert solve(objective, start, max_iter=0).n_iter == 0
 
 
@@ -222,7 +222,6 @@ def test_where_no_epoch_lowers_the_objective_it_says_so(monkeypatch):
     monkeypatch.setattr(Learner, "step", lambda self, batch, size: None)
     objective, start = make()
     fit = solve(objective, start, max_iter=50)
-    assert not fit.converged
     assert fit.message.startswith("no epoch lowers the objective, with steps down to 0.0002")
     assert np.array_equal(fit.trial.point.frames, start.frames)
     assert np.isnan(fit.history["gradient_norm"]).all()
@@ -231,7 +230,6 @@ def test_where_no_epoch_lowers_the_objective_it_says_so(monkeypatch):
 def test_small_changes_are_the_end():
     objective, start = make(plain=False)
     fit = solve(objective, start, max_iter=50, tol=0.5)
-    assert fit.converged
     assert "<= tol=0.5" in fit.message
     assert fit.n_iter < 50
 
@@ -253,20 +251,6 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
     assert fit.message == "interrupted by the user in iteration 3"
     assert fit.n_iter == 2
     assert fit.trial.value == fit.history["objective"][-1] < fit.history["objective"][0]
-
-
-def test_a_watcher_sees_every_epoch_and_can_stop():
-    objective, start = make(plain=False)
-    seen = []
-
-    def watch(iteration, trial):
-        seen.append((iteration, trial.value, trial.memo.head[0].shape))
-        return "seen enough" if iteration == 2 else None
-
-    fit = solve(objective, start, max_iter=50, watch=watch)
-    assert (fit.n_iter, fit.message, fit.converged) == (2, "seen enough", False)
-    assert [value for _, value, _ in seen] == fit.history["objective"].tolist()
-    assert {shape for *_, shape in seen} == {(3, 4)}
 
 
 def test_a_minibatch_of_more_than_there_are_is_all_of_them():
@@ -298,12 +282,10 @@ def test_many_matrices_need_fewer_eigenproblems_than_all_at_once():
     joint = solve_joint(objective, start, max_iter=10, tol=0.0)
     objective, start = make(**options, plain=False)
     goal = joint.trial.value
-    fit = solve_stochastic(
-        objective, start, max_iter=10, tol=0.0,
-        watch=lambda _, trial: "there" if trial.value <= goal else None,
-    )  # fmt: skip
-    assert fit.message == "there"
-    assert fit.history["eigenproblems"][-1] < 0.6 * joint.history["eigenproblems"][-1]
+    fit = solve_stochastic(objective, start, max_iter=5, tol=0.0)
+    there = int(np.argmax(fit.history["objective"] <= goal))
+    assert fit.history["objective"][there] <= goal
+    assert fit.history["eigenproblems"][there] < 0.6 * joint.history["eigenproblems"][-1]
 
 
 def test_no_more_than_one_encoding_of_all_data_is_held(monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
-from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, pack, unpack
+from divlearn.iddl.solvers import Fit, Run, first_trial, pack, unpack
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.problem import Trial
@@ -18,13 +18,12 @@ _INNER = 8  # steps of conjugate gradients per atom, and of spectral projected g
 
 
 def solve_bcd(
-    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
-    watch: Watch | None = None, seed: int = 0,
-) -> Fit:  # fmt: skip
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
+) -> Fit:
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
     with loop("blocks") as rounds:
         if rounds.state:
-            packed, iteration = rounds.state[4:]
+            packed, iteration = rounds.state[3:]
             trial = unpack(packed)
         else:
             trial, iteration = first_trial(objective, start), 0
@@ -33,7 +32,7 @@ def solve_bcd(
                 'resumable(...) cannot be used with solver="bcd" on a GPU or on workers; set '
                 'solver="joint" or engine="native"'
             )
-        run = Run(objective, trial, watch, rounds)
+        run = Run(objective, trial, max_iter, rounds)
         try:
             return _descend(objective, trial, iteration, max_iter, tol, run)
         except KeyboardInterrupt:
@@ -43,8 +42,9 @@ def solve_bcd(
 def _descend(
     objective: Objective, trial: Trial, iteration: int, max_iter: int, tol: float, run: Run
 ) -> Fit:
-    stop = None if run.rows else run.note(0, trial, np.nan, "start")
-    while stop is None and iteration < max_iter:
+    if not run.rows:
+        run.note(0, trial, np.nan, "start")
+    while iteration < max_iter:
         run.save(pack(trial), iteration)
         before = trial.value
         iteration += 1
@@ -59,12 +59,12 @@ def _descend(
             norm = max(norm, last)
             run.note(iteration, trial, last, "parameters")
         trial = objective.solve_head(trial.point, trial.memo.V)
-        stop = run.note(iteration, trial, norm, "head")
-        if stop is None and before - trial.value <= tol * abs(before):
+        run.note(iteration, trial, norm, "head")
+        if before - trial.value <= tol * abs(before):
             share = (before - trial.value) / abs(before) if before else 0.0
             message = f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message, converged=True)
-    return run.end(trial, iteration, stop or f"max_iter={max_iter} reached")
+            return run.end(trial, iteration, message)
+    return run.end(trial, iteration, f"max_iter={max_iter} reached")
 
 
 def _update_atom(objective: Objective, trial: Trial, atom: int) -> tuple[Trial, float]:

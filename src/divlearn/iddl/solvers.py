@@ -1,7 +1,6 @@
 """What solvers share, and the joint solver: all atoms and parameters move at once."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +10,12 @@ from numpy.typing import NDArray
 from divlearn.arrays import to_host
 from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.progress import tell
 from divlearn.iddl.objective import Dictionary, Memo, Objective
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 
-Watch = Callable[[int, Trial], str | None]
+_WITHIN = ("atoms", "parameters")  # blocks that do not end an iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,6 @@ class Fit:
 
     trial: Trial  # of a Dictionary, with a Memo
     n_iter: int
-    converged: bool
     message: str  # why the solver stopped, in a sentence
     history: dict[str, NDArray[np.generic]]
 
@@ -32,42 +31,32 @@ class Fit:
 class Run:
     """What happens in a run: kept when the user stops it, and resumed when it was killed."""
 
-    def __init__(
-        self, objective: Objective, start: Trial, watch: Watch | None, rounds: Loop
-    ) -> None:
+    def __init__(self, objective: Objective, start: Trial, max_iter: int, rounds: Loop) -> None:
         self.rows: list[tuple[Any, ...]] = []
-        self._objective, self._watch, self._rounds = objective, watch, rounds
+        self._objective, self._max_iter, self._rounds = objective, max_iter, rounds
         self._trial, self._n_iter = start, 0
         self._started = time.perf_counter()
-        self._told: list[tuple[int, Any]] = []
-        if rounds.state is not None:
-            self._replay(*rounds.state[:4])
+        if rounds.state is not None:  # listeners hear it all again
+            rows, objective.warm, objective.eigenproblems = rounds.state[:3]
+            self.rows = list(rows)
+            self._started -= rows[-1][4] if rows else 0.0
+            ends = (row[0] for row in rows if row[2] not in _WITHIN)
+            for iteration, value in enumerate(ends):
+                self._tell(iteration, value)
 
-    def _replay(
-        self, rows: list[Any], told: list[tuple[int, Any]], warm: Any, eigenproblems: int
-    ) -> None:
-        """Resume a run: whoever watches hears it all again."""
-        self.rows, self._told = list(rows), list(told)
-        self._started -= rows[-1][4] if rows else 0.0
-        self._objective.warm, self._objective.eigenproblems = warm, eigenproblems
-        for iteration, trial in told:
-            assert self._watch is not None
-            self._watch(iteration, unpack(trial))
+    def _tell(self, iteration: int, value: float) -> None:
+        tell("iterations", iteration, self._max_iter, f"objective {value:.6g}")
 
     def save(self, *state: Any) -> None:
         """Keep where things stand, before the next is noted."""
         warm, eigenproblems = self._objective.warm, self._objective.eigenproblems
-        self._rounds.save((list(self.rows), list(self._told), warm, eigenproblems, *state))
+        self._rounds.save((list(self.rows), warm, eigenproblems, *state))
 
-    def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> str | None:
-        """Remember where things stand; returns a sentence where the watcher wants to stop."""
+    def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> None:
         self._trial, self._n_iter = trial, iteration
         self._add(trial, gradient_norm, block)
-        if block in ("atoms", "parameters") or self._watch is None:
-            return None
-        if self._rounds.kept:
-            self._told.append((iteration, pack(on_host(trial))))
-        return self._watch(iteration, trial)
+        if block not in _WITHIN:
+            self._tell(iteration, trial.value)
 
     def _add(self, trial: Trial, gradient_norm: float, block: str) -> None:
         pairs = np.stack(self._objective.variant.expand(trial.point.parameters))
@@ -84,14 +73,13 @@ class Run:
         message = f"interrupted by the user in iteration {self._n_iter + 1}"
         return self.end(self._trial, self._n_iter, message)
 
-    def end(self, trial: Trial, n_iter: int, message: str, *, converged: bool = False) -> Fit:
-        """Make a result of a point."""
+    def end(self, trial: Trial, n_iter: int, message: str) -> Fit:
         names = ("objective", "gradient_norm", "block", "pairs", "seconds", "eigenproblems")
         columns = map(np.array, zip(*self.rows, strict=True))
         history = dict(zip(names, columns, strict=True))
         pairs = history.pop("pairs")
         history |= {"alpha": pairs[:, 0], "beta": pairs[:, 1]}
-        return Fit(trial, n_iter, converged, message, history)
+        return Fit(trial, n_iter, message, history)
 
 
 def on_host(trial: Trial) -> Trial:
@@ -124,20 +112,16 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
 
 
 def solve_joint(
-    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
-    watch: Watch | None = None, seed: int = 0,
-) -> Fit:  # fmt: skip
-    """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first.
-
-    `watch` is called with the iteration and the trial; a sentence it returns stops the solver.
-    """
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
+) -> Fit:
+    """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first."""
     with loop("joint") as rounds:
-        packed, largest, state = rounds.state[4:] if rounds.state else (None, 0.0, None)
+        packed, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
         if packed is None:  # what a file is to keep stays on the host
             first = first_trial(objective, start if rounds.kept else objective.reside(start))
         else:
             first = unpack(packed)
-        run = Run(objective, first, watch, rounds)
+        run = Run(objective, first, max_iter, rounds)
 
         def callback(progress: Progress) -> str | None:
             nonlocal largest
@@ -145,11 +129,11 @@ def solve_joint(
                 run.save(pack(on_host(progress.trial)), largest, progress.state())
             norm = progress.gradient_norm
             largest = max(largest, norm) if progress.iteration == 0 else largest
-            stop = run.note(progress.iteration, progress.trial, norm, "joint")
-            if stop is None and norm <= tol * largest:
-                share = norm / largest if largest else 0.0
-                return f"the gradient fell to {share:.2g} of its start, <= tol={tol:g}"
-            return stop
+            run.note(progress.iteration, progress.trial, norm, "joint")
+            if not norm <= tol * largest:
+                return None
+            share = norm / largest if largest else 0.0
+            return f"the gradient fell to {share:.2g} of its start, <= tol={tol:g}"
 
         try:
             result = minimize_lbfgs(
@@ -158,4 +142,4 @@ def solve_joint(
             )  # fmt: skip
         except KeyboardInterrupt:
             return run.interrupted()
-        return run.end(result.trial, result.n_iter, result.message, converged=result.converged)
+        return run.end(result.trial, result.n_iter, result.message)

@@ -13,7 +13,7 @@ from divlearn.iddl.features import FeatureMap, Units
 from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective
-from divlearn.iddl.solvers import Fit, Run, Watch, first_trial, on_host, pack, unpack
+from divlearn.iddl.solvers import Fit, Run, first_trial, on_host, pack, unpack
 from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
@@ -120,9 +120,8 @@ class Learner:
 
 
 def solve_stochastic(
-    objective: Objective, start: Dictionary, *, max_iter: int, tol: float,
-    watch: Watch | None = None, seed: int = 0,
-) -> Fit:  # fmt: skip
+    objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
+) -> Fit:
     """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
     An iteration is an epoch, see `Learner`, after which the head is solved for on all data. An
@@ -130,8 +129,8 @@ def solve_stochastic(
     it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
     with loop("epochs") as rounds:
-        state = rounds.state[4:] if rounds.state else _begin(objective, start, seed)
-        run = Run(objective, unpack(state[0]), watch, rounds)
+        state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
+        run = Run(objective, unpack(state[0]), max_iter, rounds)
         try:
             return _epochs(objective, state, max_iter, tol, run)
         except KeyboardInterrupt:
@@ -152,8 +151,9 @@ def _begin(objective: Objective, start: Dictionary, seed: int) -> _State:
 def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run: Run) -> Fit:
     trial, learner = unpack(state[0]), Learner.unpack(state[1])
     iteration, step_size, random = state[2], state[3], deepcopy(state[4])
-    stop = None if run.rows else run.note(0, trial, np.nan, "start")
-    while stop is None and iteration < max_iter:
+    if not run.rows:
+        run.note(0, trial, np.nan, "start")
+    while iteration < max_iter:
         run.save(pack(trial), learner.pack(), iteration, step_size, deepcopy(random))
         before = trial.value
         iteration += 1
@@ -167,14 +167,15 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
         else:
             step_size /= 2
         del following  # the next encoding needs its room
-        stop = run.note(iteration, trial, _norm(objective, ended), "stochastic")
-        if stop is None and lower and before - trial.value <= tol * abs(before):
+        run.note(iteration, trial, _norm(objective, ended), "stochastic")
+        if lower and before - trial.value <= tol * abs(before):
             share = (before - trial.value) / abs(before) if before else 0.0
             message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message, converged=True)
-        if stop is None and step_size < _SHORTEST_STEP:
-            stop = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
-    return run.end(trial, iteration, stop or f"max_iter={max_iter} reached")
+            return run.end(trial, iteration, message)
+        if step_size < _SHORTEST_STEP:
+            message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
+            return run.end(trial, iteration, message)
+    return run.end(trial, iteration, f"max_iter={max_iter} reached")
 
 
 # --- minibatches ----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.interrupts import is_interrupted
-from divlearn.fitting.progress import tell
 from divlearn.iddl.bcd import solve_bcd
 from divlearn.iddl.features import FeatureMap, Units
 from divlearn.iddl.heads import Head, scores_of
@@ -17,7 +16,6 @@ from divlearn.iddl.objective import Dictionary, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.variants import Variant
-from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
@@ -116,15 +114,11 @@ def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
         learn_atoms=recipe.learn_atoms, learn_parameters=recipe.learn_parameters,
         tether=recipe.tether, anchors=part.atoms,
     )  # fmt: skip
-
-    def note(iteration: int, trial: Trial) -> None:
-        tell("iterations", iteration, max_iter, f"objective {trial.value:.6g}")
-
     start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
     max_iter = recipe.max_iter if learns else 0
     fit = SOLVERS[recipe.solver](
-        objective, start, max_iter=max_iter, tol=_TOLERANCE, watch=note, seed=recipe.seed
+        objective, start, max_iter=max_iter, tol=_TOLERANCE, seed=recipe.seed
     )
     point, memo = fit.trial.point, fit.trial.memo
     alpha, beta = variant.expand(point.parameters)
