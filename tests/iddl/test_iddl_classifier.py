@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLClassifier, classifier
+from divlearn.iddl import IDDLClassifier, classifier, learning
 from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
 FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
@@ -135,6 +135,23 @@ def test_the_start_is_averaged_where_it_helps():
     alone.starts_ = []
     mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
     np.testing.assert_allclose(model.predict_proba(X), softmax(mean / model.temperature_, axis=1))
+
+
+@pytest.mark.parametrize("max_iter", [0, 2])
+def test_only_the_loss_that_is_kept_is_solved_for_on_everything(data, monkeypatch, max_iter):
+    X, y, _, _ = data
+    solve, solved = learning.solve_head, []
+
+    def noted(loss, samples, *rest):
+        if samples.shards.n_matrices == len(X):
+            solved.append(loss.name)
+        return solve(loss, samples, *rest)
+
+    monkeypatch.setattr(learning, "solve_head", noted)
+    classifier = IDDLClassifier(**FAST | {"max_iter": max_iter}).fit(X, y)
+    assert classifier.loss == "auto"
+    n_models = len(classifier.models_) + len(classifier.starts_)
+    assert solved == [classifier.loss_] * n_models
 
 
 def test_paper_preset(data):

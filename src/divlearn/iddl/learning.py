@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,9 +134,9 @@ def learn_ensemble(
 ) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
     """Train one model per fold, then choose heads for them, one of every loss.
 
-    `first` are the models to start from, and `starts` the heads chosen for these. Returns what was
-    learned for every loss: averaged with what it started from where the judge says so, or beside
-    that if there is no judge.
+    `first` are the models to start from, and `starts` the heads chosen for these. Without a judge,
+    returns what was learned for every loss beside what it started from. With one, these are
+    averaged where it says so, and only the best loss, which comes first, gets heads on everything.
 
     The head that is solved for while atoms move does not tell whether they generalise: a held-out
     loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
@@ -157,55 +156,54 @@ def learn_ensemble(
     n_iter = max(n for _, n, *_ in runs)
     history = _join([history for *_, history in runs])
 
-    def finish(choice: Choice, some: Sequence[Model], said: str, losses: Any) -> Learned:
-        refitted = [
-            _refit(whole, model, choice.loss.roughly(_JUDGED), choice.gamma, warm)
-            for model, warm in zip(some, choice.heads, strict=True)
-        ]
-        known = history | {"held_out_loss": np.array(losses)}
-        return Learned(choice, refitted, [], n_iter, said, known)
-
     ends = see_through(partial(choose, models)) if n_iter else starts
-    found: list[tuple[Learned, Learned | None]] = []
+    pairs = []
     for before, after in zip(starts, ends, strict=True):
         losses = before.held_out_loss, after.held_out_loss
         said = "held-out loss {:.4g} at the start, {:.4g} after {} iterations".format(
             *losses, n_iter
         )
-        learned = see_through(partial(finish, after, models, said, losses))
-        start = partial(see_through, partial(finish, before, first, said, losses))
-        if n_iter == 0:
-            found.append((learned, learned))
-        elif judge is None:
-            found.append((learned, start()))
-        else:
-            found.append((_add_start(learned, before, start, judge), None))
-    return found
+        known = history | {"held_out_loss": np.array(losses)}
+        learned = Learned(after, models, [], n_iter, said, known)
+        start = replace(learned, choice=before, models=list(first)) if n_iter else learned
+        pairs.append((learned, start))
+
+    def refit(learned: Learned) -> Learned:
+        return see_through(partial(_refit, whole, learned))
+
+    if judge is None and not n_iter:
+        return [(both, both) for both in (refit(learned) for learned, _ in pairs)]
+    if judge is None:
+        return [(refit(learned), refit(start)) for learned, start in pairs]
+    averaged = [_average(*pair, judge) if n_iter else (pair[0], None) for pair in pairs]
+    best, joined = min(averaged, key=lambda one: one[0].choice.held_out_loss)
+    kept = replace(refit(best), starts=[] if joined is None else refit(joined).models)
+    return [(kept, None), *((one, None) for one, _ in averaged if one is not best)]
 
 
-def _add_start(
-    learned: Learned, before: Choice, start: Callable[[], Learned], judge: Judge
-) -> Learned:
-    """Average with what learning started from, where that predicts held-out data better.
+def _average(learned: Learned, start: Learned, judge: Judge) -> tuple[Learned, Learned | None]:
+    """Join what learning started from, where the average predicts held-out data better.
 
     Learned models err on other matrices than the first ones, and are too sure on shifted data.
     """
     choice = learned.choice
-    scores = (choice.scores + before.scores) / 2
+    scores = (choice.scores + start.choice.scores) / 2
     loss = judge(scores, choice.rows)
     learned = replace(learned, message=f"{learned.message}, {loss:.4g} with both averaged")
     if not loss < choice.held_out_loss:
-        return learned
-    choice = replace(choice, scores=scores, held_out_loss=loss)
-    return replace(learned, choice=choice, starts=start().models)
+        return learned, None
+    return replace(learned, choice=replace(choice, scores=scores, held_out_loss=loss)), start
 
 
-def _refit(whole: Part, model: Model, loss: Loss, gamma: float, warm: Head | None) -> Model:
-    """Solve for the head of a model on everything."""
-    features = whole.shards.hold(_embed_rows, model)
-    samples = Samples(whole.shards, whole.targets, features, loss.bias)
-    head, _ = solve_head(loss, samples, gamma, warm)
-    return replace(model, head=head)
+def _refit(whole: Part, learned: Learned) -> Learned:
+    """Solve for the heads of models on everything."""
+    choice, refitted = learned.choice, []
+    loss = choice.loss.roughly(_JUDGED)
+    for model, warm in zip(learned.models, choice.heads, strict=True):
+        features = whole.shards.hold(_embed_rows, model)
+        samples = Samples(whole.shards, whole.targets, features, loss.bias)
+        refitted.append(replace(model, head=solve_head(loss, samples, choice.gamma, warm)[0]))
+    return replace(learned, models=refitted)
 
 
 def _embed_rows(block: Block, model: Model) -> RealArray:
