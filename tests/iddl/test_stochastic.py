@@ -14,8 +14,7 @@ from divlearn.iddl import stochastic
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary
 from divlearn.iddl.solvers import solve_joint
-from divlearn.iddl.stochastic import Learner, solve_stochastic, take_rows
-from divlearn.optim.adam import Moments
+from divlearn.iddl.stochastic import Learner, Moments, solve_stochastic, take_rows
 from divlearn.spd import check_spd
 
 

@@ -191,9 +191,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
                 task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
             else:
                 task, data = sharded_classes_task(
-                    shards, groups, self.class_weight, self._cv(), self.engine, LEARNING_ACCURACY,
-                    seeds,
-                )  # fmt: skip
+                    shards, groups, self.class_weight, self._cv(), self.engine, seeds
+                )
             self._finish(self._fit(task, seeds[1]), data)
         if block is None:
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's

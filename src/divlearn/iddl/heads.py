@@ -90,7 +90,8 @@ def solve_head(
 ) -> tuple[Head, float]:
     """Find the best head; returns it and the objective."""
     if loss.quadratic:
-        return _solve_ridge(loss, samples, gamma)
+        head = _ridge_head(*samples.centre, *samples.products, gamma)
+        return head, objective_of(loss, samples, head, gamma)
     n_features, n_outputs = map(len, samples.centre)
     if warm is not None and warm[0].shape[1] != n_features:
         warm = None
@@ -115,12 +116,6 @@ def solve_heads(loss: Loss, shards: Shards, targets: Parts, stack: RealArray, ga
     return np.stack(weights), np.stack(biases)
 
 
-def _solve_ridge(loss: Loss, samples: Samples, gamma: float) -> tuple[Head, float]:
-    head = _ridge_head(*samples.centre, *samples.products, gamma)
-    losses = add_up_losses(loss, samples.shards, samples.targets, samples.features, head)
-    return head, losses + gamma * float((head[0] ** 2).sum())
-
-
 def _ridge_head(
     middle: RealArray, level: RealArray, gram: RealArray, cross: RealArray, gamma: float
 ) -> Head:
@@ -132,9 +127,11 @@ def _ridge_head(
     return W, level - W @ middle
 
 
-def add_up_losses(loss: Loss, shards: Shards, targets: Parts, features: Parts, head: Head) -> float:
-    """Weighted sum of the losses of a head."""
-    return float(shards.reduce(_losses, loss, head, beside=[targets, features]))
+def objective_of(loss: Loss, samples: Samples, head: Head, gamma: float) -> float:
+    """Weighted sum of the losses of a head, and its penalty."""
+    parts = [samples.targets, samples.features]
+    losses = float(samples.shards.reduce(_losses, loss, head, beside=parts))
+    return losses + gamma * float((head[0] ** 2).sum())
 
 
 def scores_of(head: Head, features: RealArray) -> RealArray:
@@ -197,10 +194,6 @@ class _Newton:
         penalized = W @ self._penalty
         return _State(W, loss + float(np.vdot(penalized, W)), gradient + 2 * penalized, size)
 
-    def _hessian(self, state: _State, direction: RealArray) -> RealArray:
-        result: RealArray = self._bend(state, direction) + 2 * direction @ self._penalty
-        return result + self._damping(state) * direction
-
     def _bend(self, state: _State, direction: RealArray) -> RealArray:
         """Multiply by the Hessian of the losses."""
         shards = self._samples.shards
@@ -234,7 +227,8 @@ class _Newton:
         z = self._precondition(state, residual)
         direction, power = z, float(np.vdot(residual, z))
         for _ in range(_CG_STEPS):
-            product = self._hessian(state, direction)
+            product = self._bend(state, direction) + 2 * direction @ self._penalty
+            product = product + self._damping(state) * direction
             curvature = float(np.vdot(direction, product))
             if curvature <= 0:
                 break

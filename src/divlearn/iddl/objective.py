@@ -11,7 +11,7 @@ import numpy as np
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Prepared
 from divlearn.iddl.features import FeatureMap, Units
-from divlearn.iddl.heads import Head, Samples, add_up_losses, slopes_of, solve_head
+from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.variants import Variant
 from divlearn.optim.frames import in_frames, move_frames, usable
@@ -112,16 +112,12 @@ class Objective:
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
         """Compute the objective and, later, its gradient with a head that is given."""
         units = self.feature_map.units(self.shards, self.targets, V)
-        losses = add_up_losses(self.loss, self.shards, self.targets, self._design(V, units), head)
-        value = losses + self.gamma * float((head[0] ** 2).sum())
+        value = objective_of(self.loss, self.samples(V, units), head, self.gamma)
         return Trial(point, value, Memo(V, units, head))
 
     def samples(self, V: Parts, units: Units) -> Samples:
-        """Return what the head is fitted to."""
-        return Samples(self.shards, self.targets, self._design(V, units), self.loss.bias)
-
-    def _design(self, V: Parts, units: Units) -> Parts:
-        return self.shards.hold(design_rows, self.feature_map, units, beside=[V])
+        features = self.shards.hold(design_rows, self.feature_map, units, beside=[V])
+        return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
         point = trial.point
@@ -150,7 +146,7 @@ class Objective:
         parts = [self.targets, memo.V]
         sums = None
         if len(self.shards) > 1:  # one block has all samples to sum over
-            in_weights, in_bias = self.shards.reduce(_head_slopes, *known, beside=parts)
+            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *known, beside=parts)
             W = memo.head[0]
             sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
@@ -190,14 +186,18 @@ def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -
     return feature_map.compute(V, units)
 
 
-def _head_slopes(
+def head_slopes(
     _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head,
-) -> tuple[RealArray, RealArray]:  # fmt: skip
-    """Gradient of the losses in the head: its weights, and its bias."""
+    head: Head, middle: RealArray | None = None,
+) -> tuple[RealArray, RealArray, float]:  # fmt: skip
+    """Gradient of the losses in a head for features around a middle; typical second derivative."""
+    wanted, weights = targets
     design = feature_map.compute(V, units)
-    slopes = slopes_of(targets, design, loss, head)
-    return to_host(slopes.T @ design), to_host(slopes.sum(axis=0))
+    expansion = loss.expand(scores_of(head, design), wanted)
+    slopes = weights[:, None] * expansion.slopes
+    seen = design if middle is None else design - beside(middle, design)
+    in_weights, in_bias = to_host(slopes.T @ seen), to_host(slopes.sum(axis=0))
+    return in_weights, in_bias, float(weights @ expansion.sizes)
 
 
 def _pull(

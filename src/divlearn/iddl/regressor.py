@@ -60,9 +60,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
         self._check_parameters(in_memory=shards.whole is not None)
         with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
-            task, mean, scale, single = numbers_task(
-                shards, groups, self._cv(), self.engine, LEARNING_ACCURACY, seeds
-            )
+            task, mean, scale, single = numbers_task(shards, groups, self._cv(), self.engine, seeds)
             self._fit(task, seeds[1])
         self.single_, self.mean_, self.scale_ = single, mean, scale
         return self

@@ -7,14 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.fitting.checkpoint import loop
-from divlearn.iddl.features import FeatureMap, Units
-from divlearn.iddl.heads import Head, scores_of
-from divlearn.iddl.losses import Loss
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.heads import Head
+from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Fit, Run, first_trial, on_host, pack, unpack
-from divlearn.optim.adam import Moments
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
@@ -28,8 +25,46 @@ _LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hing
 _BATCH = 64  # matrices per minibatch, at least; fewer matrices are one
 _MOST_BATCHES = 20_000  # of an epoch: after that many steps it is time to look at the objective
 _LARGEST_GRADIENT = 1e100  # beyond, squares overflow
+_DECAY = 0.9  # of both moments: with one decay for both no step is longer than it says
+_FLAT = 1e-8  # of the largest second moment's root: groups below have no gradient but rounding
 
 Spread = tuple[RealArray, RealArray, RealArray]  # mean of features, eigenvalues and -vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Running moments of noisy gradients, and the direction Adam takes from them.
+
+    Both moments have one decay, and the second is one number for each group of coordinates, a
+    factor of a product of manifolds (Becigneul and Ganea, 2019): rotating its frame changes
+    nothing, and no group of a direction is longer than one.
+    """
+
+    groups: IntArray  # of every coordinate, from 0
+    first: RealArray  # (n_coordinates,)
+    second: RealArray  # (n_groups,)
+    count: int = 0  # of gradients seen
+
+    @classmethod
+    def start(cls, groups: IntArray) -> Self:
+        return cls(groups, np.zeros(len(groups)), np.zeros(int(groups.max()) + 1))
+
+    def learn(self, gradient: RealArray) -> Self:
+        squares = np.bincount(self.groups, weights=gradient**2, minlength=len(self.second))
+        first = _DECAY * self.first + (1 - _DECAY) * gradient
+        second = _DECAY * self.second + (1 - _DECAY) * squares
+        return type(self)(self.groups, first, second, self.count + 1)
+
+    @property
+    def mean(self) -> RealArray:
+        """Running mean of the gradients; needs one."""
+        return self.first / (1 - _DECAY**self.count)
+
+    def direction(self) -> RealArray:
+        """Where to go, in units of the step size; needs a gradient."""
+        root = np.sqrt(self.second / (1 - _DECAY**self.count))
+        divisor = np.where(root > _FLAT * root.max(), root, np.inf)
+        return -self.mean / divisor[self.groups]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +139,7 @@ class Learner:
         """Take part of a Newton step of the head."""
         head, (middle, squares, vectors) = self.head, self.spread
         in_weights, in_bias, size = batch.shards.reduce(
-            _follow_rows, batch.feature_map, trial.memo.units, batch.loss, head, middle,
+            head_slopes, batch.feature_map, trial.memo.units, batch.loss, head, middle,
             beside=[batch.targets, trial.memo.V],
         )  # fmt: skip
         # Twice, for the typical size of a Hessian is about half of its norm.
@@ -248,16 +283,3 @@ def _norm(objective: Objective, learner: Learner | None) -> float:
 
 def _has_infinities(_: Block, V: RealArray) -> int:
     return int(not np.isfinite(V).all())
-
-
-def _follow_rows(
-    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head, middle: RealArray,
-) -> tuple[RealArray, RealArray, float]:  # fmt: skip
-    """Gradient of the losses in a head for centred features, and typical second derivative."""
-    wanted, weights = targets
-    design = feature_map.compute(V, units)
-    expansion = loss.expand(scores_of(head, design), wanted)
-    slopes = weights[:, None] * expansion.slopes
-    in_weights = to_host(slopes.T @ (design - beside(middle, design)))
-    return in_weights, to_host(slopes.sum(axis=0)), float(weights @ expansion.sizes)

@@ -27,6 +27,7 @@ from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.training import Judge, Part
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
+from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_total_weight
 
 _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
@@ -68,13 +69,14 @@ def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Part
 
 
 def draw_sample(
-    shards: Shards, targets: Parts, engine: Any, accuracy: float, seed: int
+    shards: Shards, targets: Parts, engine: Any, seed: int
 ) -> tuple[Shards, RealArray, RealArray, int]:
     """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
     n_seen = shards.reduce(_count, beside=[targets])
     drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
-    here = cpu_engine() if as_dask(engine) is not None else get_engine(engine, accuracy=accuracy)
+    dask = as_dask(engine) is not None
+    here = cpu_engine() if dask else get_engine(engine, accuracy=LEARNING_ACCURACY)
     block = block_in_memory(here, X, None, np.ones(len(X)))
     return LocalShards([block]), wanted, weights, n_seen
 
@@ -114,9 +116,8 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
 
 
 def sharded_classes_task(
-    shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, accuracy: float,
-    seeds: tuple[int, int],
-) -> tuple[Task, Labelled]:  # fmt: skip
+    shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, seeds: tuple[int, int]
+) -> tuple[Task, Labelled]:
     """Do the same for matrices out of memory; returns also the sample they are judged by."""
     _refuse_groups(groups)
     classes = shards.reduce(_classes, merge=join_classes)
@@ -128,7 +129,7 @@ def sharded_classes_task(
     check_total_weight(totals)
     classes = classes[kept]
     targets = shards.hold(_indicators, classes, factors[kept], float(totals.sum()))
-    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, accuracy, seeds[1])
+    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     codes = wanted.argmax(axis=1)
     assert sample.whole is not None
     data = Labelled(
@@ -170,7 +171,7 @@ def _indicators(
 
 
 def numbers_task(
-    shards: Shards, groups: Any, cv: Any, engine: Any, accuracy: float, seeds: tuple[int, int]
+    shards: Shards, groups: Any, cv: Any, engine: Any, seeds: tuple[int, int]
 ) -> tuple[Task, RealArray, RealArray, bool]:
     """Predict numbers: held-out scores are judged by their mean squared error.
 
@@ -195,7 +196,7 @@ def numbers_task(
         sample, n_seen, (wanted, weights) = shards, shards.n_matrices, targets[0]
         targets = _targets_here(shards, wanted, weights)
     else:
-        sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, accuracy, seeds[1])
+        sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
         folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
 
     def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:

@@ -49,33 +49,27 @@ def make_variant(divergence: Any, n_atoms: int, start: Point | RealArray | None 
     several = isinstance(divergence, list | tuple) and len(divergence) == 2
     if several and starts_from_grid(divergence[0]):
         divergence, start = divergence[0], _check_pairs(divergence, [divergence[1]])[0]
-    if isinstance(divergence, str) and divergence == "line":
-        shared = np.broadcast_to(np.arange(6).reshape(3, 2), (n_atoms, 3, 2))
-        return Variant(shared[..., 0], shared[..., 1], np.ravel(_LINE), False)
-    pairs = _starts(divergence, _PAIRS[0] if start is None else start)
-    if pairs is None:
-        return _fixed(divergence, n_atoms)
-    m = len(pairs)
-    alpha, beta = pairs.T
-    if isinstance(divergence, str) and divergence == "S":
+    pairs, learned = _starts(divergence, _PAIRS[0] if start is None else start)
+    m, name = len(pairs), divergence if isinstance(divergence, str) else ""
+    if name == "S" or not learned:  # what all atoms share
         index = np.broadcast_to(np.arange(2 * m).reshape(m, 2), (n_atoms, m, 2))
-        return Variant(index[..., 0], index[..., 1], pairs.ravel(), True)
-    if isinstance(divergence, str) and divergence == "V":
+        return Variant(index[..., 0], index[..., 1], pairs.ravel(), learned)
+    if name == "V":
         tied = np.arange(n_atoms * m).reshape(n_atoms, m)
-        return Variant(tied, tied, np.tile((alpha + beta) / 2, n_atoms), True)
+        return Variant(tied, tied, np.tile(pairs.sum(axis=1) / 2, n_atoms), True)
     index = np.arange(2 * n_atoms * m).reshape(n_atoms, m, 2)
     return Variant(index[..., 0], index[..., 1], np.tile(pairs.ravel(), n_atoms), True)
 
 
-def _starts(divergence: Any, start: Point | RealArray) -> RealArray | None:
-    """Return the pairs that are learned, shape (n_pairs, 2); None where nothing is."""
-    if isinstance(divergence, str):
-        if starts_from_grid(divergence):
-            return np.array([start], dtype=float)
-        return np.array(_PAIRS) if divergence == "learn" else None
-    if not isinstance(divergence, list | tuple | np.ndarray) or np.ndim(divergence) != 2:
-        return None
-    return _check_pairs(divergence, divergence)
+def _starts(divergence: Any, start: Point | RealArray) -> tuple[RealArray, bool]:
+    """Return the pairs of atoms, shape (n_pairs, 2), and whether they are learned."""
+    if starts_from_grid(divergence):
+        return np.array([start], dtype=float), True
+    if isinstance(divergence, str) and divergence in ("learn", "line"):
+        return np.array(_PAIRS if divergence == "learn" else _LINE), divergence == "learn"
+    if isinstance(divergence, list | tuple | np.ndarray) and np.ndim(divergence) == 2:
+        return _check_pairs(divergence, divergence), True
+    return _fixed(divergence), False
 
 
 def _check_pairs(divergence: Any, given: Any) -> RealArray:
@@ -92,7 +86,7 @@ def _check_pairs(divergence: Any, given: Any) -> RealArray:
     return pairs.astype(float)
 
 
-def _fixed(divergence: Any, n_atoms: int) -> Variant:
+def _fixed(divergence: Any) -> RealArray:
     try:
         name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
         known = get_divergence(name)
@@ -101,11 +95,10 @@ def _fixed(divergence: Any, n_atoms: int) -> Variant:
             f'divergence={divergence!r} must be "line", "learn", S, V, N, A, B, pairs '
             f"(alpha, beta), or a named divergence: {', '.join(DIVERGENCES)}"
         ) from error
-    start = np.array([known.alpha, known.beta], dtype=float)
-    if not _are_parameters(start):
+    pair = np.array([[known.alpha, known.beta]], dtype=float)
+    if not _are_parameters(pair):
         raise ValueError(f"divergence={divergence!r} must have finite parameters >= 0")
-    zero = np.zeros((n_atoms, 1), dtype=np.intp)
-    return Variant(zero, zero + 1, start, False)
+    return pair
 
 
 def _are_parameters(values: RealArray) -> bool:
