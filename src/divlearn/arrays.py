@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+Indices = NDArray[np.intp]
 
 
 def to_host(array: Any) -> RealArray:

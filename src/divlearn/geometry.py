@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray, beside, check_real
+from divlearn.arrays import Indices, RealArray, beside, check_real
 
 
 def check_symmetric(
@@ -74,9 +74,7 @@ def _check_shape(shape: tuple[int, ...], ndim: int | None, name: str) -> None:
         raise ValueError(f"{name} is empty, shape {shape}; pass at least one non-empty matrix")
 
 
-def locate(
-    failing: NDArray[np.intp], leading: tuple[int, ...], name: str, what: str
-) -> tuple[str, str]:
+def locate(failing: Indices, leading: tuple[int, ...], name: str, what: str) -> tuple[str, str]:
     """Name the first offending matrix and say how many there are (nothing for a lone matrix)."""
     if not leading:
         return name, ""

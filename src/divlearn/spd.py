@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import is_number
 from divlearn.geometry import (
     check_symmetric,
@@ -143,7 +143,7 @@ def learn_shrinkage(
     return float(weight), variance
 
 
-def find_not_definite(matrices: RealArray, tolerance: float) -> NDArray[np.intp]:
+def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     """Find matrices with an eigenvalue, once the diagonal is in [1/2, 2), up to a tolerance."""
     d = matrices.shape[-1]
     step = max(1, _BLOCK_ENTRIES // d**2)
@@ -165,7 +165,7 @@ def _has_cholesky(X: RealArray) -> bool:
 
 
 def _raise_not_definite(
-    matrices: RealArray, failing: NDArray[np.intp], leading: tuple[int, ...], name: str, fix: str
+    matrices: RealArray, failing: Indices, leading: tuple[int, ...], name: str, fix: str
 ) -> NoReturn:
     where, count = locate(failing, leading, name, "are not positive definite")
     X = matrices[failing[0]]

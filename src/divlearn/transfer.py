@@ -6,9 +6,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines.mean_distance import find_means
-from divlearn.baselines.neighbors import Indices, known_divergence
+from divlearn.baselines.neighbors import known_divergence
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine

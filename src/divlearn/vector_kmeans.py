@@ -4,11 +4,10 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import Indices, RealArray, beside, to_host
 from divlearn.threads import one_thread
 
 
@@ -51,7 +50,7 @@ def refine_centres(
 
 
 def greedy_seeds(
-    measure: Callable[[NDArray[np.intp]], RealArray], weights: RealArray, n_seeds: int,
+    measure: Callable[[Indices], RealArray], weights: RealArray, n_seeds: int,
     random_state: np.random.RandomState,
 ) -> list[int]:  # fmt: skip
     """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept."""

@@ -13,7 +13,7 @@ from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, was_interrupted
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
@@ -98,7 +98,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         return means.cluster_centers_[np.unique(means.labels_)]
 
     def _choose(
-        self, matrices: RealArray, atoms: RealArray, labels: NDArray[np.intp], folds: Folds
+        self, matrices: RealArray, atoms: RealArray, labels: Indices, folds: Folds
     ) -> Parameters:
         view = self._view(matrices, atoms)
         candidates = self._candidates(view, matrices.shape[-1])
@@ -127,7 +127,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         codes = self.transform(X)
         return self.machine_.decision_function(codes / self.unit_)
 
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         codes = self.transform(X)
         return self.machine_.predict(codes / self.unit_)
 
@@ -190,7 +190,7 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
 
 
 def _fit_machine(
-    codes: RealArray, labels: NDArray[np.intp], folds: Folds
+    codes: RealArray, labels: Indices, folds: Folds
 ) -> tuple[float, SVC, dict[str, RealArray]]:
     if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
         codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit

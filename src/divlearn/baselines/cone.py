@@ -15,9 +15,8 @@ from copy import copy
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.engines.pencil import whiteners
 from divlearn.threads import fill_blocks
 
@@ -52,9 +51,7 @@ class Cone:
         whitened = (self.amid @ atoms @ self.amid.T).reshape(len(atoms), -1)
         self.atoms, self.gram = atoms, whitened @ whitened.T
 
-    def look(
-        self, codes: RealArray, rows: NDArray[np.intp] | None = None
-    ) -> tuple[RealArray, RealArray]:
+    def look(self, codes: RealArray, rows: Indices | None = None) -> tuple[RealArray, RealArray]:
         """Half the squared distances, infinite where a combination is not definite, and all G."""
         d = self.atoms.shape[-1]
         values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
@@ -80,7 +77,7 @@ class Cone:
         return values, slopes
 
     def evaluate(
-        self, codes: RealArray, penalty: float, rows: NDArray[np.intp] | None = None
+        self, codes: RealArray, penalty: float, rows: Indices | None = None
     ) -> tuple[RealArray, RealArray]:
         """Objectives, shape (n_rows,), and their gradients in the codes, (n_rows, n_atoms)."""
         values, slopes = self.look(codes, rows)
@@ -166,9 +163,9 @@ class _Model:
 
 
 def _search(
-    cone: Cone, penalty: float, rows: NDArray[np.intp], codes: RealArray, values: RealArray,
+    cone: Cone, penalty: float, rows: Indices, codes: RealArray, values: RealArray,
     gradients: RealArray, ways: RealArray,
-) -> tuple[NDArray[np.intp], RealArray, RealArray, RealArray]:  # fmt: skip
+) -> tuple[Indices, RealArray, RealArray, RealArray]:  # fmt: skip
     """Go along the ways until every objective is lower by enough; drop rows for which none is."""
     slopes = (gradients * ways).sum(axis=1)
     lengths = np.ones(len(rows))

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.baselines import leml_metric as metric
-from divlearn.baselines.leml_metric import Codes
 from divlearn.baselines.log_svm import FOLDS, TunedClassifier
 from divlearn.checks import check_count, check_number
 from divlearn.fitting.checkpoint import draw_seed
@@ -26,7 +25,7 @@ _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
 
 _Run = dict[str, Any]  # columns of the history, and `metric.Solution`
-_Learn = Callable[[Codes, int, float], _Run]  # from rows, a number of pairs and an eta
+_Learn = Callable[[Indices, int, float], _Run]  # from rows, a number of pairs and an eta
 
 
 class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
@@ -129,7 +128,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         """Entries of log X Q^(1/2), (n_matrices, d * d): their distances are the learned ones."""
         return metric.move(logm(check_new(self, X)), self._root)
 
-    def _predict_codes(self, X: ArrayLike) -> Codes:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         vectors = self.transform(X)  # first, for it says if nothing is fitted
         return metric.label_nearest(self._vectors, self._codes, vectors)
 
@@ -155,7 +154,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         return int(self.n_features_in_) ** 2
 
     def _search(
-        self, logarithms: RealArray, codes: Codes, splits: Folds, seed: int
+        self, logarithms: RealArray, codes: Indices, splits: Folds, seed: int
     ) -> tuple[list[_Run], _Run]:
         """Choose parameters, then learn from all; returns all runs, and the one to keep."""
         learn = partial(self._learn, logarithms, codes, seed)
@@ -192,7 +191,13 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         return runs, runs[-1]
 
     def _learn(
-        self, logarithms: RealArray, codes: Codes, seed: int, rows: Codes, count: int, eta: float
+        self,
+        logarithms: RealArray,
+        codes: Indices,
+        seed: int,
+        rows: Indices,
+        count: int,
+        eta: float,
     ) -> _Run:
         started, rng = time.perf_counter(), np.random.default_rng(seed)
         logarithms, codes = logarithms[rows], codes[rows]
@@ -211,7 +216,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
 
 
 def _hold_out(
-    learn: _Learn, logarithms: RealArray, codes: Codes, splits: Folds, count: int, eta: float
+    learn: _Learn, logarithms: RealArray, codes: Indices, splits: Folds, count: int, eta: float
 ) -> _Run:
     """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
     seconds, right = 0.0, []

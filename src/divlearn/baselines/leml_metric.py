@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, pairwise_distances_argmin
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
-Codes = NDArray[np.intp]
 # "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, the "message"
 # why they ended, and whether the user "interrupted".
 Solution = dict[str, Any]
@@ -38,7 +37,7 @@ def move(logarithms: RealArray, root: RealArray) -> RealArray:
     return (logarithms @ root).reshape(len(logarithms), -1)
 
 
-def find_prior(logarithms: RealArray, codes: Codes) -> RealArray:
+def find_prior(logarithms: RealArray, codes: Indices) -> RealArray:
     """Root of Q_0, the inverse scatter of neighbours of one class."""
     pairs, similar = near_pairs(
         logarithms.reshape(len(logarithms), -1), codes, 2 * _NEIGHBORS * len(codes), None
@@ -63,13 +62,13 @@ def distance_percentiles(
     return float(low), float(high)
 
 
-def label_nearest(vectors: RealArray, codes: Codes, queries: RealArray) -> Codes:
+def label_nearest(vectors: RealArray, codes: Indices, queries: RealArray) -> Indices:
     return codes[pairwise_distances_argmin(queries, vectors)]
 
 
 def near_pairs(
-    vectors: RealArray, codes: Codes, count: int, rng: np.random.Generator | None
-) -> tuple[Codes, NDArray[np.bool_]]:
+    vectors: RealArray, codes: Indices, count: int, rng: np.random.Generator | None
+) -> tuple[Indices, NDArray[np.bool_]]:
     """Pairs of vectors with near ones, of their class and of others in turn, at most ``count``."""
     # All nearest ones, in an order the generator draws, then all second nearest ones, and so on;
     # copies of a vector are left out. Returned are indices, and whether both are of one class.
@@ -91,7 +90,7 @@ def near_pairs(
     return np.column_stack([first[kept], second[kept]]), similar[kept]
 
 
-def _nearest(vectors: RealArray, rows: Codes, candidates: Codes, k: int) -> NDArray[np.intp]:
+def _nearest(vectors: RealArray, rows: Indices, candidates: Indices, k: int) -> Indices:
     """Find the k candidates nearest to each row, ascending, but for the row itself."""
     found = np.empty((len(rows), k), dtype=np.intp)
     for start in range(0, len(rows), _ROWS):

@@ -4,20 +4,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
 from divlearn.log_vectors import log_vectors
-
-Indices = NDArray[np.intp]
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray, beside, to_host
+from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.means import arithmetic_mean, search_mean
 from divlearn.optim.frames import in_frames, move_frames, usable
@@ -25,7 +25,7 @@ from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spectral import clip_f_t, invert_f_t
 
-Labels = NDArray[np.intp]
+Labels = Indices
 
 # Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
 _SMALL_STEP = 1e-2
@@ -267,7 +267,7 @@ def _slopes_block(
 
 def _means_block(
     block: Block, members: Members, numbers: Sequence[int], inverse: Sequence[bool],
-    exponents: NDArray[np.intp],
+    exponents: Indices,
 ) -> RealArray:  # fmt: skip
     sums = np.zeros((len(numbers), block.data.d, block.data.d))
     for i, z in enumerate(numbers):

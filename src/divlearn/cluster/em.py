@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
 from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
@@ -141,7 +140,7 @@ class Responsibilities:
         totals, own, self.log_likelihood = shards.reduce(_sums_block, beside=[members])
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.
-        self.alive: NDArray[np.intp] = np.flatnonzero(own)
+        self.alive: Indices = np.flatnonzero(own)
         self._clusters = Clusters(shards, members, own)
 
     def spectra(self, centers: RealArray) -> Spectra:

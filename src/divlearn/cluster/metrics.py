@@ -1,11 +1,12 @@
 """How well a clustering agrees with classes: F1 over pairs, and F1 of matched clusters."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from divlearn.arrays import Indices
 from divlearn.checks import check_sortable
 
 
@@ -77,9 +78,7 @@ def matched_f1_score(
     return float(gains[linear_sum_assignment(gains, maximize=True)].sum())
 
 
-def _codes(
-    labels_true: ArrayLike, labels_pred: ArrayLike
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _codes(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[Indices, Indices]:
     classes, clusters = column_or_1d(labels_true), column_or_1d(labels_pred)
     check_consistent_length(classes, clusters)
     check_sortable(classes, "labels_true")

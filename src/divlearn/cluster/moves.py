@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.cluster.base import Run, Starts, best_of
 from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
@@ -160,7 +160,7 @@ class _Moves:
         ]
         return np.array(lost) @ self._block.weights
 
-    def _split(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
+    def _split(self, mixture: Mixture, component: int, rows: Indices) -> Split:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
         if len(rows) < _FEWEST:
             return -np.inf, mixture[1][[component] * 2]
@@ -169,7 +169,7 @@ class _Moves:
             self._known[key] = self._divide(mixture, component, rows)
         return self._known[key]
 
-    def _divide(self, mixture: Mixture, component: int, rows: NDArray[np.intp]) -> Split:
+    def _divide(self, mixture: Mixture, component: int, rows: Indices) -> Split:
         engine, family, middle = self._block.engine, mixture[2], mixture[1][component]
         point = float(family.alpha[component]), float(family.beta[component])
         matrices, weights = self._block.matrices[rows], self._block.weights[rows]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.cluster.clusters import Spectra
 from divlearn.likelihood import normalizer
 from divlearn.likelihood.members import Members, Point
@@ -42,11 +42,11 @@ class FamilyParameters:
     kappa: RealArray
     log_z: RealArray
 
-    def only(self, components: NDArray[np.intp]) -> FamilyParameters:
+    def only(self, components: Indices) -> FamilyParameters:
         """Those of some components."""
         return FamilyParameters(*(value[components] for value in vars(self).values()))
 
-    def replaced(self, components: NDArray[np.intp], others: FamilyParameters) -> FamilyParameters:
+    def replaced(self, components: Indices, others: FamilyParameters) -> FamilyParameters:
         """Return a copy with others for some components."""
         copies = {name: value.copy() for name, value in vars(self).items()}
         for name, value in copies.items():

@@ -7,12 +7,12 @@ from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines import DivergenceMDM
 from divlearn.checks import is_number
 from divlearn.committee.nearest import NearestClassifier
@@ -312,7 +312,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             mixture += self.weights_[name] * floored(member.predict_proba(matrices))
         return mixture
 
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         return self.predict_proba(X).argmax(axis=1)
 
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import log_softmax
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import Rows, average_held_out, choose
+from divlearn.fitting.selection import average_held_out, choose
 from divlearn.iddl.tasks import fit_temperature
 from divlearn.kernels import coupling
 
@@ -19,8 +19,8 @@ Calibration = tuple[float, float]  # sharpness, zero unless decisions are of pai
 
 
 def choose_held_out(
-    candidates: Sequence[_T], decide: Callable[[_T, int], RealArray], y: Rows, weights: RealArray,
-    folds: Folds, *, pairs: bool = False,
+    candidates: Sequence[_T], decide: Callable[[_T, int], RealArray], y: Indices,
+    weights: RealArray, folds: Folds, *, pairs: bool = False,
 ) -> tuple[_T, Calibration, RealArray]:  # fmt: skip
     """Choose a candidate; return it, its calibration and its held-out probabilities.
 

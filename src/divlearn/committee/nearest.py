@@ -7,12 +7,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import euclidean_distances
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.selection import Rows
 from divlearn.kernels.tables import Point, cross_table
 from divlearn.log_vectors import log_vectors
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -63,7 +62,7 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.exp(log_probabilities(scores, len(self.classes_), self.calibration_))
 
 
-def _scores(table: RealArray, codes: Rows, count: int) -> RealArray:
+def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
     """Negative logarithms of mean divergences to the nearest matrices of every class."""
     parts = []
     for code in range(codes.max() + 1):

@@ -10,12 +10,11 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.committee.held_out import choose_held_out, log_probabilities
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import Rows
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
@@ -72,7 +71,7 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, model: str) -> None:
         self.model = model
 
-    def fit(self, features: Features, y: Rows, sample_weight: RealArray, folds: Folds) -> Self:
+    def fit(self, features: Features, y: Indices, sample_weight: RealArray, folds: Folds) -> Self:
         """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
         parts, self.space_, vectors = features
         prepare, decide, parameters = _MODELS[self.model]
@@ -97,21 +96,21 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
 
 
-def _shares(y: Rows, weights: RealArray) -> RealArray:
+def _shares(y: Indices, weights: RealArray) -> RealArray:
     shares = np.bincount(y, weights)
     return shares / shares.sum()
 
 
-def _lda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+def _lda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     found = fit_lda(vectors, y, _shares(y, weights))
     return lambda: found
 
 
-def _rda(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     return RDA(vectors, y, _shares(y, weights)).learn
 
 
-def _logistic(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # where coefficients lie
     inside = vectors if basis is None else vectors @ basis
     machine = LogisticRegression(max_iter=1000, warm_start=True)
@@ -134,7 +133,7 @@ def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
     return vectors @ model["coefficients"].T + model["offsets"]
 
 
-def _rbf(vectors: RealArray, y: Rows, weights: RealArray) -> Learn:
+def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:

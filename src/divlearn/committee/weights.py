@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 
 _PULL = 20.0  # of weights towards equal ones, in units of independent held-out samples
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
@@ -18,7 +18,7 @@ def floored(probabilities: RealArray) -> RealArray:
     return (1 - _FLOOR) * probabilities + _FLOOR / probabilities.shape[-1]
 
 
-def count_samples(weights: RealArray, units: NDArray[np.intp]) -> RealArray:
+def count_samples(weights: RealArray, units: Indices) -> RealArray:
     """Count held-out matrices in the likelihood, of groups that are numbered by `units`.
 
     The matrices of a group are neither copies of each other nor independent. They count as much as
@@ -28,7 +28,7 @@ def count_samples(weights: RealArray, units: NDArray[np.intp]) -> RealArray:
 
 
 def fit_weights(
-    probabilities: RealArray, codes: NDArray[np.intp], counts: RealArray, pull: float = _PULL
+    probabilities: RealArray, codes: Indices, counts: RealArray, pull: float = _PULL
 ) -> RealArray:
     r"""Weights of members that maximise the likelihood of held-out labels.
 
@@ -54,7 +54,7 @@ def fit_weights(
 
 def find_simple(
     right: Mapping[str, NDArray[np.bool_]], average: NDArray[np.bool_], counts: RealArray,
-    units: NDArray[np.intp],
+    units: Indices,
 ) -> str | None:  # fmt: skip
     """Name the member that is most often right, if the average is not better by more than noise.
 

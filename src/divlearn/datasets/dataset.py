@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
 NOT_STATED = "not stated by the source"
 
-Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+Split = tuple[Indices, Indices]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils import check_random_state
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.checks import check_count
 from divlearn.divergence import pairwise_abld
 from divlearn.geometry import compose
@@ -147,7 +147,7 @@ def make_recordings(
     n_recordings: int = 360, n_channels: int = 8, n_times: int = 64, *, n_classes: int = 3,
     n_subjects: int = 12, shift: float = 0.1, artifacts: float = 0.25,
     random_state: RandomState = None,
-) -> tuple[RealArray, NDArray[np.intp], NDArray[np.intp]]:  # fmt: skip
+) -> tuple[RealArray, Indices, Indices]:  # fmt: skip
     r"""Simulate recordings of several channels, as in a brain-computer interface.
 
     A class has four variants, each with its own powers of the sources Z. Every subject s mixes the

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import is_number
 from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new, check_training
 from divlearn.spd import SPDRepairWarning, find_not_definite
@@ -129,9 +129,8 @@ def ensure_definite(
 
 
 def _fill_constant(
-    matrices: RealArray, constant: NDArray[np.bool_], floor: float,
-    indices: NDArray[np.intp], name: str,
-) -> RealArray:  # fmt: skip
+    matrices: RealArray, constant: NDArray[np.bool_], floor: float, indices: Indices, name: str
+) -> RealArray:
     hopeless = indices[constant.all(axis=1)]
     if hopeless.size:
         more = f" (and {hopeless.size - 1} more)" if hopeless.size > 1 else ""
@@ -161,7 +160,7 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
 
 
 def _warn(
-    constant: NDArray[np.bool_], weights: RealArray, candidates: NDArray[np.intp],
+    constant: NDArray[np.bool_], weights: RealArray, candidates: Indices,
     n_matrices: int, floor: float, name: str, variables: str,
 ) -> None:  # fmt: skip
     parts = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray, check_real
+from divlearn.arrays import Indices, RealArray, check_real
 from divlearn.descriptors.definite import MatrixTransformer, check_floor
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
@@ -49,7 +49,7 @@ class Series:
         return result
 
 
-def _group(X: SeriesLike) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+def _group(X: SeriesLike) -> list[tuple[Indices, NDArray[Any]]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
@@ -92,7 +92,7 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
     return array
 
 
-def _check(array: NDArray[Any], places: NDArray[np.intp], min_times: int) -> None:
+def _check(array: NDArray[Any], places: Indices, min_times: int) -> None:
     _, n_channels, n_times = array.shape
     if n_channels < 1 or n_times < min_times:
         raise ValueError(

@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import Indices, IntArray, RealArray
 from divlearn.engines.base import Prepared, Pullback
 from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import congruence, no_factor
@@ -112,7 +111,7 @@ class NativeAtoms:
         if failed >= 0:
             raise no_factor(f"atoms[{failed}]")
 
-    def chosen(self, index: NDArray[np.intp]) -> NativeAtoms:
+    def chosen(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
     def arrays(self) -> Any:

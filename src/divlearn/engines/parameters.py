@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray, as_real, beside
+from divlearn.arrays import Indices, RealArray, as_real, beside
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUTES = np.array(["spectrum", "trace", "inverse trace", "logdet"])
@@ -48,7 +48,7 @@ class Parameters:
         """Whether some pair has opposite signs (a bounded domain; no compiled route)."""
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
-    def chosen(self, index: NDArray[np.intp]) -> Parameters:
+    def chosen(self, index: Indices) -> Parameters:
         return self if len(index) == len(self.alpha) else self._part(index, self.shape[1:])
 
     def pairs(self) -> list[Parameters]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_count
 from divlearn.files.columns import check_column, fits, read_column
 from divlearn.files.hdf5_files import find_hdf5, open_hdf5
@@ -31,7 +31,7 @@ class SPDFile:
 
     matrices: RealArray
     labels: NDArray[Any] | None
-    splits: tuple[NDArray[np.intp], NDArray[np.intp]] | None  # training and test matrices
+    splits: tuple[Indices, Indices] | None  # training and test matrices
     groups: NDArray[Any] | None
     files: NDArray[Any] | None  # that the matrices were made from
     group_names: tuple[str, ...]  # arrays that look like groups, where none were asked for

@@ -14,9 +14,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
+from divlearn.arrays import Indices
 from divlearn.checks import check_sortable
 
-Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+Fold = tuple[Indices, Indices]
 Folds = Sequence[Fold]
 
 _DRAWS = 10  # of folds of groups, until every class is in every training part
@@ -24,7 +25,7 @@ _DRAWS = 10  # of folds of groups, until every class is in every training part
 
 def make_folds(
     cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
-    kept: NDArray[np.intp] | None = None, random_state: Any = None, classes: bool = True,
+    kept: Indices | None = None, random_state: Any = None, classes: bool = True,
 ) -> list[Fold]:  # fmt: skip
     """Split matrices into training and held-out parts, of positions within ``kept``.
 
@@ -88,7 +89,7 @@ def _draw(
     return _hold_out([np.flatnonzero(groups == one) for one in np.unique(together)], n_matrices)
 
 
-def _hold_out(parts: Sequence[NDArray[np.intp]], n_matrices: int) -> list[Fold]:
+def _hold_out(parts: Sequence[Indices], n_matrices: int) -> list[Fold]:
     everything = np.arange(n_matrices)
     return [(np.setdiff1d(everything, held), held) for held in parts if len(held)]
 
@@ -104,7 +105,7 @@ def _can_be_held_out(
     return ~alone if groups is None else ~np.isin(groups, groups[alone])
 
 
-def _translate(splits: Any, n_matrices: int, rows: NDArray[np.intp]) -> list[Fold]:
+def _translate(splits: Any, n_matrices: int, rows: Indices) -> list[Fold]:
     """Turn indices of all matrices into positions within rows."""
     place = np.full(n_matrices, -1)
     place[rows] = np.arange(len(rows))
@@ -144,7 +145,7 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
     return known
 
 
-def count_groups(codes: NDArray[np.intp], groups: NDArray[Any] | None) -> NDArray[np.intp]:
+def count_groups(codes: Indices, groups: NDArray[Any] | None) -> Indices:
     """Count the groups of every class, or its matrices where there are none."""
     if groups is None:
         return np.bincount(codes)

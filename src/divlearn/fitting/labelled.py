@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
@@ -81,7 +81,7 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
         return self.classes_[codes]
 
     @abstractmethod
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         """Return indices of classes, shape (n_matrices,)."""
 
 
@@ -90,10 +90,10 @@ class Labelled:
     """Matrices of two classes at least, without those of weight zero."""
 
     matrices: RealArray
-    codes: NDArray[np.intp]  # indices of classes
+    codes: Indices  # indices of classes
     classes: NDArray[Any]
     weights: RealArray
-    kept: NDArray[np.intp]  # positions among the matrices that were given
+    kept: Indices  # positions among the matrices that were given
     y: NDArray[Any]  # labels of all that were given
     groups: NDArray[Any] | None = None  # likewise
 
@@ -116,7 +116,7 @@ class Labelled:
             cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
         )
 
-    def spread(self, rows: NDArray[np.intp], values: RealArray) -> RealArray:
+    def spread(self, rows: Indices, values: RealArray) -> RealArray:
         """Values of some matrices among those given; NaN for the others."""
         result = np.full((len(self.y), *values.shape[1:]), np.nan)
         result[self.kept[rows]] = values

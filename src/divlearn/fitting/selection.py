@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import note_interrupt
 
 _T = TypeVar("_T")
-Rows = NDArray[np.intp]
 
 
 def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int, list[float]]:
@@ -33,7 +31,7 @@ def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int,
 
 def average_held_out(
     parts: Sequence[RealArray], folds: Folds, n_matrices: int
-) -> tuple[Rows, RealArray]:
+) -> tuple[Indices, RealArray]:
     """Rows that some fold holds out, ascending, and the mean of what folds say of them."""
     total, count = np.zeros((n_matrices, *parts[0].shape[1:])), np.zeros(n_matrices)
     for (_, held), values in zip(folds, parts, strict=True):

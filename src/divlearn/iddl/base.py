@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from divlearn.arrays import RealArray, beside
+from divlearn.arrays import Indices, RealArray, beside
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
@@ -133,7 +133,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _starter(
         self, task: Task, n_atoms: int, seed: int
-    ) -> Callable[[NDArray[np.intp] | None], RealArray]:
+    ) -> Callable[[Indices | None], RealArray]:
         """Make a function from rows of the sample, all by default, to first atoms."""
         block = task.sample.whole
         assert block is not None
@@ -143,7 +143,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         def logarithms() -> RealArray:
             return log_vectors(block.data.there)
 
-        def make_atoms(rows: NDArray[np.intp] | None) -> RealArray:
+        def make_atoms(rows: Indices | None) -> RealArray:
             chosen = np.arange(len(X)) if rows is None else rows
             codes = None if task.codes is None else task.codes[chosen]
             known = lambda: logarithms()[beside(chosen, logarithms())]  # noqa: E731
@@ -240,7 +240,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.n_atoms)
 
     def _start(
-        self, X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, seed: int,
+        self, X: RealArray, codes: Indices | None, n_atoms: int, seed: int,
         logarithms: Callable[[], RealArray] | None = None,
     ) -> RealArray:  # fmt: skip
         if isinstance(self.init, str):

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import note_interrupt, see_through
 from divlearn.fitting.progress import tell, track
@@ -31,7 +30,7 @@ class Choice:
     loss: Loss
     gamma: float
     held_out_loss: float
-    rows: NDArray[np.intp]  # what was held out
+    rows: Indices  # what was held out
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
     heads: Sequence[Head | None] = ()  # of the folds, near to those of everything
 

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.engines import Prepared
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.heads import scores_of, solve_heads
@@ -21,7 +20,7 @@ _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at onc
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 
 
-def share_atoms(n_atoms: int, n_classes: int) -> NDArray[np.intp]:
+def share_atoms(n_atoms: int, n_classes: int) -> Indices:
     """Numbers of atoms per class that differ by one at most."""
     shares = np.full(n_classes, n_atoms // n_classes)
     shares[: n_atoms % n_classes] += 1
@@ -29,7 +28,7 @@ def share_atoms(n_atoms: int, n_classes: int) -> NDArray[np.intp]:
 
 
 def initial_atoms(
-    X: RealArray, codes: NDArray[np.intp] | None, n_atoms: int, method: str,
+    X: RealArray, codes: Indices | None, n_atoms: int, method: str,
     random_state: np.random.RandomState, logarithms: Callable[[], RealArray] | None = None,
 ) -> RealArray:  # fmt: skip
     """Choose atoms: class means by k-means, random matrices of every class, or identities.
@@ -91,7 +90,7 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> l
     products = to_host(centred @ centred.T)
     squares = np.diagonal(products)
 
-    def measure(some: NDArray[np.intp]) -> RealArray:
+    def measure(some: Indices) -> RealArray:
         table: RealArray = squares[:, None] + squares[some] - 2 * products[some].T
         return np.maximum(table, 0)
 

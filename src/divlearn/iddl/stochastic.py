@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray, to_host
+from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
@@ -256,7 +255,7 @@ def _learn_block(
     return learner, random, eigenproblems
 
 
-def take_rows(block: Block, targets: Any, rows: NDArray[np.intp], lesson: _Lesson) -> Objective:
+def take_rows(block: Block, targets: Any, rows: Indices, lesson: _Lesson) -> Objective:
     """Make the objective of some matrices of a block."""
     wanted, weights = (one[rows] for one in targets)
     some = [(wanted, weights / weights.sum())]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.engines import get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
@@ -41,7 +41,7 @@ class Task:
     shards: Shards
     targets: Parts  # (n_matrices, n_outputs) and weights of every block; all weights sum to one
     sample: Shards  # one block: all matrices where they are in memory
-    codes: NDArray[np.intp] | None  # classes of the sample
+    codes: Indices | None  # classes of the sample
     wanted: RealArray  # targets of the sample
     weights: RealArray  # of the sample
     folds: Folds  # of the sample
@@ -54,7 +54,7 @@ class Task:
         """Classes, or 1 without them."""
         return 1 if self.codes is None else self.wanted.shape[1]
 
-    def part(self, train: NDArray[np.intp], held: NDArray[np.intp], atoms: RealArray) -> Part:
+    def part(self, train: Indices, held: Indices, atoms: RealArray) -> Part:
         """Return a fold of the sample."""
         block = self.sample.whole
         assert block is not None
@@ -105,7 +105,7 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
     """Tell classes apart: held-out scores of the block are judged by calibrated log-loss."""
     codes, weights = data.codes, data.weights / data.weights.sum()
 
-    def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
+    def judge(scores: RealArray, rows: Indices) -> float:
         return fit_temperature(scores, codes[rows], weights[rows] / weights[rows].sum())[1]
 
     wanted = np.eye(len(data.classes))[codes]
@@ -146,7 +146,7 @@ def _classes(block: Block) -> NDArray[Any]:
     return find_classes(labels[block.weights > 0])
 
 
-def _codes(block: Block, classes: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _codes(block: Block, classes: NDArray[Any]) -> tuple[Indices, NDArray[np.bool_]]:
     """Classes of the matrices, and which matrices are samples of one."""
     labels = column_or_1d(block.y)
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
@@ -199,7 +199,7 @@ def numbers_task(
         sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
         folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
 
-    def judge(scores: RealArray, rows: NDArray[np.intp]) -> float:
+    def judge(scores: RealArray, rows: Indices) -> float:
         errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
         return float(weights[rows] @ errors / weights[rows].sum())
 
@@ -229,9 +229,7 @@ def _scaled(
     return (_columns(block) - mean) / scale, block.weights / total
 
 
-def fit_temperature(
-    scores: RealArray, codes: NDArray[np.intp], weights: RealArray
-) -> tuple[float, float]:
+def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tuple[float, float]:
     """Temperature of least log-loss on held-out scores, and that loss.
 
     By the rule of succession a sample is of another class with probability 1/(n + 2): scores that

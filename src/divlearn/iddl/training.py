@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.iddl.bcd import solve_bcd
 from divlearn.iddl.features import FeatureMap, Units
@@ -25,7 +25,7 @@ SOLVERS: dict[str, Callable[..., Fit]] = {
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 
 History = dict[str, NDArray[np.generic]]
-Judge = Callable[[RealArray, NDArray[np.intp]], float]  # loss of held-out scores and their rows
+Judge = Callable[[RealArray, Indices], float]  # loss of held-out scores and their rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Part:
     targets: Parts
     atoms: RealArray
     held: Block | None = None
-    rows: NDArray[np.intp] | None = None  # of the held-out block in the sample
+    rows: Indices | None = None  # of the held-out block in the sample
 
 
 @dataclass(frozen=True, eq=False)

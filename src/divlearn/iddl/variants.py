@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import DIVERGENCES, get_divergence
 
 Point = tuple[float, float]
@@ -21,8 +20,8 @@ _FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Bu
 class Variant:
     """Which parameter each alpha and each beta of every atom is, shape (n_atoms, n_pairs)."""
 
-    alpha_index: NDArray[np.intp]
-    beta_index: NDArray[np.intp]
+    alpha_index: Indices
+    beta_index: Indices
     start: RealArray
     learned: bool
 

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.drawing import Summarised
 from divlearn.spd import find_not_definite
-
-Indices = NDArray[np.intp]
 
 _ILL_CONDITIONED = 1e10
 _MANY_UNITS = 1e6  # ratio of traces
@@ -207,9 +205,7 @@ def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list
     ]
 
 
-def _examine_classes(
-    labels: NDArray[Any], names: NDArray[Any], counts: NDArray[np.intp]
-) -> list[Finding]:
+def _examine_classes(labels: NDArray[Any], names: NDArray[Any], counts: Indices) -> list[Finding]:
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make("one class", np.arange(len(labels)), text, advice)]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
+from divlearn.arrays import Indices
 from divlearn.descriptors import Regularize
 from divlearn.drawing import Summarised
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
@@ -21,7 +22,7 @@ from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
 
-_Fitted = tuple[NDArray[np.intp], float]  # held-out predictions of one fold, and seconds
+_Fitted = tuple[Indices, float]  # held-out predictions of one fold, and seconds
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class Evaluation(Summarised):
     """
 
     classes: NDArray[Any]
-    codes: NDArray[np.intp]
-    predictions: dict[str, NDArray[np.intp]]
+    codes: Indices
+    predictions: dict[str, Indices]
     seconds: dict[str, float]
     n_folds: int
-    rows: NDArray[np.intp]
+    rows: Indices
     message: str
-    groups: NDArray[np.intp] | None = None
+    groups: Indices | None = None
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
@@ -92,7 +93,7 @@ class Evaluation(Summarised):
             rows.append(Row(name, float(right.mean()), error, self.compare(best, name), seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
-    def confusion(self, name: str) -> NDArray[np.intp]:
+    def confusion(self, name: str) -> Indices:
         """Count matrices by true class (rows) and predicted class (columns)."""
         labels = np.arange(len(self.classes))
         found = confusion_matrix(self.codes, self.predictions[name], labels=labels)
@@ -220,9 +221,9 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
 class HeldOut(NamedTuple):
     """Held-out predictions of a fitted classifier: matrices, ascending, and their classes."""
 
-    rows: NDArray[np.intp]
-    codes: NDArray[np.intp]  # true classes
-    predicted: NDArray[np.intp]
+    rows: Indices
+    codes: Indices  # true classes
+    predicted: Indices
 
     @property
     def accuracy(self) -> float:

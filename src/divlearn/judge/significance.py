@@ -9,11 +9,11 @@ from scipy.signal import convolve
 from scipy.special import bdtrc, stdtr
 from scipy.stats import binom
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 
 SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 
-_Groups = NDArray[np.intp] | None
+_Groups = Indices | None
 
 
 def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray, as_axis
+from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Fold, Folds
@@ -169,7 +169,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
         return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
 
-    def _predict_codes(self, X: ArrayLike) -> NDArray[np.intp]:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         return coupling.predict_codes(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
@@ -236,7 +236,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         self.oof_proba_ = data.spread(tested, probabilities)
 
 
-def _fit_svc(kernel: RealArray, C: float, codes: NDArray[np.intp], weights: RealArray) -> SVC:
+def _fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
     machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
     return machine.fit(kernel, codes, sample_weight=weights)
 

@@ -5,11 +5,10 @@ is the loss of a class to a count of its lost decisions.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 
 _SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _TEMPERATURES = (1e-3, 1e3)
@@ -40,13 +39,13 @@ def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
     return log_softmax(scaled, axis=1)
 
 
-def predict_codes(scores: RealArray) -> NDArray[np.intp]:
+def predict_codes(scores: RealArray) -> Indices:
     best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
     return best.astype(np.intp)
 
 
 def fit_coupling(
-    decisions: RealArray, codes: NDArray[np.intp], n_classes: int, weights: RealArray
+    decisions: RealArray, codes: Indices, n_classes: int, weights: RealArray
 ) -> tuple[tuple[float, float], RealArray]:
     """Choose sharpness A by held-out accuracy, temperature T by log-loss; return scores, too."""
     # By the rule of succession (Platt's targets) a sample is of another class with probability

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import nonnegative_point
 from divlearn.engines import Engine
 from divlearn.fitting.progress import track
@@ -70,14 +69,14 @@ def decay(divergences: RealArray, scale: float) -> RealArray:
     return exponents
 
 
-def find_copies(matrices: RealArray) -> NDArray[np.intp]:
+def find_copies(matrices: RealArray) -> Indices:
     """For every matrix the index of the first that is exactly equal to it."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(one.tobytes(), i) for i, one in enumerate(matrices)])
 
 
 def median_scale(
-    divergences: RealArray, copies: NDArray[np.intp], weights: RealArray | None = None, *,
+    divergences: RealArray, copies: Indices, weights: RealArray | None = None, *,
     fix: str = "pass other matrices",
 ) -> float:  # fmt: skip
     """One over the median divergence of all pairs of matrices that differ."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import Divergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
@@ -207,7 +207,7 @@ def compare_with_baselines(
 
 
 def cluster_page(
-    model: Any, labels: NDArray[np.intp], classes: NDArray[Any] | None,
+    model: Any, labels: Indices, classes: NDArray[Any] | None,
     agreement: Mapping[str, float], summary: str, bics: Mapping[int, float] | None = None,
 ) -> Page:  # fmt: skip
     """Make the page of clusters: centres, progress, and agreement with classes.
@@ -266,7 +266,7 @@ def cluster_page(
     return Page("Clusters", sentence, sections, detail=summary)
 
 
-def _cross_table(labels: NDArray[np.intp], classes: NDArray[Any], n_clusters: int) -> Section:
+def _cross_table(labels: Indices, classes: NDArray[Any], n_clusters: int) -> Section:
     names, codes = np.unique(classes, return_inverse=True)
     counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
     np.add.at(counts, (labels, codes), 1)

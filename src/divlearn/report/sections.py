@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import is_number
 
 _FIGURES = ("plane", "curves")  # drawn by the script alone
@@ -86,7 +86,7 @@ def correlations(matrices: RealArray) -> RealArray:
     return matrices / (scales[..., :, None] * scales[..., None, :])
 
 
-def _group_means(values: RealArray, starts: NDArray[np.intp]) -> RealArray:
+def _group_means(values: RealArray, starts: Indices) -> RealArray:
     """Means along the last axis of the groups that begin at the given places."""
     if not len(starts):
         return values

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import Indices, IntArray, RealArray
 from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
 
@@ -280,7 +279,7 @@ def _outline(block: Block) -> _Outline:
     return len(block), block.data.d, n_seen, weight
 
 
-def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> NDArray[np.intp]:
+def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> Indices:
     """Draw a share of the rows that have a weight, in their order."""
     rows = np.flatnonzero(weights)
     if share == 1:
