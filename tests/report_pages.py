@@ -49,7 +49,6 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
         [
             plane_section(
                 f"plane {word}", GRID, GRID, plane_values(), f"accuracy {word}",
-                named={f"AIRM {word}": (0.0, 0.0), "Stein": (0.5, 0.5)},
                 learned=[(1.0, 1.5, f"atom {word}"), (1.5, 0.5, "atom 2")], note=f"note {word}",
             ),
             curves_section(

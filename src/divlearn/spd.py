@@ -105,7 +105,7 @@ def check_and_learn(
 
 
 def shrink(matrices: RealArray, shrinkage: Shrinkage | None) -> None:
-    """Regularize matrices where they are."""
+    """Regularize matrices in place."""
     if shrinkage is not None:
         diagonal = range(matrices.shape[-1])
         matrices *= 1 - shrinkage[0]

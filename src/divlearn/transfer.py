@@ -166,7 +166,6 @@ class Recenter(MatrixTransformer):
 
 
 def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Names, Indices]:
-    """Names of groups, and for every matrix the index of its group."""
     known = check_groups(groups, n_matrices)
     if known is None:
         return _ALL, np.zeros(n_matrices, np.intp)

@@ -31,7 +31,6 @@ def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
 
 
 def check_total_weight(weights: ArrayLike) -> None:
-    """Raise unless the sum of all weights is finite and > 0."""
     with np.errstate(over="ignore"):
         total = np.sum(weights)
     if total == 0:

@@ -94,7 +94,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")
     with pytest.raises(TypeError, match="has no place in a report"):
-        Page("t", "s", [plane_section("p", named={"x": (0, 0)}, label=object())]).write(path)
+        Page("t", "s", [plane_section("p", label=object())]).write(path)
     assert path.read_text() == "old"
 
 
@@ -114,7 +114,7 @@ def test_no_word_changes_the_structure(word):
     assert [a[:2] for a in hostile.attributes] == [a[:2] for a in harmless.attributes]
     visible = word.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     assert hostile.texts["h1"] == [f"sentence {visible}"]
-    assert blocks(hostile)[0]["named"][0]["name"] == f"AIRM {word}"
+    assert blocks(hostile)[0]["learned"][0]["name"] == f"atom {word}"
     names = [row[0] for row in hostile.cells if len(row) == 3]
     assert names == [f"{visible} {i}" for i in range(8)]
 

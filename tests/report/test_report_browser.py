@@ -278,7 +278,7 @@ def test_pointing_at_the_plane_shows_values_and_names(reader):
     place = f"{alpha} = 2, {beta} = 1"
     assert reader.point_at("plane", 2.0, 1.0, place) == f"{place}accuracy word {value:.1%}"
     place = f"{alpha} = 0, {beta} = 0"
-    assert reader.point_at("plane", 0.0, 0.0, place) == f"AIRM word{place}accuracy word 0.0%"
+    assert reader.point_at("plane", 0.0, 0.0, place) == f"AIRM{place}accuracy word 0.0%"
     place = f"{alpha} = 1, {beta} = 1.5"
     value = (1 + 1.5**2) / 8
     text = reader.point_at("plane", 1.0, 1.5, place)

@@ -23,6 +23,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose
+from divlearn.optim.problem import Problem
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]
@@ -142,16 +143,13 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         return len(self.dictionary_)
 
 
-class AtomsProblem:
-    """Lower an objective by moving the atoms, codes held: the common part of an `optim.Problem`."""
+class AtomsProblem(Problem):
+    """Lower an objective by moving the atoms, codes held."""
 
     codes: RealArray
 
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
-
-    def limits(self, point: RealArray) -> float:
-        return -np.inf
 
 
 def learn_dictionary(

@@ -32,8 +32,6 @@ _SHORTEST, _LONGEST = 1e-2, 1e2
 
 
 class Cone:
-    """Matrices to code, and the atoms that span the cone."""
-
     # ``amid`` is the inverse of the Cholesky factor of a matrix amid the others. ``gram`` holds the
     # inner products of atoms there: about the Hessian of f, if the combination is close to X.
 

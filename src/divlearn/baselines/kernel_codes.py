@@ -142,7 +142,7 @@ def learn_sparse(
 
 
 class KernelAtomsProblem(AtomsProblem):
-    """Lower the mean objective of sparse codes: an `optim.Problem`."""
+    """Lower the mean objective of sparse codes."""
 
     def __init__(
         self, kernel: SPDKernel, bandwidth: float, penalty: float, data: Any, codes: RealArray

@@ -17,8 +17,6 @@ _NEIGHBORS = (5, 10, 20, 40)
 
 
 class _KernelCoded(CodedClassifier):
-    """Codes whose view is one of divergences."""
-
     kernel: str
     bandwidth: float | str
     engine: str | Engine

@@ -37,8 +37,6 @@ _STEPS = 100_000
 
 
 class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifiers that choose parameters on held-out data."""
-
     @labelled.all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose parameters on held-out parts of the data, and learn from all of it.

@@ -72,8 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
-    """Report errors as one sentence and an exit code."""
-
     @functools.wraps(command)
     def told(*arguments: Any, **options: Any) -> None:
         try:

@@ -131,7 +131,6 @@ def _say(model: Any) -> str:
 
 
 def _agreement(out: Output, what: str, known: Any, found: Any) -> dict[str, float]:
-    """Compare clusters with labels or groups, if there are any."""
     if known is None:
         return {}
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score

@@ -60,7 +60,6 @@ def evaluate(
 
 
 def show_evaluation(out: Output, found: Evaluation) -> None:
-    """Print the table, the summary and the message of an evaluation."""
     from divlearn.report.sections import as_sentence
 
     out.table(

@@ -124,7 +124,6 @@ def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
 
 
 def _check_checkpoint(checkpoint: Path | None, resume: bool) -> None:
-    """Raise unless it is clear whether to resume or to start anew."""
     if checkpoint is None:
         if resume:
             raise ValueError("--resume needs --checkpoint FILE, the file to resume from; add it")

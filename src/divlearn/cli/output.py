@@ -163,7 +163,6 @@ def harmless(text: str, *, keep: str = "\n") -> str:
 
 
 def _as_markup(text: str, *, keep: str = "\n") -> str:
-    """Make rich print a text as it is, but for control characters."""
     return escape(harmless(text, keep=keep))
 
 

@@ -40,8 +40,6 @@ _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
 class DrawnMixin(MatricesMixin):
-    """Estimators whose clusters can be drawn."""
-
     def plot(self, X: ArrayLike, axes: Any = None) -> list[Any]:
         """Draw matrices X, shape (n_matrices, d, d), and the centres of the clusters.
 

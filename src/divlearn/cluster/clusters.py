@@ -20,7 +20,7 @@ from divlearn.engines import Engine, Prepared
 from divlearn.means import arithmetic_mean, search_mean
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient
-from divlearn.optim.problem import Trial
+from divlearn.optim.problem import Problem, Trial
 from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spectral import clip_f_t, invert_f_t
@@ -148,8 +148,8 @@ def fixed_point_step(
     return 0.5 * (moved + moved.mT), np.sqrt((steps**2).mean(axis=1))
 
 
-class _Centroid:
-    """The mean divergence of a cluster to a centroid A A^T, by its frame A; see `Problem`."""
+class _Centroid(Problem):
+    """The mean divergence of a cluster to a centroid A A^T, by its frame A."""
 
     def __init__(self, clusters: Clusters, number: int, point: Point) -> None:
         self._clusters, self._number, self._point = clusters, number, point
@@ -170,9 +170,6 @@ class _Centroid:
 
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step) / np.sqrt(len(step)))
-
-    def limits(self, frame: RealArray) -> float:
-        return -np.inf
 
 
 class Spectra:

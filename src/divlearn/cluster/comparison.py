@@ -65,7 +65,6 @@ def compare_members(
 
 
 def describe(fits: Mapping[str, MemberFit]) -> str:
-    """Say which member the data chose, and how sure that is."""
     learned = fits["learned"]
     best, second = sorted((fits[name] for name in NAMED_MEMBERS), key=lambda fit: fit.bic)[:2]
     gain, more = learned.log_likelihood - best.log_likelihood, best.bic - learned.bic

@@ -43,11 +43,9 @@ class FamilyParameters:
     log_z: RealArray
 
     def only(self, components: Indices) -> FamilyParameters:
-        """Those of some components."""
         return FamilyParameters(*(value[components] for value in vars(self).values()))
 
     def replaced(self, components: Indices, others: FamilyParameters) -> FamilyParameters:
-        """Return a copy with others for some components."""
         copies = {name: value.copy() for name, value in vars(self).items()}
         for name, value in copies.items():
             value[components] = getattr(others, name)

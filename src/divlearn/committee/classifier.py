@@ -317,7 +317,6 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
 
 def _accuracy(member: Any, data: Labelled) -> float:
-    """Share of held-out matrices on which a member is right."""
     tested = np.flatnonzero(np.isfinite(member.oof_proba_).all(axis=1))
     right = member.oof_proba_[tested].argmax(axis=1) == data.codes[tested]
     return float(np.average(right, weights=data.weights[tested]))

@@ -127,7 +127,6 @@ def _split(X: Samples) -> list[Any]:
 
 
 def _join(streams: Sequence[Any]) -> tuple[list[int], RealArray]:
-    """Sizes of the blocks, and the block-diagonal matrices."""
     blocks = [check_spd(one, ndim=3, name=f"streams[{s}]") for s, one in enumerate(streams)]
     sizes = [block.shape[-1] for block in blocks]
     joined = np.zeros((len(blocks[0]), sum(sizes), sum(sizes)), dtype=np.result_type(*blocks))

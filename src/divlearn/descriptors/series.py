@@ -112,8 +112,6 @@ def _check(array: NDArray[Any], places: Indices, min_times: int) -> None:
 
 
 class SeriesTransformer(MatrixTransformer, ABC):
-    """Base of transformers from series to SPD matrices."""
-
     floor: float | str
     _min_times = 1
 

@@ -124,7 +124,6 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> NDArray[Any]:
-    """Read an image whose header is acceptable."""
     import_extra("PIL", "image files need Pillow", "images")
     from PIL import Image, UnidentifiedImageError
 

@@ -43,8 +43,6 @@ _HEADER_BYTES = 2048
 
 
 class _Stored:
-    """A variable as it is stored, compressed or not."""
-
     def __init__(
         self, file: BinaryIO, order: str, start: int, n_stored: int, compressed: bool
     ) -> None:

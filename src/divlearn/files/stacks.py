@@ -27,8 +27,6 @@ MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 
 @dataclass(frozen=True, eq=False)
 class SPDFile:
-    """What `read_spd` found in a file."""
-
     matrices: RealArray
     labels: NDArray[Any] | None
     splits: tuple[Indices, Indices] | None  # training and test matrices

@@ -176,7 +176,6 @@ def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealA
 
 
 def check_size(estimator: Any, d: int) -> None:
-    """Raise unless matrices are of the size that an estimator was fitted on."""
     expected = estimator.n_features_in_
     if d != expected:
         raise ValueError(

@@ -75,6 +75,5 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
 
 
 def say(estimator: Any, text: str) -> None:
-    """Print a sentence if an estimator is verbose."""
     if estimator.verbose > 0:
         print(f"[{type(estimator).__name__}] {text}", flush=True)

@@ -56,8 +56,6 @@ _SOLVERS = {name: (name, _MOVED) for name in SOLVERS} | {
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters and fitting of all IDDL estimators; see `divlearn.iddl.IDDLClassifier`."""
-
     loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
@@ -254,7 +252,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return atoms
 
     def _map(self, function: Callable[..., RealArray], X: Any, *more: Model) -> RealArray:
-        """Ask all models about every block of data."""
         shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
         return np.concatenate(shards.map(function, [*self.models_, *more]))
 
@@ -282,8 +279,6 @@ def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
 
 
 class ScoreMixin:
-    """`score` of classifiers and regressors that predict matrices in shards, too."""
-
     engine: Any
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

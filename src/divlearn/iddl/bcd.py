@@ -11,7 +11,7 @@ from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, Run, first_trial, pack, unpack
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
-from divlearn.optim.problem import Trial
+from divlearn.optim.problem import Problem, Trial
 from divlearn.sharded.blocks import Block
 
 _INNER = 8  # steps of conjugate gradients per atom, and of spectral projected gradients
@@ -86,8 +86,8 @@ def _update_parameters(objective: Objective, trial: Trial) -> tuple[Trial, float
     return replace(result.trial, point=point), result.gradient_norm
 
 
-class AtomBlock:
-    """The objective as a function of one atom, head and all else held: a `Problem`."""
+class AtomBlock(Problem):
+    """The objective as a function of one atom, head and all else held."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
         self._objective = objective
@@ -121,12 +121,9 @@ class AtomBlock:
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step))
 
-    def limits(self, frame: RealArray) -> float:
-        return -np.inf
 
-
-class ParameterBlock:
-    """The objective as a function of the parameters, atoms and head held: a `Problem`."""
+class ParameterBlock(Problem):
+    """The objective as a function of the parameters, atoms and head held."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
         self._objective = objective

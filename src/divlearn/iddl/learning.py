@@ -116,7 +116,6 @@ def choose_gamma(
 
 
 def learn_single(whole: Part, recipe: Recipe, variant: Variant, choice: Choice | None) -> Learned:
-    """Train one model on everything."""
     if choice is not None:
         recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
     model, n_iter, message, history = train(whole, recipe, variant)
@@ -195,7 +194,6 @@ def _average(learned: Learned, start: Learned, judge: Judge) -> tuple[Learned, L
 
 
 def _refit(whole: Part, learned: Learned) -> Learned:
-    """Solve for the heads of models on everything."""
     choice, refitted = learned.choice, []
     loss = choice.loss.roughly(_JUDGED)
     for model, warm in zip(learned.models, choice.heads, strict=True):

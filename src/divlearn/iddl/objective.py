@@ -98,7 +98,6 @@ class Objective:
         return self._seen_ways[1]
 
     def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
-        """Divergences of the data to atoms."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
         return self.shards.hold(encode_rows, atoms, *self.variant.expand(parameters))
 
@@ -182,7 +181,6 @@ def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArra
 
 
 def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
-    """Compute what the head sees of a block."""
     return feature_map.compute(V, units)
 
 

@@ -20,8 +20,6 @@ _WITHIN = ("atoms", "parameters")  # blocks that do not end an iteration
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best dictionary that was found."""
-
     trial: Trial  # of a Dictionary, with a Memo
     n_iter: int
     message: str  # why the solver stopped, in a sentence
@@ -94,7 +92,6 @@ def pack(trial: Trial) -> tuple[Any, ...]:
 
 
 def unpack(packed: tuple[Any, ...]) -> Trial:
-    """Make a trial again; see `pack`."""
     frames, parameters, value, V, units, head = packed
     return Trial(Dictionary(frames, parameters), value, Memo(V, units, head))
 

@@ -108,7 +108,6 @@ class Learner:
 
     @classmethod
     def unpack(cls, packed: tuple[Any, ...]) -> Self:
-        """Make it again; see `pack`."""
         point, head, spread, moments = packed
         return cls(Dictionary(*point), head, spread, Moments(*moments))
 

@@ -55,7 +55,6 @@ class Task:
         return 1 if self.codes is None else self.wanted.shape[1]
 
     def part(self, train: Indices, held: Indices, atoms: RealArray) -> Part:
-        """Return a fold of the sample."""
         block = self.sample.whole
         assert block is not None
         shards = LocalShards([block.only(train)])

@@ -30,8 +30,6 @@ Judge = Callable[[RealArray, Indices], float]  # loss of held-out scores and the
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How to learn."""
-
     loss: Loss
     gamma: float  # the penalty on the head
     tether: float  # the penalty on the squared distance of the atoms to the first ones
@@ -101,13 +99,11 @@ def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
 
 
 def _start_features(part: Part, recipe: Recipe, variant: Variant) -> tuple[Parts, FeatureMap]:
-    """Divergences of the first atoms, and the map from these to features."""
     V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
     return V, FeatureMap.start(part.shards, part.targets, V, plain=recipe.loss.plain)
 
 
 def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
-    """Train one model."""
     feature_map = _start_features(part, recipe, variant)[1]  # the solver needs the other's room
     objective = Objective(
         part.shards, part.targets, variant, feature_map, recipe.loss, recipe.gamma,

@@ -227,7 +227,6 @@ class HeldOut(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Share of right predictions."""
         return float((self.codes == self.predicted).mean())
 
 

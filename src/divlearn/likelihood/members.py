@@ -42,7 +42,6 @@ class Members:
 
     @property
     def bounds(self) -> list[Point]:
-        """Least and largest value of each coordinate."""
         if self.n_free == 1:
             return [(-1.0, 1.0)]
         whole = [(-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT)]
@@ -50,7 +49,6 @@ class Members:
 
     @property
     def starts(self) -> tuple[Point, ...]:
-        """(alpha, beta) from which a search may set out."""
         if self.n_free == 0:
             return ((self.alpha, self.beta),)
         return tuple((a, b) for a, b in _STARTS if self.n_free == 2 or a + b == 1)
@@ -62,7 +60,6 @@ class Members:
         return np.clip(coordinates, low, high)
 
     def place(self, coordinates: RealArray) -> Point:
-        """(alpha, beta) of coordinates."""
         if self.n_free == 0:
             return self.alpha, self.beta
         difference = float(coordinates[0])

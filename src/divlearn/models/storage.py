@@ -163,7 +163,6 @@ def fingerprint(value: Any) -> str:
 
 
 def _digest(array: NDArray[Any]) -> str:
-    """SHA-256 of type, shape and entries."""
     found = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()

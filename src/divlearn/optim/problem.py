@@ -45,12 +45,11 @@ class Problem(Protocol):
 
     def limits(self, point: Any) -> RealArray | float:
         """Most negative step allowed in each coordinate: minus infinity where it is free."""
+        return -np.inf
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Where an optimiser ended, and why, in a sentence."""
-
     trial: Trial  # the best point
     gradient_norm: float  # of the gradient projected on the feasible directions
     n_iter: int

@@ -143,14 +143,10 @@ def _learning(model: IDDLClassifier) -> Section:
     # Block-coordinate descent has a row for every block; an iteration ends with the head.
     ends = ~np.isin(history["block"], ["atoms", "parameters"])
     objective = history["objective"][ends]
-    curves: dict[str, Any] = {"objective": objective}
-    if "batch" in history["block"]:
-        curves = {"objective": [np.arange(1, len(objective) + 1), objective]}
-        note = "The objective on every batch, before the model learned from it."
-        return curves_section("Learning", curves, "batch", "objective", note)
     note = "The objective falls with every iteration."
     if "held_out_loss" not in history:
         note += " The model is that of the last one."
+        curves = {"objective": objective}
         return curves_section("Learning", curves, "iteration", "objective", note)
     owners = history["model"][ends]
     curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}

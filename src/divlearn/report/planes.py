@@ -1,6 +1,6 @@
 """Sections that show the (alpha, beta) plane."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,15 @@ _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
 
 def plane_section(
     title: str, alphas: ArrayLike = (), betas: ArrayLike = (), values: ArrayLike = (),
-    label: str = "value", *, named: Mapping[str, Point] | None = None,
-    learned: Sequence[tuple[float, float, str]] = (), mark: str = "learned", note: str = "",
-    value_format: str = ".1%", floor: float | None = None,
+    label: str = "value", *, learned: Sequence[tuple[float, float, str]] = (),
+    mark: str = "learned", note: str = "", value_format: str = ".1%", floor: float | None = None,
 ) -> Section:  # fmt: skip
     """Draw a map of the plane, if there is one, with named divergences and learned points.
 
     ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
     are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
     """
-    if named is None:
-        named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
+    named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
     rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
     def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:

@@ -31,7 +31,6 @@ class Section:
 
     @property
     def template(self) -> str:
-        """Name of the template."""
         return "figure.html" if self.kind in _FIGURES else f"{self.kind}.html"
 
 

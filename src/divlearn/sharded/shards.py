@@ -206,8 +206,6 @@ class LocalShards(Shards):
 
 
 class _Budget:
-    """Bytes that may still be used."""
-
     def __init__(self, left: float) -> None:
         self.left = left
 
