@@ -8,7 +8,7 @@ import numpy as np
 from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
-from divlearn.iddl.solvers import Fit, Run, first_trial, pack, unpack
+from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.frames import in_frames, move_frames, usable
 from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.problem import Problem, Trial
@@ -23,8 +23,7 @@ def solve_bcd(
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
     with loop("blocks") as rounds:
         if rounds.state:
-            packed, iteration = rounds.state[3:]
-            trial = unpack(packed)
+            trial, iteration = rounds.state[3:]
         else:
             trial, iteration = first_trial(objective, start), 0
         if rounds.kept and not all(isinstance(part, np.ndarray) for part in trial.memo.V):
@@ -45,7 +44,7 @@ def _descend(
     if not run.rows:
         run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        run.save(pack(trial), iteration)
+        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

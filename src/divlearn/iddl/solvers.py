@@ -11,7 +11,7 @@ from divlearn.arrays import to_host
 from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell
-from divlearn.iddl.objective import Dictionary, Memo, Objective
+from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
 
@@ -82,18 +82,8 @@ class Run:
 
 def on_host(trial: Trial) -> Trial:
     """Take of a trial what prediction needs, which can be kept in a file."""
-    return replace(trial, memo=replace(trial.memo, V=()))
-
-
-def pack(trial: Trial) -> tuple[Any, ...]:
-    """Make plain values of a trial, which a file can keep."""
-    point, memo = trial.point, trial.memo
-    return to_host(point.frames), point.parameters, trial.value, list(memo.V), memo.units, memo.head
-
-
-def unpack(packed: tuple[Any, ...]) -> Trial:
-    frames, parameters, value, V, units, head = packed
-    return Trial(Dictionary(frames, parameters), value, Memo(V, units, head))
+    point = replace(trial.point, frames=to_host(trial.point.frames))
+    return replace(trial, point=point, memo=replace(trial.memo, V=()))
 
 
 def first_trial(objective: Objective, start: Dictionary) -> Trial:
@@ -113,17 +103,15 @@ def solve_joint(
 ) -> Fit:
     """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first."""
     with loop("joint") as rounds:
-        packed, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
-        if packed is None:  # what a file is to keep stays on the host
-            first = first_trial(objective, start if rounds.kept else objective.reside(start))
-        else:
-            first = unpack(packed)
+        kept, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
+        # What a file is to keep stays on the host.
+        first = kept or first_trial(objective, start if rounds.kept else objective.reside(start))
         run = Run(objective, first, max_iter, rounds)
 
         def callback(progress: Progress) -> str | None:
             nonlocal largest
             if rounds.kept and progress.state is not None:
-                run.save(pack(on_host(progress.trial)), largest, progress.state())
+                run.save(on_host(progress.trial), largest, progress.state())
             norm = progress.gradient_norm
             largest = max(largest, norm) if progress.iteration == 0 else largest
             run.note(progress.iteration, progress.trial, norm, "joint")

@@ -10,7 +10,7 @@ from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
-from divlearn.iddl.solvers import Fit, Run, first_trial, on_host, pack, unpack
+from divlearn.iddl.solvers import Fit, Run, first_trial, on_host
 from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
@@ -99,18 +99,6 @@ class Learner:
         groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
         return cls(point, trial.memo.head, _spread(objective, trial), Moments.start(groups))
 
-    def pack(self) -> tuple[Any, ...]:
-        """Make plain values of it, which a file can keep."""
-        moments = self.moments
-        point = to_host(self.point.frames), self.point.parameters
-        known = moments.groups, moments.first, moments.second, moments.count
-        return point, self.head, self.spread, known
-
-    @classmethod
-    def unpack(cls, packed: tuple[Any, ...]) -> Self:
-        point, head, spread, moments = packed
-        return cls(Dictionary(*point), head, spread, Moments(*moments))
-
     def settle(self, objective: Objective, trial: Trial) -> Self:
         """Continue from where the head was solved for on all data; the moments stay."""
         spread = _spread(objective, trial)
@@ -163,7 +151,7 @@ def solve_stochastic(
     """
     with loop("epochs") as rounds:
         state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
-        run = Run(objective, unpack(state[0]), max_iter, rounds)
+        run = Run(objective, state[0], max_iter, rounds)
         try:
             return _epochs(objective, state, max_iter, tol, run)
         except KeyboardInterrupt:
@@ -172,22 +160,22 @@ def solve_stochastic(
 
 # Where an epoch begins: the best trial so far, the learner that goes on, the number of the epoch,
 # the length of steps, and what draws minibatches.
-_State = tuple[Any, Any, int, float, np.random.RandomState]
+_State = tuple[Trial, Learner, int, float, np.random.RandomState]
 
 
 def _begin(objective: Objective, start: Dictionary, seed: int) -> _State:
     first = first_trial(objective, start)
     learner = Learner.start(objective, first)
-    return pack(on_host(first)), learner.pack(), 0, _FIRST_STEP, np.random.RandomState(seed)
+    return on_host(first), learner, 0, _FIRST_STEP, np.random.RandomState(seed)
 
 
 def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run: Run) -> Fit:
-    trial, learner = unpack(state[0]), Learner.unpack(state[1])
-    iteration, step_size, random = state[2], state[3], deepcopy(state[4])
+    trial, learner, iteration, step_size, random = state
+    random = deepcopy(random)  # what is kept stays as it is
     if not run.rows:
         run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        run.save(pack(trial), learner.pack(), iteration, step_size, deepcopy(random))
+        run.save(trial, learner, iteration, step_size, deepcopy(random))
         before = trial.value
         iteration += 1
         ended, random = _pass_over(objective, learner, step_size, random)

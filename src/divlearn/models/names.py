@@ -18,8 +18,11 @@ _FURTHER = frozenset({
     "divlearn.Divergence", "divlearn.cluster.parameters.FamilyParameters",
     "divlearn.descriptors.GaborBank", "divlearn.descriptors.Preset", "divlearn.iddl.HingeLoss",
     "divlearn.iddl.Model", "divlearn.iddl.RidgeLoss", "divlearn.iddl.SoftmaxLoss",
-    "pyriemann.clustering.Gaussian", "sklearn.calibration._CalibratedClassifier",
-    "sklearn.metrics._scorer._PassthroughScorer", "sklearn.metrics._scorer._Scorer",
+    "divlearn.iddl.objective.Dictionary", "divlearn.iddl.objective.Memo",
+    "divlearn.iddl.stochastic.Learner", "divlearn.iddl.stochastic.Moments",
+    "divlearn.optim.problem.Trial", "pyriemann.clustering.Gaussian",
+    "sklearn.calibration._CalibratedClassifier", "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
 })  # fmt: skip
 
 
