@@ -1,9 +1,4 @@
-r"""Positive definite kernels :math:`k(X, Y) = e^{-\gamma D(X, Y)}` of SPD matrices, for coding.
-
-- "log-euclidean": :math:`D = \|\log X - \log Y\|_F^2`. A Gaussian in a Euclidean space, and so
-  positive definite for every bandwidth :math:`\gamma > 0`.
-- "stein": :math:`D = \log\det\frac{X + Y}{2} - \frac12 \log\det XY`. Positive definite only for
-  the bandwidths that `divlearn.kernels.definiteness` states; others are refused.
+"""Kernels of SPD matrices for coding, which `KernelSparseCoding` describes.
 
 Points are atoms in coordinates that suit an optimiser.
 """

@@ -1,7 +1,4 @@
-"""The native engine: compiled kernels, under ``native/``, that run one matrix per vector lane.
-
-This module chooses routes and turns sums into gradients.
-"""
+"""The native engine: compiled kernels, under ``native/``, that run one matrix per vector lane."""
 
 import os
 from collections.abc import Callable, Iterator

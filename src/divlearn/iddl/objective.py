@@ -53,10 +53,8 @@ class Objective:
     :math:`A_k \leftarrow A_k e^{S_k / 2}`; in these frames affine-invariant parallel transport
     along the step is the identity.
 
-    `targets` of every block are a tuple: targets, shape (n_matrices, n_outputs), weights, whose sum
-    over all blocks is one.
-    `eigenproblems` counts the pairs of a matrix and an atom that were decomposed so far. Trials and
-    their gradients include `tether` times the mean squared distance of the atoms to `anchors`.
+    `targets` of a block are targets, shape (n_matrices, n_outputs), and weights; all weights sum to
+    one. Trials include `tether` times the mean squared distance of the atoms to `anchors`.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class Objective:
         self.learn_parameters = learn_parameters and variant.learned
         self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
         self._seen_ways: tuple[RealArray, RealArray] | None = None  # frames, and their ways back
-        self.eigenproblems = 0
+        self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from
 
     def trial(self, point: Dictionary) -> Trial:

@@ -34,9 +34,8 @@ Spread = tuple[RealArray, RealArray, RealArray]  # mean of features, eigenvalues
 class Moments:
     """Running moments of noisy gradients, and the direction Adam takes from them.
 
-    Both moments have one decay, and the second is one number for each group of coordinates, a
-    factor of a product of manifolds (Becigneul and Ganea, 2019): rotating its frame changes
-    nothing, and no group of a direction is longer than one.
+    The second moment is one number for each factor of a product of manifolds (Becigneul and Ganea,
+    2019): rotating its frame changes nothing. No factor of a direction is longer than one.
     """
 
     groups: IntArray  # of every coordinate, from 0

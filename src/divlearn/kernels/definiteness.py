@@ -1,24 +1,6 @@
-r"""Which divergence kernels are positive definite: what is proved, and what the data says.
+"""Which divergence kernels are positive definite: what is proved, and what the data says.
 
-All facts are about :math:`K(X, Y) = \exp(-s \tilde D(X, Y))` on all SPD matrices of size d, with
-:math:`\tilde D` the mean of both directions of :math:`D^{(\alpha,\beta)}`.
-
-- :math:`\alpha \ne \beta`: never. On diag(x, 1, ..., 1) the kernel is g(log x - log y) with
-  :math:`g(t) = ((2 \alpha\beta \cosh\theta t + \alpha^2 + \beta^2)/\theta^2)^{-s/(2\alpha\beta)}`,
-  :math:`\theta = \alpha + \beta`, and in the limit :math:`g(t) = e^{-s(\cosh\beta t - 1)/\beta^2}`
-  on the axes. A positive definite g that is analytic in a strip has :math:`|g(u + iv)| \le g(iv)`
-  there (E. Lukacs, "Characteristic Functions", 1970, section 7.1). But the former is singular at
-  :math:`\theta t = \log(\beta/\alpha) + i\pi` and finite at :math:`i\pi`; for the latter
-  :math:`|g|` grows with u at :math:`\beta v = \pi`.
-- d = 1, :math:`\alpha = \beta`: always. It is :math:`\cosh(\alpha t)^{-s/\alpha^2}`, or a Gaussian
-  at the origin, whose Fourier transforms are positive.
-- :math:`\alpha = \beta = 1/2`: with the Stein divergence :math:`S = \tilde D/4`, exp(-s S) is
-  exactly for s in {1/2, 1, ..., (d-2)/2} or s >= (d-1)/2 (S. Sra, "A new metric on the manifold of
-  kernel matrices with application to matrix geometric means", NIPS 2012).
-- :math:`\alpha = \beta = 0`, d > 1: not for every s, since the space is curved (A. Feragen et al.,
-  "Geodesic exponential kernels", CVPR 2015); indeed for no s, in low dimensions by numerical
-  evidence (N. Da Costa et al., arXiv:2310.19270).
-- Other :math:`\alpha = \beta`, d > 1: not known.
+docs/maths.md has the theorems and their references.
 """
 
 import math

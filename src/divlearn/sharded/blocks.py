@@ -25,12 +25,9 @@ _THREAD_OPERATIONS = 1e8  # some milliseconds
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """An engine by name, which means the same on every machine; here, also the engine itself.
+    """How to get an engine on any machine, and how to regularize matrices before it sees them."""
 
-    And how matrices are regularized before it sees them.
-    """
-
-    name: str | Engine = "auto"
+    name: str | Engine = "auto"  # the engine itself stays on this machine
     n_threads: int | None = None
     accuracy: str | float = "auto"
     shrinkage: Shrinkage | None = None
