@@ -25,7 +25,8 @@ X = recordings @ recordings.mT / recordings.shape[2]
 answer = which_divergence(X, y, groups=subjects, random_state=0)
 print(answer.summary())
 
-# %% Read the answer in two steps. First, it recommends a named divergence, with its accuracy on
+# %%
+# Read the answer in two steps. First, it recommends a named divergence, with its accuracy on
 # held-out subjects. Second, it compares the best point of the grid with the named divergence. The
 # point is chosen without the fold on which it is evaluated (nested cross-validation), and the
 # p-value says whether the gain is more than chance. If the gain is not significant, prefer the
