@@ -36,7 +36,7 @@ SPLITS = {
     "ETH-80, 3 objects": ("eth80", range(5, 10)),
 }
 HOW = {
-    "none": "as it is",
+    "none": "without",
     "whole": "training and test data each as a whole",
     "groups": "by group",
     "stretch": "by group, stretched",
@@ -149,23 +149,23 @@ def accuracy_rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
             for how in HOW:
                 values = list(by[how].values())
                 refused = values and isinstance(values[0], str)
-                row.append("refused" if refused else percent(values) if values else "-")
-            best = "whole" if row[-2] in ("refused", "-") else "groups"
+                row.append("not possible" if refused else percent(values) if values else "-")
+            best = "whole" if row[-2] in ("not possible", "-") else "groups"
             gains = [by[best][seed] - by["none"][seed] for seed in by["none"] if seed in by[best]]
             rows.append([*row, f"{100 * np.mean(gains):+.1f}" if gains else "-"])
     return rows
 
 
 def report(results: dict[str, Any]) -> str:
-    headings = ["data", "classifier", "splits", *HOW.values(), "gain, by group if it is allowed"]
+    headings = ["data", "classifier", "splits", *HOW.values(), "gain, by group where possible"]
     parts = [
         machine_line(results["machine"]) + ".",
         "Accuracy in %, mean and standard error over splits:",
         table(headings, accuracy_rows(results["cells"])),
     ]
     for name, title, columns in (
-        ("batches", "matrices given together", ("as it is", "Recenter", "each batch by its mean")),
-        ("gestures", "gestures in the new session", ("as it is", "Recenter")),
+        ("batches", "matrices given together", ("without", "Recenter", "each batch by its mean")),
+        ("gestures", "gestures in the new session", ("without", "Recenter")),
     ):
         curve = results.get("curves", {}).get(name, {})
         rows = [

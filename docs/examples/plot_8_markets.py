@@ -60,7 +60,7 @@ for name, folds in {"shuffled": KFold(5, shuffle=True, random_state=0), "future"
 # %%
 # Which divergence
 # ----------------
-# We classify by the nearest class mean in several divergences. "choose" compares nine divergences
+# We classify by the nearest class mean in several divergences. "choose" compares ten divergences
 # on the training data alone, and keeps AIRM unless another is better by two standard errors; here
 # it keeps AIRM. Its inner folds must not separate overlapping windows either, so we pass half-years
 # as ``groups``.

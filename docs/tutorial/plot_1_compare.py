@@ -26,9 +26,9 @@ print(f"{recordings.shape} recordings, {X.shape} matrices, {len(set(y))} states"
 # %%
 # Compare two matrices
 # --------------------
-# The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` tell how X differs from Y: they are all 1 if
-# X = Y. Every divergence of this package is a sum :math:`\sum_i f(\log \lambda_i)`, and two
-# numbers, alpha and beta, choose the function f. Well-known divergences are points of this plane.
+# The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` describe how X differs from Y: they are all
+# 1 if X = Y. An alpha-beta divergence is a sum :math:`\sum_i f(\log \lambda_i)`, and the function f
+# has two parameters, alpha and beta. Well-known divergences are points of the plane (alpha, beta).
 
 from divlearn import abld, get_divergence
 
@@ -61,11 +61,11 @@ plt.show()
 
 # %%
 # All curves have the same curvature at 1, so all divergences agree on matrices that are close. They
-# disagree on large ratios. Burg grows like the eigenvalue itself, AIRM like the square of its
-# logarithm, and log-cosh only like the logarithm.
+# disagree on large ratios. Burg grows linearly with the eigenvalue, AIRM with the square of
+# its logarithm, and log-cosh only with the logarithm.
 #
-# Now think of an artifact. It inflates one eigenvalue by a factor of a hundred or more. Burg sees
-# little else; log-cosh still sees the other seven eigenvalues.
+# Now think of an artifact. It inflates one eigenvalue by a factor of a hundred or more. It
+# dominates the Burg divergence; under log-cosh, the other seven eigenvalues still count.
 #
 # What it means for a classifier
 # ------------------------------

@@ -11,9 +11,8 @@ how sure the answer is.
 # Ask the data
 # ------------
 # These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
-# tries a grid of points (alpha, beta). A point is good if the nearest neighbour of a matrix has the
-# same label. ``groups`` names the subject of each recording, so that neighbours come from other
-# subjects only.
+# tries a grid of points (alpha, beta), and scores each by the accuracy of the nearest neighbour.
+# ``groups`` names the subject of each recording, so that neighbours come from other subjects only.
 
 import matplotlib.pyplot as plt
 
@@ -28,9 +27,10 @@ print(answer.summary())
 
 # %%
 # Read the answer in two steps. First, it recommends a named divergence, with its accuracy on
-# held-out subjects. Second, it compares the best point of the grid with the named divergence. Each
-# fold is held out while the point is chosen, and the p-value says whether the gain is more than
-# chance. If the gain is not significant, prefer the named divergence.
+# held-out subjects. Second, it compares the best point of the grid with the named divergence. The
+# point is chosen without the fold on which it is evaluated (nested cross-validation), and the
+# p-value says whether the gain is more than chance. If the gain is not significant, prefer the
+# named divergence.
 
 plot_plane(answer)
 plt.show()
@@ -42,7 +42,7 @@ plt.show()
 # Choose inside a model
 # ---------------------
 # In a pipeline, the divergence must be chosen on training data only. ``DivergenceMDM("choose")``
-# compares nine divergences by cross-validation inside ``fit``. It keeps AIRM unless another
+# compares ten divergences by cross-validation inside ``fit``. It keeps AIRM unless another
 # divergence is better by two standard errors.
 
 from sklearn.model_selection import GroupKFold
@@ -75,7 +75,7 @@ print(which_divergence(wishart, random_state=0).summary())
 
 # %%
 # Burg is the right answer for Wishart matrices and the wrong one for recordings with artifacts.
-# That is why no default is safe.
+# No divergence is best for all data.
 #
 # .. list-table:: Rules of thumb, to be checked on your data
 #    :header-rows: 1
@@ -87,7 +87,7 @@ print(which_divergence(wishart, random_state=0).summary())
 #    * - covariances of few samples, no artifacts
 #      - Burg, (0, 1)
 #    * - a few eigenvalues far too large: artifacts, outliers
-#      - log-cosh, (1, 1), or larger parameters
+#      - log-cosh, (1, 1), or larger alpha and beta; for nearest means also reverse Burg
 #    * - inverse covariances, precision matrices
 #      - reverse Burg, (1, 0)
 #

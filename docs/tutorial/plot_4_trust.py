@@ -2,8 +2,9 @@
 4. Trust it
 ===========
 
-An accuracy is a promise about new data. This chapter shows three ways to break it, and how to keep
-it: hold out whole groups, watch for shift between them, and check the probabilities.
+An accuracy estimates how a model does on new data. This chapter shows three ways in which the
+estimate goes wrong, and how to avoid them: hold out whole groups, watch for shift between them, and
+check the probabilities.
 """
 
 # %%
@@ -31,7 +32,7 @@ model = DivergenceKNN(1, "log-cosh")
 
 
 def accuracies(matrices):
-    """Accuracy of the nearest neighbour on every kind of folds."""
+    """Accuracy of the nearest neighbour on both kinds of folds."""
     return {
         kind: cross_val_score(model, matrices, y, cv=splits).mean()
         for kind, splits in folds.items()
@@ -45,7 +46,7 @@ for kind, accuracy in before.items():
 # %%
 # The nearest neighbour does better on random folds because it recognises the subject. On a new
 # subject that knowledge is worthless. Always pass ``groups`` to the splitter. Pass them to ``fit``
-# as well, since models that choose something by cross-validation then hold out whole groups too.
+# as well, so that models that cross-validate inside ``fit`` also hold out whole groups.
 #
 # Shift
 # -----
@@ -72,13 +73,13 @@ panel.legend(frameon=False, ncols=2, loc="upper left")
 plt.show()
 
 # %%
-# In a pipeline, `Recenter` re-centres a new subject by the matrices to predict; see
-# :doc:`/transfer`.
+# In a pipeline, `Recenter` estimates the mean of a new subject from the matrices passed to
+# ``predict``; see :doc:`/transfer`.
 #
 # Calibration
 # -----------
-# A prediction with a probability of 80 % should be right four times out of five. Divergences have
-# no such scale: the softmax of negative divergences is underconfident on these data, and
+# A prediction with a probability of 80 % should be right four times out of five. Divergences
+# are not on such a scale: the softmax of negative divergences is underconfident on these data, and
 # overconfident on others. ``DivergenceMDM("choose")``, the kernel machine and `SPDClassifier` fit
 # the scale of their probabilities to held-out data.
 

@@ -229,15 +229,15 @@ class Divergence:
     r"""A member of the family in its textbook form.
 
     ``div(X, Y)`` is ``scale`` times :math:`D^{(\alpha,\beta)}(X \| Y)` or, if ``symmetrized``,
-    times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions;
-    these call it with ``squared``, and then get what pyRiemann's own function of the same name
-    returns. pyRiemann's estimators need a mean as well: see `divlearn.means.for_pyriemann`.
+    times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions:
+    called with pyRiemann's argument ``squared``, it returns what pyRiemann's function of that name
+    does. pyRiemann's estimators need a mean as well: see `divlearn.means.for_pyriemann`.
 
     Attributes
     ----------
     name : str
     alpha, beta : float
-    scale : float, textbook form / D
+    scale : float, ratio of the textbook form to D
     symmetrized : bool, whether both directions are averaged
     squared_distance : bool, whether the textbook form is the square of a distance
     formula : str, the textbook form
@@ -256,8 +256,8 @@ class Divergence:
     def __call__(self, X: ArrayLike, Y: ArrayLike, squared: bool | None = None) -> RealArray:
         """Divergence in its textbook form, broadcast over leading dimensions.
 
-        ``squared`` is pyRiemann's convention: False asks for the distance where the textbook form
-        is the square of one, True for the square of whatever False gives.
+        ``squared`` is pyRiemann's convention: if False, the distance is returned where the textbook
+        form is a squared distance; if True, the square of that result.
         """
         value = abld(X, Y, self.alpha, self.beta)
         if self.symmetrized:

@@ -29,7 +29,7 @@ _EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their me
 class Recenter(MatrixTransformer):
     r"""Map the mean of every group of SPD matrices to the identity.
 
-    Groups are subjects, sessions or devices, between which matrices are shifted. With the mean
+    Groups are subjects, sessions or devices whose matrices differ by a shift. With the mean
     :math:`M_g` of group g, and :math:`\sigma_g = 1` unless ``stretch``,
 
     .. math:: M_g = \arg\min_M \sum_{i \in g} D(X_i \,\|\, M) , \qquad
@@ -41,8 +41,8 @@ class Recenter(MatrixTransformer):
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        D, as in `DivergenceMDM` but without "choose"; ``metric`` is an alias. The mean in D of
-        every training group becomes the identity, for "log-euclidean" only approximately.
+        D, any value that `DivergenceMDM` takes but "choose"; ``metric`` is an alias. The mean in D
+        of every training group becomes the identity, for "log-euclidean" only approximately.
     stretch : bool, default=False
         Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
         affine-invariant distance of the matrices of a group to its mean.
@@ -109,8 +109,8 @@ class Recenter(MatrixTransformer):
     def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
         """Find the means of the groups.
 
-        X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y only serve to
-        refuse groups of a single class each, where re-centring would remove the classes too.
+        X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y serve only to
+        raise an error if every group has a single class: re-centring would remove the classes.
         """
         self.fit_transform(X, y, groups)
         return self
@@ -135,7 +135,7 @@ class Recenter(MatrixTransformer):
         return centered.astype(matrices.dtype, copy=False)
 
     def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
-        """Re-centre matrices, new groups by their own mean; see Notes.
+        """Re-centre matrices; new groups have a mean of their own; see Notes.
 
         The result has the shape of X, and is float32 if X is, else float64.
         """

@@ -52,13 +52,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        As in `DivergenceKNN`, with alpha and beta of one sign; ``metric`` is an alias. The mean in
+        A name, see `divlearn.get_divergence`, or a pair with alpha, beta >= 0 or both <= 0;
+        ``metric`` is an alias. The mean in
         "burg" and "kullback" is the arithmetic mean, in "reverse-burg" the harmonic mean, in
         "jeffreys" the geometric mean of both. "choose" chooses the divergence by cross-validation
         on the training data; see Notes.
     filtering : bool, default=False
         Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
-        AIRM mean, onto the directions of shrunk linear discriminants, which ignore weights.
+        AIRM mean, onto the directions of a shrinkage LDA, which ignores sample weights.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds of "choose", as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
@@ -85,9 +86,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     -----
     Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (0, 1/4),
     (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
-    score is chosen if its gain over "airm" exceeds two standard errors, else "airm". Candidates
-    have quick means: the point at beta - alpha on the geodesic from the AIRM to the arithmetic
-    mean, exact for "airm" and "burg"; for "reverse-burg" the harmonic mean.
+    score is chosen if its gain over "airm" exceeds two standard errors, else "airm". To be
+    fast, means of candidates are approximate: the point beta - alpha of the geodesic from the AIRM
+    mean (0) to the arithmetic mean (1), exact for "airm" and "burg"; the harmonic mean, also exact,
+    for "reverse-burg".
 
     Examples
     --------
@@ -123,8 +125,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     ) -> Self:  # fmt: skip
         """Find the means of the classes.
 
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Weights apply to the means and
-        to the choice of the divergence. Folds do not split groups.
+        X has the shape (n_matrices, d, d); y, sample_weight and groups have (n_matrices,). Weights
+        apply to the means and to the choice of the divergence. Inner folds keep groups together.
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
         if not chosen:

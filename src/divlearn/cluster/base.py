@@ -43,8 +43,9 @@ class DrawnMixin(MatricesMixin):
     def plot(self, X: ArrayLike, axes: Any = None) -> list[Any]:
         """Draw matrices X, shape (n_matrices, d, d), and the centres of the clusters.
 
-        They are at the first two principal components of their logarithms. A mixture fitted with
-        several ``n_components`` takes two axes: the second has the BIC of each. Returns the axes.
+        They are projected onto the first two principal components of their logarithms. A mixture
+        fitted with several ``n_components`` takes two axes: the second has the BIC of each. Returns
+        the axes.
         """
         matrices, bics = check_new(self, X), getattr(self, "bics_", {})
         model: Any = self

@@ -65,10 +65,10 @@ class _KMeans(CentroidModel):
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
             What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
-            where they are. Starts are then made of a sample of 10,000 matrices.
+            where they are. Initial centroids then come from a sample of 10,000 matrices.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights. A matrix of no weight gets a label, but moves no centroid.
+            Non-negative weights. A matrix with zero weight gets a label, but moves no centroid.
         """
         shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
@@ -133,16 +133,17 @@ class ABKMeans(_KMeans):
     ----------
     n_clusters : int, default=8
     divergence : str, pair (alpha, beta) or Divergence, default=(0.5, 1.5)
-        Given: a name, see `divlearn.get_divergence`, or a pair of one sign; then
-        :math:`\Omega = 0`. Learned: "learn" is the paper's rule
+        Given: a name, see `divlearn.get_divergence`, or a pair with alpha, beta >= 0
+        or both <= 0; then :math:`\Omega = 0`. Learned: "learn" is the paper's rule
         :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
         densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
-        "paper" and "paper-tied" are those of `paper`. ``metric`` is another name for this
+        "paper" and "paper-tied" are set by `paper`. ``metric`` is another name for this
         parameter, as in pyRiemann.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means after whitening by the mean matrix
         (default), or without whitening, as in the paper; k-means++ in the divergence; matrices
-        drawn at random; or an array (n_clusters, d, d). All but the second follow congruences.
+        drawn at random; or an array (n_clusters, d, d). All but "log-euclidean" are equivariant
+        under congruence.
     n_init : int, default=4
         Starts, the best of which is kept; 1 where ``init`` is an array.
     max_iter : int, default=100
@@ -162,8 +163,8 @@ class ABKMeans(_KMeans):
     alpha_, beta_ : float
     kappa_ : float, the concentration, only where divergence="likelihood".
     inertia_ : float, weighted sum of divergences to the nearest centroids.
-    objective_ : float, what was minimised: with the penalty, or minus the log-likelihood with
-        respect to the invariant volume.
+    objective_ : float, final value of the objective, with the penalty; for "likelihood", minus the
+        log-likelihood with respect to the invariant volume.
     n_iter_ : int
     message_ : str, why it stopped.
     history_ : dict of arrays, one entry per block: "objective", "block" ("start", "centroids",
@@ -173,10 +174,10 @@ class ABKMeans(_KMeans):
 
     Notes
     -----
-    D falls to zero along every ray c (alpha, beta), so the penalty alone decides where the paper's
-    rule stops. The likelihood needs no penalty, but assumes that all clusters have the same spread.
-    On real data neither beats a good fixed divergence by more than the variation between starts.
-    (0.5, 1.5) was best on average; see the guide to clustering.
+    D tends to zero along every ray (c alpha, c beta) as c grows, so the penalty alone decides where
+    the paper's rule stops. The likelihood needs no penalty, but assumes that all clusters have the
+    same spread. On real data neither beats a good fixed divergence by more than the variation
+    between starts. (0.5, 1.5) was best on average; see the guide to clustering.
 
     References
     ----------
@@ -214,8 +215,8 @@ class ABKMeans(_KMeans):
 
         One start from log-Euclidean k-means and (1, 1), the penalty mu = 1, ten steps of Riemannian
         conjugate gradients for the centroids and of spectral projected gradients for alpha and beta
-        at every turn, until less than 0.1 % of the assignments change. If ``tied``, alpha = beta:
-        the paper's "E", not "NE".
+        in every iteration, until less than 0.1 % of the assignments change. If ``tied``, alpha =
+        beta: the paper's "E", not "NE".
 
         Examples
         --------

@@ -53,19 +53,19 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        Of several numbers, that with the lowest BIC is chosen.
+        Of a sequence, the number with the lowest BIC is chosen.
     divergence : str, pair (alpha, beta) or Divergence, default="learn"
         "learn" for the most likely alpha, beta >= 0; "wishart", "inverse-wishart",
         "riemannian-gaussian"; "matrix-f" for the most likely on alpha + beta = 1; or any divergence
         of `divlearn.get_divergence`. ``metric`` is an alias. kappa is always learned.
     share : {"all", "divergence", "none"}, default="all"
         Whether components have alpha, beta and kappa in common, alpha and beta only, or nothing.
-        Components of fewer than 5 matrices keep the parameters of their start, since these would
+        Components of fewer than 5 matrices keep their initial parameters, since estimates would
         diverge on a single matrix.
     init : as in `ABKMeans`
-        A start by name escapes local maxima by moves: it removes one component and splits another
-        while this raises the likelihood, which is worth many starts. Components that start from an
-        array keep its order, without moves.
+        After a named initialisation, the fit also tries moves: it removes one component and splits
+        another while this raises the likelihood, which usually replaces many restarts. With an
+        array, there are no moves, and components keep its order.
     n_init : int, default=1
         Number of starts; the result with the highest likelihood is kept.
     max_iter : int, default=200
@@ -90,14 +90,14 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     converged_, n_iter_ : bool and int, of the start that was kept, and after its moves.
     message_ : str, why it stopped, and what to know about the components.
     history_ : dict of arrays, "lower_bound", "seconds", "alpha", "beta" and "kappa" after every
-        iteration. The bound never falls but at a move, after which it ends higher than before.
+        iteration. The bound may fall at a move, after which it ends higher than before.
     n_features_in_ : int, d.
 
     Notes
     -----
-    The algorithm is generalised expectation maximisation, so the likelihood never falls. kappa is
-    at most 1e8, where the matrices of a component are equal up to a relative 1e-4; without this
-    bound the likelihood could diverge.
+    The algorithm is generalised expectation maximisation, so the likelihood never falls between
+    moves. kappa is at most 1e8, where the matrices of a component are equal up to a relative 1e-4;
+    without this bound the likelihood could diverge.
 
     Near the origin the error of alpha + beta is of order :math:`n^{-1/4}`; compare likelihoods, as
     `summary` does, rather than positions.
@@ -146,7 +146,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y, sample_weight : as in `ABKMeans.fit`
-            For shards, moves use a sample. Only the ratios of weights matter.
+            With shards, moves use a sample. Only the ratios of weights matter.
         """
         shards = open_training(self, X, None, sample_weight)
         n_matrices, d = shards.n_seen, shards.d
@@ -261,7 +261,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
             return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE)
 
     def summary(self, X: ArrayLike) -> str:
-        """Say which member the training matrices chose, against the named ones; see `compare`."""
+        """Describe the fitted distribution, and compare it with the named ones; see `compare`."""
         return describe(self.compare(X))
 
     def sample(self, n_samples: int = 1) -> tuple[RealArray, Labels]:

@@ -75,7 +75,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
-        keep groups together. Otherwise weights are too optimistic.
+        keep groups together. Otherwise held-out accuracies are too high, and weights favour members
+        that overfit.
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"

@@ -20,7 +20,7 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
     n_features_in_: int
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Do nothing: matrices fit into no data frame, and stay an array in every pipeline."""
+        """Do nothing: a data frame cannot hold matrices, which stay an array in every pipeline."""
         return self
 
     def _set_or_check_count(self, count: int, what: str, *, reset: bool, where: str = "X") -> None:
@@ -43,16 +43,17 @@ class Regularize(MatrixTransformer):
 
     .. math:: X \mapsto (1 - r) X + r \tau I , \qquad \tau = \tfrac{1}{d} \operatorname{tr} \bar X
 
-    with :math:`\bar X` the mean of the training matrices. It is learned in `fit`, and training
-    matrices and new ones undergo the same. Covariances of average-referenced EEG have rank d - 1,
-    those of n samples rank n - 1 at most: their zero eigenvalues become :math:`r \tau`. Estimators
-    of divlearn do this themselves by their parameter ``regularize``.
+    with :math:`\bar X` the mean of the training matrices. `fit` computes :math:`\tau`, and
+    `transform` applies it to training matrices and new ones alike. Covariances of
+    average-referenced EEG have rank d - 1, those of n samples rank n - 1 at most: their zero
+    eigenvalues become :math:`r \tau`. Estimators of divlearn do this themselves if their parameter
+    ``regularize`` is set.
 
     Parameters
     ----------
     regularize : {"raise", "shrink"} or float, default="shrink"
-        The weight r, > 0 and < 1; "shrink" is 0.01. "raise" changes nothing, and refuses matrices
-        that are not positive definite.
+        The weight r, > 0 and < 1; "shrink" is 0.01. "raise" changes nothing, and raises an error
+        for matrices that are not positive definite.
 
     Attributes
     ----------

@@ -284,7 +284,7 @@ class ScoreMixin:
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the mean accuracy, or the coefficient of determination of numbers.
 
-        Shards may hold y, which is None then, and weights.
+        If X is opened shards, which hold y and weights, pass y=None.
         """
         if is_sharded(X, self.engine):
             if not isinstance(X, Shards):

@@ -29,11 +29,13 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     .. math:: v_k = D^{(\alpha_k, \beta_k)}(X \,\|\, B_k) ,
 
-    and a linear head on :math:`\phi(v)`, the standardised logarithms of v, predicts. Atoms,
-    parameters and head minimise :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2`.
-    Atoms easily overfit. By default they take only a few steps, under a strong penalty and tethered
-    to their start. Held-out data chooses the penalty of the final head. Predictions average the
-    models of several folds, and those with the first atoms where held-out data says so.
+    and a linear model on :math:`\phi(v)`, the standardised logarithms of v, makes the prediction.
+    Atoms, parameters and this head minimise
+    :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2` with :math:`\sum_i w_i = 1`.
+    Atoms easily overfit. By default only a few steps optimise them, with penalties on the head and
+    on the distance to their initial values. The penalty of the final head is chosen on held-out
+    data. Predictions average the models of several folds and, if that lowers the held-out loss, the
+    same models with the initial atoms.
 
     Parameters
     ----------
@@ -42,26 +44,28 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         class has fewer than 15 matrices or if there are more than 50 classes.
     divergence : str, pair, sequence of pairs, or Divergence, default="line"
         "line" gives every atom three divergences with alpha + beta = 1: (1/2, 1/2), (0, 1) and
-        (1, 0). The head weights them. None needs eigenvalues, which makes learning several times
-        faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at (1, 1),
-        (0, 1) and (1, 0); a sequence of pairs gives other starts. The paper's variants learn one
-        pair, started at the best point of a grid: "S" shares it among the atoms, "V" has
-        alpha = beta, "N" has a pair for every atom. ("V", (1, 1)) starts at (1, 1) instead. A name
-        or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
+        (1, 0). The head learns their weights. None needs eigenvalues, which makes learning several
+        times faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at
+        (1, 1), (0, 1) and (1, 0); a sequence of pairs gives other initial values. The paper's
+        variants start at the best point of a grid: "S" learns one pair for all atoms, "V" one
+        number alpha = beta for every atom, "N" one pair for every atom. ("V", (1, 1)) starts at
+        (1, 1) instead. A name or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg",
+        (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
-        "auto" takes softmax or ridge, whichever has the lower held-out loss. A `Loss` of your own
-        is an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
+        "auto" takes softmax or ridge, whichever has the lower held-out loss. Your own `Loss` may be
+        an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
         `divlearn.iddl` has the divergences themselves as features.
     gamma : float or str, default="auto"
         Penalty on the head. "auto" chooses that of the final head by held-out loss. "cv", for a
-        single model, learns models with 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is 10
-        divided by the number of matrices.
+        single model, fits models with gamma = 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is
+        10 divided by the number of matrices.
     solver : str, default="joint"
-        "joint" moves everything at once by Riemannian L-BFGS, "bcd" is the paper's block-coordinate
-        descent, "stochastic" is Riemannian Adam on minibatches. "joint atoms" moves the atoms
-        alone, "joint divergences" alpha and beta alone; likewise for the others.
+        "joint" optimises everything at once by Riemannian L-BFGS, "bcd" is the paper's
+        block-coordinate descent, "stochastic" is Riemannian Adam on minibatches. "joint atoms"
+        optimises the atoms alone, "joint divergences" alpha and beta alone; "bcd atoms" and so on
+        likewise.
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
-        Where the atoms start.
+        Initial atoms.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds. One model is trained without each fold, and predictions average the models. None
         trains one model on all matrices.
@@ -75,20 +79,20 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     Attributes
     ----------
     classes_ : ndarray
-    atoms_, alpha_, beta_ : ndarray, of all models one after the other.
+    atoms_, alpha_, beta_ : ndarray, concatenated over the models.
     models_ : list, what is averaged.
-    starts_ : list, models with the first atoms
+    starts_ : list, models with the initial atoms
         Averaged with the others if that lowers the held-out loss, else empty.
     loss_, gamma_ : the loss and the penalty that were chosen.
-    temperature_ : float, by which scores are divided to be calibrated.
+    temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; with cv=None, by
-        the start of the model. NaN for matrices that no fold holds out.
+        the model with its initial atoms. NaN for matrices that no fold holds out.
     n_iter_ : int, number of iterations.
     message_ : str, why learning stopped.
     history_ : dict of arrays, one row per iteration, or per block of `solver="bcd"`
-        Several models add "model", the number of the model of every row, and "held_out_loss", at
-        the start and in the end.
+        Several models add "model", the number of the model of every row, and "held_out_loss",
+        before and after learning.
     n_features_in_ : int, size of the matrices.
 
     Examples
@@ -124,7 +128,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         ridge has no bias. Both use block-coordinate descent: Riemannian conjugate gradients for
         each atom in turn, spectral projected gradients for alpha and beta, the closed form for the
         head. The paper starts from log-Euclidean k-means and a grid search of (alpha, beta), and
-        chooses gamma by cross-validation, here of models that the joint solver learns.
+        chooses gamma by cross-validation, here with models fitted by the joint solver.
 
         The code of 2017 starts from random matrices of every class and (1, 1), has gamma = 10 and
         three iterations. It counts the penalty once beside the sum of the losses,
@@ -170,7 +174,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         X : array-like, shape (n_matrices, d, d), or shards
             Shards are whatever `divlearn.sharded.open_shards` takes, such as a Dask array or files,
             which are read where they are. ``cv`` and ``groups`` must then be None, and `oof_proba_`
-            is empty. A sample of 10,000 matrices gives the first atoms and the values of "auto".
+            is empty. A sample of 10,000 matrices determines the initial atoms and the values of
+            "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
         groups : array-like, shape (n_matrices,), optional
@@ -201,7 +206,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def fit_members(self, data: Labelled) -> dict[str, Self]:
         """Fit to checked data; returns a classifier of each kind that was tried on the way.
 
-        "learned softmax" is named by its loss; "start softmax" has the first atoms.
+        Keys are "learned" or "start", the model with its initial atoms, and the name of the loss.
         """
         self._check_parameters()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)

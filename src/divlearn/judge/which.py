@@ -140,15 +140,17 @@ def which_divergence(
 
     With labels, the criterion is the cross-validated accuracy of the nearest neighbour. The score
     of the learned point comes from nested cross-validation: for every fold the point is chosen by
-    leave-one-out accuracy on the other folds, and evaluated on the fold. Nearest class means, see
-    `DivergenceMDM`, are judged on the same folds. Without labels, the criterion is the likelihood
-    of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
+    leave-one-out accuracy on the other folds, and evaluated on the fold. Nearest class means, with
+    the approximate means of `DivergenceMDM`, are judged on the same folds. Without labels, the
+    criterion is the likelihood of :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see
+    `fit_likelihood`.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
     y : array-like, shape (n_matrices,), optional
-        Labels, at least two classes of at least two matrices each, or of two groups.
+        Labels of at least two classes, each with at least two matrices, or with ``groups`` matrices
+        of at least two groups.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (patches of an image, trials of a person) are held out together and
         are not neighbours of each other. Otherwise a divergence that recognises groups would seem
@@ -167,7 +169,7 @@ def which_divergence(
     -------
     WhichDivergence
         After an interrupt it covers the matrices judged so far, a random sample of all, or its map
-        has holes. KeyboardInterrupt is raised if no matrix was judged.
+        contains NaN. KeyboardInterrupt is raised if no matrix was judged.
 
     Examples
     --------

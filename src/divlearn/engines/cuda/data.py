@@ -21,6 +21,7 @@ from divlearn.spd import check_spd
 
 _RESIDENT_SHARE = 0.4  # of the free memory that data may take for good
 _STREAMED_BYTES = 1 << 30  # of data that is sent again in every call, per block
+_INVERTING_BLOCKS = 4096
 _NO_FAILURE = np.iinfo(np.int64).max
 
 
@@ -37,6 +38,20 @@ def _prepared(kernel: str, matrices: Any, *leading: Any) -> Any:
     if index != _NO_FAILURE:
         raise no_factor(f"{'X' if kernel == 'prepare_data' else 'atoms'}[{index}]")
     return found
+
+
+def _prepared_inverses(matrices: Any, *, of_atoms: bool) -> tuple[Any, Any]:
+    """Return factors of inverse pencils, and by how many eps factorizing moved eigenvalues."""
+    n, d = matrices.shape[:2]
+    kernels = kernels_for(d)
+    factors, errors = cp.empty(n * kernels.layout.factor), cp.empty(n)
+    blocks = min(n, _INVERTING_BLOCKS)
+    scratch = cp.empty((blocks, d, d | 1))
+    kernels.launch(
+        "prepare_inverses", (blocks,), kernels.layout.preparers, matrices, scratch, factors,
+        errors, np.int64(n), np.int32(of_atoms),
+    )  # fmt: skip
+    return factors, errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +89,10 @@ class Block:
             self.exponents[rows], self.logdets[rows], self.spreads[rows],
             {key: array[rows] for key, array in self.kept.items()},
         )  # fmt: skip
+
+    @cached_property
+    def inverses(self) -> tuple[Any, Any]:
+        return _prepared_inverses(self.matrices, of_atoms=False)
 
     @cached_property
     def extremes(self) -> Extremes:
@@ -193,6 +212,10 @@ class CudaAtoms:
 
     def in_units(self, gradient: Any) -> Any:
         return cp.ldexp(gradient, -self.exponents.astype(np.int32)[:, None, None])
+
+    @cached_property
+    def inverses(self) -> tuple[Any, Any]:
+        return _prepared_inverses(self.matrices, of_atoms=True)
 
     @cached_property
     def inverse(self) -> Any:

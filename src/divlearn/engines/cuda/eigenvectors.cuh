@@ -2,7 +2,7 @@
 // a vector instead of the O(d^2) of accumulated rotations, then Gram-Schmidt inside clusters, then
 // back through the reflectors.
 #pragma once
-#include "state.cuh"
+#include "range.cuh"
 
 // Eigenvalues of a T of norm about 1: vectors of those nearer than WINDOW are orthogonalized
 // against each other; below DEGENERATE they carry no information.
@@ -194,15 +194,17 @@ INLINE void reflect(const Team& team, const double* stored, i64 pair, i64 pairs,
   }
 }
 
-// stored: reflectors to begin with, eigenvectors (row, vector) at the end.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
-             const double* values, const double* exponents, unsigned char* states, i64* list,
-             int* length, i64 pairs) {
+// What a kernel has of the pairs: T, eigenvalues, and the reflectors.
+struct Reduced {
+  const double *reflectors, *diagonal, *off_diagonal, *values, *exponents;
+};
+
+// Eigenvectors (row, vector) into `stored`, of the columns that `needs` names. Pairs with eigenvalues
+// too close together among those keep their reflectors and are `listed`.
+template <class Needs, class Write, class Listed>
+INLINE void find_vectors(const Reduced& given, i64 pair, i64 pairs, bool active, const Needs& needs,
+                         const Write& write, const Listed& listed) {
   const int team_index = threadIdx.x / G;
-  i64 pair = (i64)blockIdx.x * TEAMS + team_index;
-  const bool active = pair < pairs;
-  if (!active) pair = pairs - 1;
   Team team;
   team.thread = threadIdx.x % G;
   double alone[G == 1 ? 3 * even(D) + 2 * VECTOR_ROW : 1];
@@ -211,14 +213,14 @@ eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
   VectorSpace space = {own, own + even(D), own + 2 * even(D), own + 3 * even(D), nullptr};
   space.crowded = G == 1 ? alone_crowded : (int*)(space.buffer + 2 * VECTOR_ROW);
   team.sums = space.buffer + 2 * VECTOR_ROW + even((D + 1) / 2);
-  const double factor = power_of_two(-exponents[pair]);
+  const double factor = power_of_two(-given.exponents[pair]);
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int i = team.thread + G * c;
     if (i >= D) continue;
-    space.diagonal[i] = diagonal[i * pairs + pair] * factor;
-    space.coupling[i] = i + 1 < D ? off_diagonal[i * pairs + pair] * factor : 0.0;
-    space.values[i] = values[i * pairs + pair];
+    space.diagonal[i] = given.diagonal[i * pairs + pair] * factor;
+    space.coupling[i] = i + 1 < D ? given.off_diagonal[i * pairs + pair] * factor : 0.0;
+    space.values[i] = given.values[i * pairs + pair];
   }
   team.sync();
   double z[C][D];
@@ -233,26 +235,65 @@ eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
-    for (int i = 0; j < D && i < j; ++i)
-      degenerate |= !(fabs(space.values[i] - space.values[j]) > DEGENERATE);  // NaN counts
+    for (int i = 0; j < D && needs(j) && i < j; ++i)  // NaN counts
+      degenerate |= needs(i) && !(fabs(space.values[i] - space.values[j]) > DEGENERATE);
   }
-  reflect(team, stored, pair, pairs, space.buffer, z);
+  reflect(team, given.reflectors, pair, pairs, space.buffer, z);
   team.give<0>(degenerate ? 1.0 : 0.0);
   team.sync();
   if (!active) return;
+  if (team.take<0>() > 0.0) {
+    if (team.thread == 0) listed();
+    return;
+  }
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
     if (j >= (SMALL ? D : ROW)) continue;
 #pragma unroll
-    for (int i = 0; i < D; ++i) stored[place(pair, pairs, i, j)] = j < D ? z[c][i] : 0.0;
+    for (int i = 0; i < D; ++i) write(i, j, z[c][i]);
   }
-  if constexpr (!SMALL && G * C < ROW) {  // padding must be finite: its weights are zero
+  if constexpr (!SMALL && G * C < ROW)
     for (int j = G * C + team.thread; j < ROW; j += G)
-      for (int i = 0; i < D; ++i) stored[place(pair, pairs, i, j)] = 0.0;
-  }
-  if (team.thread == 0 && states[pair] == DIRECT && team.take<0>() > 0.0) {
-    states[pair] = FAILED;
-    append(pair, list, length);
-  }
+      for (int i = 0; i < D; ++i) write(i, j, 0.0);
+}
+
+// stored: reflectors to begin with, eigenvectors at the end, but of pairs that wait for another
+// route. Padding must be finite: its weights are zero.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
+             const double* values, const double* exponents, unsigned char* states, i64* list,
+             int* length, i64 pairs) {
+  const i64 own = (i64)blockIdx.x * TEAMS + threadIdx.x / G, pair = own < pairs ? own : pairs - 1;
+  const bool active = own < pairs && states[pair] == DIRECT;
+  if (G > 32 ? !active : !__any_sync(ALL, active)) return;
+  find_vectors(
+      {stored, diagonal, off_diagonal, values, exponents}, pair, pairs, active,
+      [&](int j) { return true; },
+      [&](int i, int j, double z) { stored[place(pair, pairs, i, j)] = j < D ? z : 0.0; },
+      [&] {
+        states[pair] = FAILED;
+        append(pair, list, length);
+      });
+}
+
+// The same for one side of the pairs that are joined: columns that these need, the inverse side's
+// with rows and columns in reverse. Others become zero, but on the inverse side.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+joined_eigenvectors(const double* reflectors, double* stored, const double* diagonal,
+                    const double* off_diagonal, const double* values, const double* exponents,
+                    const Range* ranges, int inverse, i64* list, int* length, i64 pairs) {
+  const i64 own = (i64)blockIdx.x * TEAMS + threadIdx.x / G, pair = own < pairs ? own : pairs - 1;
+  const Range range = ranges[pair];
+  const bool active = own < pairs && range.found;
+  if (G > 32 ? !active : !__any_sync(ALL, active)) return;
+  const auto needs = [&](int j) { return range.needs(j, inverse); };
+  find_vectors(
+      {reflectors, diagonal, off_diagonal, values, exponents}, pair, pairs, active, needs,
+      [&](int i, int j, double z) {
+        const bool needed = needs(j);
+        if (inverse && needed) stored[place(pair, pairs, D - 1 - i, D - 1 - j)] = z;
+        if (!inverse) stored[place(pair, pairs, i, j)] = needed ? z : 0.0;
+      },
+      [&] { append(pair, list, length); });
 }

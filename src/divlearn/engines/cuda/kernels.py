@@ -15,13 +15,15 @@ _FOLDER = Path(__file__).parent
 _WARP = 32
 # Kernels compiled together, by file; a part nobody uses is never compiled.
 _PARTS = {
-    "prepare": ("prepare_data", "prepare_atoms"),
+    "prepare": ("prepare_data", "prepare_atoms", "prepare_inverses"),
     "tridiagonal": ("reduce", "reduce_and_keep", "whiten"),
     "eigenvalues": ("eigenvalues",),
+    "joining": ("join", "joined_logs"),
+    "dense": ("dense_vectors",),
     "jacobi": ("accurate",),
     "values": ("divergences", "log_spectra"),
     "weights": ("weigh",),
-    "eigenvectors": ("eigenvectors",),
+    "eigenvectors": ("eigenvectors", "joined_eigenvectors"),
     "accumulate": ("accumulate",),
     "logdet": ("logdet_values", "weighted_inverses"),
 }
@@ -65,6 +67,8 @@ class Layout:
         self.rotators = 128 if d <= _WARP else 256  # threads of a block of the accurate route
         matches = 1 << (-(-d // 2) - 1).bit_length()
         self.tables = self.rotators // matches if d <= _WARP else 1  # pairs it has at a time
+        self.dense = 128 if d <= _WARP else _WARP  # threads of a block with rotations of QL
+        self.benches = self.dense // min(_WARP, 1 << (d - 1).bit_length())  # pairs it has at a time
         self.preparers = _WARP if d <= _WARP else 128  # threads that prepare one matrix
 
     def shared(self, kernel: str) -> int:
@@ -76,16 +80,19 @@ class Layout:
         doubles = {
             "prepare_data": d * odd,
             "prepare_atoms": d * odd,
+            "prepare_inverses": d * odd + 3 * d,
             "reduce": 0 if alone else self.teams * (matrix + 3 * vector + sums),
             "whiten": self.factor + 72 if self.tiles > 4 else 0,
             "accumulate": 4 * self.factor if d <= 8 else 0,
             "eigenvalues": 2 * d * self.solvers,
+            "dense_vectors": self.benches * (d * odd + 3 * _even(d)),
             "accurate": self.tables * d * odd + self.rotators // _WARP,
             "eigenvectors": 0 if alone
             else self.teams * (5 * _even(d) + _even((d + 1) // 2) + sums),
             "logdet_values": 0 if alone else self.teams * (2 * vector + sums),
         }  # fmt: skip
         doubles["reduce_and_keep"] = doubles["reduce"]
+        doubles["joined_eigenvectors"] = doubles["eigenvectors"]
         doubles["weighted_inverses"] = doubles["logdet_values"]
         return 8 * doubles.get(kernel, 0)
 

@@ -56,35 +56,44 @@ def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
 
 
 class Spectra:
-    """Spectra of a piece, and eigenvectors where they are wanted."""
+    """Spectra of a piece or of its inverses, and eigenvectors where they are wanted."""
 
-    def __init__(self, device: Device, piece: Piece, *, vectors: bool) -> None:
+    def __init__(
+        self, device: Device, piece: Piece, *, vectors: bool, inverse: bool = False
+    ) -> None:
         layout, pairs = device.kernels.layout, piece.pairs
         d = layout.d
         self.device, self.piece = device, piece
+        self.factors = device.factors_of(piece, inverse=inverse)
         self.diagonal, self.coupling, self.values = (cp.empty((d, pairs)) for _ in range(3))
         self.exponents = cp.zeros(pairs)
         self.states = cp.empty(pairs, np.uint8)
         self.list, self.length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
         self.stored = layout.stored(pairs) if vectors or d > 32 else None
+        self.ranges: Any = None  # where spectra of inverses take over
 
     def compute(self, *, vectors: bool) -> None:
-        """Run the fast route, then the accurate one for the pairs that need it."""
-        if self.device.condition_limit > 0:
+        """Run the fast route, then others for the pairs that need them."""
+        limit, pairs = self.device.condition_limit, self.piece.pairs
+        if limit > 0:
             self._reduce(vectors)
-            self._solve()
+            self._solve(limit)
             if vectors:
                 self._find_vectors()
+            waiting = int(self.length[0])
+            if waiting > LARGEST_LISTED_SHARE * pairs:
+                self._join(waiting, vectors)
         else:  # every pair is on the list
-            self.list = cp.arange(self.piece.pairs, dtype=np.int64)
-            self.length = cp.full(1, self.piece.pairs, np.int32)
-        self.accurate(vectors=vectors)
+            self.list = cp.arange(pairs, dtype=np.int64)
+            waiting, self.length = pairs, cp.full(1, pairs, np.int32)
+        if waiting:
+            self.accurate(vectors=vectors)
 
     def _reduce(self, vectors: bool) -> None:
         device, piece = self.device, self.piece
         kernels, layout = device.kernels, device.kernels.layout
-        count, rows = np.int64(device.block.count), np.int64(piece.n_rows)
-        whiteners, factors = device.factors_of(piece)
+        rows = np.int64(piece.n_rows)
+        whiteners, factors, count = self.factors
         if layout.d > 32:
             grid = (piece.n_rows, piece.n_atoms)
             kernels.launch("whiten", grid, 32, whiteners, factors, self.stored, count, rows)
@@ -93,13 +102,13 @@ class Spectra:
             factors, _pointer(self.stored), self.diagonal, self.coupling, count, rows,
         )  # fmt: skip
 
-    def _solve(self) -> None:
+    def _solve(self, limit: float) -> None:
         kernels, pairs = self.device.kernels, self.piece.pairs
         solvers = kernels.layout.solvers
         kernels.launch(
             "eigenvalues", (-(-pairs // solvers),), solvers, self.diagonal, self.coupling,
             self.values, self.exponents, self.states, self.list, self.length,
-            np.float64(self.device.condition_limit), np.int64(pairs),
+            np.float64(limit), np.int64(pairs),
         )  # fmt: skip
 
     def _find_vectors(self) -> None:
@@ -109,9 +118,47 @@ class Spectra:
             np.int64(self.piece.pairs),
         )  # fmt: skip
 
+    def _join(self, waiting: int, vectors: bool) -> None:
+        """Take from the inverses what rounding spares there; the list keeps what is left."""
+        device, piece, pairs = self.device, self.piece, np.int64(self.piece.pairs)
+        other = Spectra(device, piece, vectors=vectors, inverse=True)
+        other._reduce(vectors)
+        other._solve(np.inf)
+        self.ranges = cp.zeros((piece.pairs, 4), np.uint8)
+        sides = self.values, self.exponents, other.values, other.exponents
+        errors = device.block.inverses[1][piece.rows], device.atoms.inverses[1][piece.atoms]
+        units = device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms]
+        rest, length = cp.empty(waiting, np.int64), cp.zeros(1, np.int32)
+        device.kernels.launch(
+            "join", _flat_grid(waiting), _THREADS, *sides, *errors, self.list, np.int32(waiting),
+            self.ranges, np.float64(device.condition_limit), np.int64(piece.n_rows), pairs,
+        )  # fmt: skip
+        if vectors:
+            self._join_vectors(self, inverse=False)
+            self._join_vectors(other, inverse=True)
+        device.kernels.launch(
+            "joined_logs", _flat_grid(waiting), _THREADS, *sides, *units, self.ranges, self.states,
+            self.list, np.int32(waiting), rest, length, np.int64(piece.n_rows), pairs,
+        )  # fmt: skip
+        self.list, self.length = rest, length
+
+    def _join_vectors(self, side: Spectra, *, inverse: bool) -> None:
+        """Add the vectors of a side; those of clusters by all rotations of QL."""
+        kernels, pairs = self.device.kernels, self.piece.pairs
+        clustered, length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
+        reduced = side.stored, self.stored, side.diagonal, side.coupling
+        chosen = self.ranges, np.int32(inverse), clustered, length, np.int64(pairs)
+        kernels.launch_teams(
+            "joined_eigenvectors", pairs, 1, *reduced, side.values, side.exponents, *chosen
+        )
+        blocks = min(-(-pairs // kernels.layout.benches), self.device.accurate_blocks)
+        kernels.launch(
+            "dense_vectors", (blocks,), kernels.layout.dense, *reduced, side.exponents, *chosen
+        )
+
     def accurate(self, *, vectors: bool) -> None:
         device, piece = self.device, self.piece
-        whiteners, factors = device.factors_of(piece)
+        whiteners, factors, count = self.factors
         tables = device.kernels.layout.tables
         blocks = min(-(-piece.pairs // tables), device.accurate_blocks)
         device.kernels.launch(
@@ -119,8 +166,7 @@ class Spectra:
             device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms],
             _pointer(self.stored if vectors else None), self.values, self.states, self.list,
             self.length, device.failures.pairs, device.failures.length,
-            np.int64(device.block.count), np.int64(piece.n_rows), np.int64(piece.pairs),
-            np.int64(piece.atoms.start),
+            count, np.int64(piece.n_rows), np.int64(piece.pairs), np.int64(piece.atoms.start),
             np.int64(device.block.start + piece.rows.start),
         )  # fmt: skip
 
@@ -147,9 +193,15 @@ class Device:
         self.kernels = kernels_for(atoms.matrices.shape[-1])
         self.accurate_blocks = 8 * int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
-    def factors_of(self, piece: Piece) -> tuple[Any, Any]:
-        whiteners = self.atoms.factors[piece.atoms.start :]
-        return whiteners, self.block.factors_from(piece.rows.start)
+    def factors_of(self, piece: Piece, *, inverse: bool) -> tuple[Any, Any, Any]:
+        """Return the factors of atoms and data, and how many matrices the latter belong to."""
+        row, atom, factor = piece.rows.start, piece.atoms.start, self.kernels.layout.factor
+        if not inverse:
+            count = np.int64(self.block.count)
+            return self.atoms.factors[atom:], self.block.factors_from(row), count
+        left, right = self.atoms.inverses[0], self.block.inverses[0]
+        first = row if self.kernels.layout.d <= 8 else row * factor
+        return left[atom * factor :], right[first:], np.int64(len(self.block))
 
     def _pieces(self, *, vectors: bool) -> Iterator[Piece]:
         layout = self.kernels.layout
@@ -243,13 +295,17 @@ class Device:
             shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
             first, second = (None, None) if shares is None else shares
             corner = None if values is None else _corner(values, piece)
+            references = None if found.ranges is None else cp.empty(piece.pairs)
             self.kernels.launch(
                 "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
                 alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
-                *map(_pointer, (first, second, corner)), np.int32(m),
+                *map(_pointer, (first, second, corner, found.ranges, references)), np.int32(m),
                 np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
             )  # fmt: skip
             inner[piece.atoms] += self._sum_vectors(found, weights)
+            if references is not None:
+                common = references.reshape(piece.n_atoms, piece.n_rows).sum(axis=1)
+                inner[piece.atoms] += common[:, None, None] * cp.eye(inner.shape[-1])
             if shares is not None:
                 added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
                 in_alpha[piece.atoms] += added[0].T

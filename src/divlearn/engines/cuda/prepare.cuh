@@ -127,3 +127,65 @@ prepare_atoms(const double* matrices, double* whiteners, double* factors, double
     spreads[index] = spread;
   }
 }
+
+// d times a lower bound on the condition of X once its diagonal is one: a Rayleigh quotient of the
+// scaled inverse after one step of inverse iteration. Factorizing X has moved the eigenvalues of
+// its pencils by about so many eps. work: 3 D doubles.
+INLINE double inherited_error(const double* matrix, double exponent, const double* K,
+                              double* work) {
+  double *y = work, *image = work + D, *solution = work + 2 * D;
+  const auto variance = [&](int i) { return ldexp(matrix[i * D + i], -(int)exponent); };
+  const auto multiply = [&] {  // image = K y
+    sync_preparers();
+    for (int i = threadIdx.x; i < D; i += PREPARERS) {
+      image[i] = 0.0;
+      for (int j = 0; j <= i; ++j) image[i] = fma(K[i * FACTOR_ROW + j], y[j], image[i]);
+    }
+    sync_preparers();
+  };
+  for (int i = threadIdx.x; i < D; i += PREPARERS) y[i] = variance(i) * K[i * FACTOR_ROW + i];
+  multiply();
+  for (int i = threadIdx.x; i < D; i += PREPARERS) {
+    double sum = 0.0;
+    for (int k = i; k < D; ++k) sum = fma(K[k * FACTOR_ROW + i], image[k], sum);
+    solution[i] = sum;
+    y[i] = variance(i) * sum;
+  }
+  multiply();
+  double norm = 0.0, square = 0.0;
+  for (int i = 0; i < D; ++i) {
+    norm = fma(y[i], solution[i], norm);
+    square = fma(image[i], image[i], square);
+  }
+  return D * square / norm;
+}
+
+// Factors of the inverses of pencils: J A^-1 J = M M^T with M = (J L_B^T J)(J L_X^-T J), J the
+// reversed identity, is a product of lower triangles as A is. Of atoms the left one is formed, of
+// data the right one. Blocks take matrices in turn; scratch holds D * FACTOR_ROW doubles for each.
+extern "C" __global__ void __launch_bounds__(PREPARERS)
+prepare_inverses(const double* matrices, double* scratch, double* factors, double* errors,
+                 i64 count, int of_atoms) {
+  double *K = shared, *L = scratch + (i64)blockIdx.x * D * FACTOR_ROW;
+  for (i64 index = blockIdx.x; index < count; index += gridDim.x) {
+    const double* matrix = matrices + index * D * D;
+    double exponent, logdet, spread;
+    factor_shared(matrix, shared, &exponent, &logdet, &spread);  // which has worked before
+    for (int at = threadIdx.x; at < D * FACTOR_ROW; at += PREPARERS) L[at] = shared[at];
+    sync_preparers();
+    invert_factor(L, K);
+    const double error = inherited_error(matrix, exponent, K, shared + D * FACTOR_ROW);
+    if (threadIdx.x == 0) errors[index] = error;
+    const double* source = of_atoms ? L : K;
+    for (int at = threadIdx.x; at < 64 * TILES * TILES; at += PREPARERS) {
+      const int i = at / (8 * TILES), j = at % (8 * TILES);
+      if (SMALL ? i >= D || j > i : j / 8 > i / 8) continue;
+      const double entry =
+          i < D && j <= i ? source[(D - 1 - j) * FACTOR_ROW + D - 1 - i] : 0.0;
+      if (SMALL && !of_atoms) factors[(i64)(triangle(i) + j) * count + index] = entry;
+      else if (SMALL) factors[index * FACTOR + triangle(i) + j] = entry;
+      else factors[index * FACTOR + (of_atoms ? left_place(i, j) : right_place(i, j))] = entry;
+    }
+    sync_preparers();
+  }
+}

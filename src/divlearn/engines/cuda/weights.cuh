@@ -1,5 +1,6 @@
 // Weights of eigenvectors in the gradient, and the gradients of parameters, a thread per pair.
 #pragma once
+#include "range.cuh"
 #include "scalar.cuh"
 #include "spectrum.cuh"
 
@@ -25,12 +26,13 @@ INLINE Scalar add_up(const Spectrum& t, const Evaluate& function, double* slopes
 
 // weights (D, pairs) = sum over parameters of cotangent * f_t; the shares of each pair in the
 // gradients of the parameters (m, pairs), unless null; and values, unless null. cotangent and
-// values are laid out as `out` in `divergences`.
+// values are laid out as `out` in `divergences`. Where there are `ranges`, weights are relative to
+// that of the run of equal eigenvalues, which goes to `references`.
 extern "C" __global__ void __launch_bounds__(128)
 weigh(const double* values, const double* exponents, const unsigned char* states,
       const double* data_exponents, const double* atom_exponents, const double* alpha,
       const double* beta, const double* cotangent, double* weights, double* alpha_shares,
-      double* beta_shares, double* out, int m, i64 row_stride, i64 rows, i64 pairs) {
+      double* beta_shares, double* out, const Range* ranges, double* references, int m, i64 row_stride, i64 rows, i64 pairs) {
   const PairIndex at = pair_of_thread(nullptr, nullptr, rows, pairs);
   if (at.pair < 0) return;
   const Spectrum t =
@@ -66,4 +68,13 @@ weigh(const double* values, const double* exponents, const unsigned char* states
     }
     if (out) out[place] = sum.f;
   }
+  if (!ranges) return;
+  const Range range = ranges[at.pair];
+  const bool run = range.found && range.end > range.first;
+  const double reference = run ? weights[range.first * pairs + at.pair] : 0.0;
+  for (int i = 0; run && i < D; ++i) {
+    double& weight = weights[i * pairs + at.pair];
+    weight = range.in_run(i) ? 0.0 : weight - reference;
+  }
+  references[at.pair] = reference;
 }
