@@ -39,7 +39,7 @@ from divlearn.descriptors import (
     RBFKernelDescriptor,
     RegionCovariance,
 )
-from divlearn.models import names
+from divlearn.models import tree
 
 OLD = Path(__file__).parent
 
@@ -110,12 +110,12 @@ def test_every_estimator_is_trusted():
         for name in module.__all__:
             kind = getattr(module, name)
             if isinstance(kind, type) and issubclass(kind, BaseEstimator):
-                assert names.find(names.get_name(kind)) is kind
+                assert tree.find(tree.get_name(kind)) is kind
 
 
 def test_further_names_are_those_that_files_have():
-    for name in names._FURTHER:
-        assert names.get_name(names.find(name)) == name
+    for name in tree._FURTHER:
+        assert tree.get_name(tree.find(name)) == name
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -291,11 +292,6 @@ class ScoreMixin:
                 X = open_shards(X, y, sample_weight, engine=self.engine)
                 y = sample_weight = None
             y = np.concatenate(X.map(targets_block)) if y is None else y
-            sample_weight = (
-                np.concatenate(X.map(_weights_block)) if sample_weight is None else sample_weight
-            )
+            if sample_weight is None:
+                sample_weight = np.concatenate(X.map(attrgetter("weights")))
         return super().score(X, y, sample_weight)  # type: ignore[misc]
-
-
-def _weights_block(block: Block) -> RealArray:
-    return block.weights

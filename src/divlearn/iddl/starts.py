@@ -47,16 +47,13 @@ def initial_atoms(
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     chosen = zip(groups, share_atoms(n_atoms, len(groups)), strict=True)
     if method == "samples":
-        return np.concatenate([_sample(X[group], n, random_state) for group, n in chosen if n])
+        drawn = [random_state.choice(group, n, replace=n > len(group)) for group, n in chosen if n]
+        return X[np.concatenate(drawn)]
     vectors = log_vectors(X) if logarithms is None else logarithms()
     centres = [
         _centres(vectors[beside(group, vectors)], n, random_state) for group, n in chosen if n
     ]
     return to_host(from_log_vectors(np.concatenate(centres)))
-
-
-def _sample(X: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
-    return X[random_state.choice(len(X), n, replace=n > len(X))]
 
 
 def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:

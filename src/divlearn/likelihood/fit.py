@@ -1,6 +1,7 @@
 r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \,\|\, C)) / Z`."""
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
     """
     profile = _Profile(X, engine)
     tried = [profile.at(*point)[:2] for point in get_members("learn").starts]
-    start = _most_likely(tried)
+    start = min(tried, key=itemgetter(1))[0]
     profile.init = start.center
 
     def objective(point: RealArray) -> tuple[float, RealArray]:
@@ -135,7 +136,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
         objective, [start.alpha, start.beta], jac=True, method="L-BFGS-B",
         bounds=[(0, _LARGEST_PARAMETER)] * 2, options={"gtol": 1e-6, "ftol": 1e-13},
     )  # fmt: skip
-    best = _most_likely(tried)
+    best = min(tried, key=itemgetter(1))[0]
     n_iter, converged = int(found.nit), bool(found.success)
     return replace(best, n_iter=n_iter, converged=converged, message=_explain(best, found))
 
@@ -215,10 +216,6 @@ def _log_volume(data: Prepared) -> RealArray:
     """Logarithm of det(X)^{(d+1)/2} of each matrix."""
     matrices = data.matrices.astype(np.float64, copy=False)
     return 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
-
-
-def _most_likely(fits: list[tuple[LikelihoodFit, float]]) -> LikelihoodFit:
-    return min(fits, key=lambda one: one[1])[0]
 
 
 def _explain(best: LikelihoodFit, found: Any) -> str:

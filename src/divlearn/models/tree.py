@@ -1,15 +1,17 @@
 """Objects as trees of plain values and arrays, and back.
 
-What comes back is made of numbers, text, arrays, and objects and functions that
-`divlearn.models.names` trusts. Objects are filled: no constructor and no hook of theirs runs.
+What comes back is made of numbers, text, arrays, and objects and functions that are trusted by
+their names. Objects are filled: no constructor and no hook of theirs runs.
 """
 
 import dataclasses
 import inspect
 import os
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,10 +23,22 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
-from divlearn.models.names import find, get_name
 
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
+_PACKAGES = ("divlearn", "pyriemann", "sklearn")  # of trusted estimators and splitters
+_NUMERIC = ("numpy", "scipy.special")  # of trusted ufuncs and types of numbers
+_PURE = ("pyriemann.geometry", "pyriemann.utils", "sklearn.feature_selection", "sklearn.metrics")
+_FURTHER = frozenset({
+    "divlearn.Divergence", "divlearn.cluster.parameters.FamilyParameters",
+    "divlearn.descriptors.GaborBank", "divlearn.descriptors.Preset", "divlearn.iddl.HingeLoss",
+    "divlearn.iddl.Model", "divlearn.iddl.RidgeLoss", "divlearn.iddl.SoftmaxLoss",
+    "divlearn.iddl.objective.Dictionary", "divlearn.iddl.objective.Memo",
+    "divlearn.iddl.stochastic.Learner", "divlearn.iddl.stochastic.Moments",
+    "divlearn.optim.problem.Trial", "pyriemann.clustering.Gaussian",
+    "sklearn.calibration._CalibratedClassifier", "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
+})  # fmt: skip
 
 
 class Unknown(Exception):
@@ -292,3 +306,39 @@ def _conforms(value: Any, hint: Any) -> bool:
         return True
     wider: dict[Any, Any] = {float: Real, int: Integral, bool: bool | np.bool_}
     return not isinstance(hint, type) or isinstance(value, wider.get(hint, hint))
+
+
+# --- names, the shortest paths to import from, such as sklearn.svm.SVC: private modules may move
+
+
+def get_name(value: Callable[..., Any]) -> str | None:
+    """Return the name of a class or function; None for lambdas and what is local to a function."""
+    # The ufuncs of SciPy do not know their module.
+    parts = (getattr(value, "__module__", None) or "scipy.special").split(".")
+    for count in range(1, len(parts) + 1):
+        module = ".".join(parts[:count])
+        if getattr(sys.modules.get(module), value.__name__, None) is value:
+            return f"{module}.{value.__name__}"
+    return None
+
+
+def find(name: Any, trusted: Collection[str] = ()) -> Any:
+    """Return what a name stands for, or None for what is not trusted, which is not imported."""
+    module, _, last = str(name).rpartition(".")
+    package, *inner = module.split(".")
+    public = not any(part.startswith("_") or part in ("conftest", "tests") for part in inner)
+    chosen = name in trusted or name in _FURTHER
+    if not (chosen or module in _NUMERIC or (package in _PACKAGES and public)):
+        return None
+    found = getattr(import_module(module), last)
+    return found if chosen or _is_harmless(found) else None
+
+
+def _is_harmless(found: Any) -> bool:
+    home = getattr(found, "__module__", None) or ""  # modules also hold what they import
+    if isinstance(found, type):
+        ours = home.partition(".")[0] in _PACKAGES
+        learns = hasattr(found, "get_params") or hasattr(found, "get_n_splits")
+        return issubclass(found, np.generic) or (ours and learns)
+    pure = isinstance(found, types.FunctionType) and home.startswith(_PURE)
+    return pure or isinstance(found, np.ufunc)

@@ -53,8 +53,7 @@ class Result:
     trial: Trial  # the best point
     gradient_norm: float  # of the gradient projected on the feasible directions
     n_iter: int
-    converged: bool
-    message: str
+    message: str  # why it ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,19 +67,19 @@ class Progress:
 
     def end(self, max_iter: int, tol: float, callback: Callback | None) -> Result | None:
         """Tell the callback; return the result if this is where the optimiser stops."""
-        size, stop, converged = self.gradient_norm, callback(self) if callback else None, False
+        size, stop = self.gradient_norm, callback(self) if callback else None
         if stop is None and size <= tol:
-            stop, converged = f"size of the gradient {size:.2g} <= tol={tol:g}", True
+            stop = f"size of the gradient {size:.2g} <= tol={tol:g}"
         elif stop is None and self.iteration == max_iter:
             stop = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
         if stop is None:
             return None
-        return Result(self.trial, size, self.iteration, converged, stop)
+        return Result(self.trial, size, self.iteration, stop)
 
     def stuck(self) -> Result:
         size = self.gradient_norm
         message = f"no step lowers the objective; size of the gradient {size:.2g}"
-        return Result(self.trial, size, self.iteration, False, message)
+        return Result(self.trial, size, self.iteration, message)
 
 
 Callback = Callable[[Progress], str | None]
