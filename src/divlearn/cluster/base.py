@@ -66,8 +66,6 @@ class DrawnMixin(MatricesMixin):
 
 
 class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
-    """Clusters of matrices around centroids: all that only takes divergences to these."""
-
     engine: str | Engine
     n_clusters: int
     n_features_in_: int

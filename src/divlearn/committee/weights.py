@@ -27,9 +27,7 @@ def count_samples(weights: RealArray, units: Indices) -> RealArray:
     return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
 
 
-def fit_weights(
-    probabilities: RealArray, codes: Indices, counts: RealArray, pull: float = _PULL
-) -> RealArray:
+def fit_weights(probabilities: RealArray, codes: Indices, counts: RealArray) -> RealArray:
     r"""Weights of members that maximise the likelihood of held-out labels.
 
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
@@ -44,8 +42,8 @@ def fit_weights(
     def objective(z: RealArray) -> tuple[float, RealArray]:
         w = softmax(z)
         mixture = w @ true
-        value = -float(counts @ np.log(mixture)) - pull * float(np.log(w).mean())
-        slope = -(true @ (counts / mixture)) - pull / n_members / w
+        value = -float(counts @ np.log(mixture)) - _PULL * float(np.log(w).mean())
+        slope = -(true @ (counts / mixture)) - _PULL / n_members / w
         return value, w * (slope - w @ slope)
 
     found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")

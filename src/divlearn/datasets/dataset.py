@@ -217,7 +217,6 @@ def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
 
 
 def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
-    """Find the indices of every sample that is there repeatedly, equal entry by entry."""
     found = defaultdict(list)
     for index in range(len(samples)):
         sample = samples[index]

@@ -163,7 +163,6 @@ class CovarianceKernel(RegionCovariance):
 
 
 def _squares_from(covariances: RealArray) -> RealArray:
-    """Mean squares of the differences of centred features."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     squares = variances[:, :, None] + variances[:, None, :] - 2 * covariances
     return np.maximum(squares, 0)

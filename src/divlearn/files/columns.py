@@ -80,7 +80,6 @@ def read_groups(path: Path, n_matrices: int) -> NDArray[Any]:
 
 
 def _expected(variables: Column, sizes: Sequence[int]) -> Iterable[tuple[Variable, int]]:
-    """Arrays with the numbers of entries they must have."""
     return zip(variables, sizes if len(variables) == len(sizes) else [sum(sizes)], strict=False)
 
 

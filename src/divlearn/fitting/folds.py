@@ -123,7 +123,6 @@ def _translate(splits: Any, n_matrices: int, rows: Indices) -> list[Fold]:
 
 
 def _find_missing(folds: Folds, y: NDArray[Any] | None) -> Any:
-    """Find a class that some training part lacks."""
     if y is None:
         return None
     for train, _ in folds:

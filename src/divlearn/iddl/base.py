@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -105,8 +105,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             assert whole is not None
             return [(learn_single(whole, recipe, self._variant(whole), None), None)]
         parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
-        pair = self._first_pair(parts, recipe, task)
-        if pair is not None:
+        pair = None
+        if starts_from_grid(self.divergence):
+            search = partial(search_plane, parts, recipe, task.judge, tied=self.divergence == "V")
+            pair = stage("plane", search)
             say(self, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
         variant = self._variant(parts[0], pair)
 
@@ -149,15 +151,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             return stage("start", lambda: self._start(X[chosen], codes, n_atoms, seed, known))
 
         return make_atoms
-
-    def _first_pair(
-        self, parts: Sequence[Part], recipe: Recipe, task: Task
-    ) -> tuple[float, float] | None:
-        """Search a grid for where the paper's variants start; None for all other divergences."""
-        if not starts_from_grid(self.divergence):
-            return None
-        tied = self.divergence == "V"
-        return stage("plane", lambda: search_plane(parts, recipe, task.judge, tied=tied))
 
     def _keep(self, learned: Learned) -> None:
         choice = learned.choice

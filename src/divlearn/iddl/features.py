@@ -52,7 +52,6 @@ class FeatureMap:
         return mean, np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
 
     def compute(self, V: RealArray, units: Units) -> RealArray:
-        """Features of divergences, both of shape (n_samples, n_features)."""
         if self.offset is None or units is None:
             return V
         mean, scale = (beside(one, V) for one in units)

@@ -139,7 +139,6 @@ def sharded_classes_task(
 
 
 def _classes(block: Block) -> NDArray[Any]:
-    """Classes of a block, all of whose labels are checked."""
     with locate_block(block):
         labels = check_labels(block.y, len(block), warn=block.number == 0)
     return find_classes(labels[block.weights > 0])

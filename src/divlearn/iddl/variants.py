@@ -26,7 +26,6 @@ class Variant:
     learned: bool
 
     def expand(self, parameters: RealArray) -> tuple[RealArray, RealArray]:
-        """Alpha and beta of every atom, each of shape (n_atoms, n_pairs)."""
         return parameters[self.alpha_index], parameters[self.beta_index]
 
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
@@ -72,7 +71,6 @@ def _starts(divergence: Any, start: Point | RealArray) -> tuple[RealArray, bool]
 
 
 def _check_pairs(divergence: Any, given: Any) -> RealArray:
-    """Check pairs that are given within `divergence`."""
     try:
         pairs = np.asarray(given)
     except ValueError:  # entries of several lengths

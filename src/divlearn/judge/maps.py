@@ -229,7 +229,6 @@ def say_range(accuracy: RealArray) -> str:
 
 
 def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
-    """Check labels; return their classes as numbers from 0."""
     classes, codes, counts = np.unique(
         check_labels(y, n_matrices), return_inverse=True, return_counts=True
     )

@@ -91,7 +91,6 @@ def classifier_page(
 
 
 def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
-    """Show the divergences, the learning curve and the atoms of a model fitted to X."""
     nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
     note = "Small marks are the learned divergences of atoms."
     points, n_atoms = learned_points(model), len(model.atoms_)

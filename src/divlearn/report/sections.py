@@ -103,7 +103,6 @@ def _pack(values: RealArray) -> str:
 def confusion_section(
     title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
 ) -> Section:
-    """Draw counts by true and predicted class, and list the most frequent mistakes."""
     counts = np.asarray(matrix, dtype=np.float64)
     names = [str(name) for name in classes]
     total, right = counts.sum(), counts.trace()

@@ -151,5 +151,4 @@ def load_dask_array(X: Any, y: Any, weights: Any, client: Any, choice: EngineCho
 
 
 def _chunks(client: Any, array: Any) -> list[Any]:
-    """Futures of the chunks along the first axis."""
     return client.compute(list(array.to_delayed().reshape(len(array.chunks[0]), -1)[:, 0]))
