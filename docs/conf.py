@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from importlib.util import find_spec
@@ -95,6 +96,14 @@ def skip_what_is_not_ours(app, kind, name, member, skip, options):
     return True if callable(function) and not module.startswith("divlearn") else skip
 
 
+def link_pages_of_scripts(app, name, source):
+    """Link the page that a script becomes, where pages link the script, as they do for clones."""
+    for scripts, pages in (("tutorial", "learn"), ("examples", "gallery")):
+        source[0] = source[0].replace(f"]({scripts}/README.rst)", f"]({pages}/index.rst)")
+        source[0] = re.sub(rf"\]\({scripts}/(\w+)\.py\)", rf"]({pages}/\1.rst)", source[0])
+
+
 def setup(app):
     """Connect what is above."""
+    app.connect("source-read", link_pages_of_scripts)
     app.connect("autodoc-skip-member", skip_what_is_not_ours)

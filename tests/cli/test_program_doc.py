@@ -58,7 +58,7 @@ def check_demo(printed: str, folder: Path) -> None:
     story = [*fixed, float(right["SVM, learned divergence"])]
     assert story == sorted(story)
     said = " ".join(printed.split())
-    assert re.search(r"is right on \d+\.\d% \+- \d+\.\d% of 360 held-out matrices", said)
+    assert re.search(r"has an accuracy of \d+\.\d% \+- \d+\.\d% on 360 held-out matrices", said)
     assert "\x1b" not in printed  # piped, so no colours
     page = (folder / "report.html").read_text()
     for part in ("Named divergences", "Classifiers", "Confusion matrix", "divlearn demo"):

@@ -87,7 +87,7 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
     text = fitted.summary()
     for name in MEMBERS:
         assert name in text
-    assert f"right on {fitted.oof_accuracy_['average']:.1%}" in text
+    assert f"accuracy of {fitted.oof_accuracy_['average']:.1%}" in text
     model = SPDClassifier(QUICK, verbose=1, random_state=0).fit(*data[:2])
     out = capsys.readouterr().out
     assert "Weights by the likelihood" in out

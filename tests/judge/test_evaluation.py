@@ -85,7 +85,7 @@ def make(n=100, **right):
 
 
 def test_summaries():
-    assert make(one=90).summary().endswith("of 100 held-out matrices.")
+    assert make(one=90).summary().endswith("on 100 held-out matrices.")
     assert "No other is significantly worse" in make(one=90, two=89).summary()
     text = make(one=90, two=70, three=40).summary()
     assert "significantly better than all others. The next is two, 20.0 +- 4.0" in text

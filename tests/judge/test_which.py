@@ -84,7 +84,9 @@ def test_nearest_means_of_a_plain_loop():
     chosen = DivergenceMDM("choose", cv=parts).fit(X, y)
     assert answer.mean_score == np.mean(chosen.oof_proba_.argmax(axis=1) == y)
     assert answer.mean_divergence == chosen.divergence_.name
-    assert f"{answer.mean_score:.1%}, nearest neighbour on {answer.score:.1%}" in answer.summary()
+    assert (
+        f"{answer.mean_score:.1%}, of the nearest neighbour {answer.score:.1%}" in answer.summary()
+    )
     assert {"score", "mean_score"} <= answer.table()[0].keys()
 
 
@@ -95,7 +97,7 @@ def test_means_are_preferred_where_neighbours_are_noisy():
     assert answer.mean_score > answer.score
     assert answer.p_mean < 0.05
     assert answer.mean_divergence == "burg"
-    assert f"nearest neighbour on {answer.score:.1%}: use the mean." in answer.summary()
+    assert f"nearest neighbour {answer.score:.1%}: use the mean." in answer.summary()
 
 
 def test_groups_of_a_plain_loop():
@@ -254,9 +256,9 @@ def test_words_of_every_verdict():
         chosen=((1.0, 1.0), (1.0, 1.0)), chance=0.5, p_chance=1e-9,
     )  # fmt: skip
     assert answer.summary().startswith("Use (1, 1): the learned point beats burg")
-    assert "chosen without each fold: (1, 1). Nearest mean" in answer.summary()
+    assert "chosen without each fold: (1, 1). The accuracy" in answer.summary()
     two = replace(answer, chosen=((1.0, 1.0), (0.5, 1.0)))
-    assert "without each fold: (1, 1); (0.5, 1). Nearest mean" in two.summary()
+    assert "without each fold: (1, 1); (0.5, 1). The accuracy" in two.summary()
     even = replace(
         answer, score=0.8, named={"burg": replace(row, difference=0.0, standard_error=0, p_value=1)}
     )
@@ -271,10 +273,10 @@ def test_words_of_every_verdict():
         assert some.summary().startswith(verdict)
     means = replace(answer, mean_score=0.85, mean_divergence="stein", p_mean=0.2)
     assert means.summary().endswith(
-        "Nearest mean, in stein, is right on 85.0%, nearest neighbour on 90.0%: no significant "
-        "difference."
+        "The accuracy of the nearest mean, in stein, is 85.0%, of the nearest neighbour 90.0%: no "
+        "significant difference."
     )
-    assert replace(means, p_mean=0.01).summary().endswith("on 90.0%: use the neighbour.")
+    assert replace(means, p_mean=0.01).summary().endswith("90.0%: use the neighbour.")
 
 
 @pytest.mark.parametrize(

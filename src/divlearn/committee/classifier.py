@@ -272,16 +272,16 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
         parts = [
-            f"{name} {weight:.2f} (right on {self.oof_accuracy_[name]:.1%})"
+            f"{name} {weight:.2f} (accuracy {self.oof_accuracy_[name]:.1%})"
             for name, weight in sorted(self.weights_.items(), key=lambda item: -item[1])
         ]
         text = (
-            f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average is "
-            f"right on {self.oof_accuracy_['average']:.1%} of the held-out matrices."
+            f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average has a "
+            f"held-out accuracy of {self.oof_accuracy_['average']:.1%}."
         )
         if self.simple_ is not None and len(self.members_) > 1:
             text += (
-                f" {self.simple_} alone is as good up to a standard error; "
+                f" {self.simple_} alone is as good within one standard error; "
                 f"SPDClassifier(({self.simple_!r},)) is simpler."
             )
         return text

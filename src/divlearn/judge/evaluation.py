@@ -103,7 +103,7 @@ class Evaluation(Summarised):
         """Say which classifier is best and how sure that is."""
         best, *others = self.table()
         text = (
-            f"{best.name} is right on {best.accuracy:.1%} +- {best.standard_error:.1%} of "
+            f"{best.name} has an accuracy of {best.accuracy:.1%} +- {best.standard_error:.1%} on "
             f"{len(self.codes)} held-out matrices"
         )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
@@ -157,7 +157,7 @@ def evaluate(
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
     >>> found = evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3)
     >>> print(found.summary())
-    nearest mean is right on ...% +- ...% of 60 held-out matrices.
+    nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
     matrices = np.asarray(X, dtype=np.float64)

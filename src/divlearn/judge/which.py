@@ -125,8 +125,9 @@ class WhichDivergence(Summarised):
         better = "mean" if self.mean_score > self.score else "neighbour"
         told = f"use the {better}" if self.p_mean < SIGNIFICANT else "no significant difference"
         return (
-            f"{_say_accuracy(self)} Nearest mean, in {self.mean_divergence}, is right on "
-            f"{self.mean_score:.1%}, nearest neighbour on {self.score:.1%}: {told}."
+            f"{_say_accuracy(self)} The accuracy of the nearest mean, in "
+            f"{self.mean_divergence}, is {self.mean_score:.1%}, of the nearest neighbour "
+            f"{self.score:.1%}: {told}."
         )
 
 
@@ -277,11 +278,11 @@ def _say_accuracy(answer: WhichDivergence) -> str:
             f"{answer.score:.1%} for the learned one; the largest class holds {answer.chance:.1%} "
             f"of {n} matrices{of_groups} (p = {answer.p_chance:.2g})."
         )
-    test = "McNemar" if answer.n_groups is None else "sign-flip"
+    test = "McNemar's test" if answer.n_groups is None else f"sign-flip test over{of_groups[3:]}"
     versus = (
         f"its held-out accuracy is {answer.score:.1%} against {top.score:.1%} (difference "
-        f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, {test} "
-        f"p = {top.p_value:.2g}{of_groups})"
+        f"{100 * top.difference:+.1f} +- {100 * top.standard_error:.1f} points, "
+        f"p = {top.p_value:.2g} by {test})"
     )
     if top.beaten:
         chosen = "; ".join(dict.fromkeys(map(format_point, answer.chosen)))
@@ -356,10 +357,10 @@ def _say_likelihood(answer: WhichDivergence) -> str:
     if top.beaten:
         return (
             f"Use {fitted}, the maximum of the likelihood: it beats {name}, the best named "
-            f"divergence, significantly; {gain}."
+            f"divergence, by BIC; {gain}."
         )
     second, other = max((row.score, one) for one, row in answer.named.items() if one != name)
     return (
-        f"Use {name}: the maximum of the likelihood, {fitted}, is not significantly better; "
+        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by BIC; "
         f"{gain}. The next named divergence, {other}, loses {top.score - second:.2g} per matrix."
     )

@@ -53,7 +53,7 @@ def classifier_page(
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     >>> model = DivergenceKernelClassifier(alphas=[0.5], betas=[0.5]).fit(X, y)
     >>> classifier_page(model, X, y).sentence
-    'DivergenceKernelClassifier separates 3 classes: it is right on ...% of 60 held-out matrices.'
+    'DivergenceKernelClassifier separates 3 classes with an accuracy of ...% on 60 held-out ...'
     """
     X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)
     name, classes = type(model).__name__, model.classes_
@@ -64,8 +64,8 @@ def classifier_page(
     held_out = held_out_predictions(model, y)
     if held_out is not None:
         sentence = (
-            f"{name} separates {len(classes)} classes: it is right on {held_out.accuracy:.1%} of "
-            f"{len(held_out.rows)} held-out matrices."
+            f"{name} separates {len(classes)} classes with an accuracy of "
+            f"{held_out.accuracy:.1%} on {len(held_out.rows)} held-out matrices."
         )
         codes = np.arange(len(classes))
         sections.append(confusion_section(

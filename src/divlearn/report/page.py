@@ -54,7 +54,7 @@ class Page:
     Examples
     --------
     >>> from divlearn.report.sections import text_section
-    >>> page = Page("Textures", "Use AIRM.", [text_section("Why", "It is right on 90.1%.")])
+    >>> page = Page("Textures", "Use AIRM.", [text_section("Why", "Its accuracy is 90.1%.")])
     >>> "<h2>Why</h2>" in page.html()
     True
     """
