@@ -7,7 +7,8 @@ import pickle
 import numpy as np
 import pytest
 from hostile_arrays import spread
-from pyriemann.classification import MDM, FgMDM
+from pyriemann.classification import MDM, FgMDM, MeanField
+from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import (
@@ -19,7 +20,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from divlearn import abld, get_divergence
+from divlearn import abld, get_divergence, load, save
 from divlearn.baselines import DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import expm, logm
@@ -147,6 +148,97 @@ def test_a_mean_that_is_not_exact_is_told(monkeypatch):
     assert messages[1].startswith("the mean of class 1 is not exact: no step lowers the objective")
 
 
+# --- several divergences
+
+FIELD = ["airm", "stein", "log-euclidean", (0.5, 1.0)]
+
+
+@pytest.mark.parametrize("filtering", [False, True])
+@pytest.mark.parametrize("divergence", ["airm", "log-euclidean", (0.5, 1.0)])
+def test_a_field_of_one_is_this_divergence(divergence, filtering):
+    X, y = classes(11)
+    one = DivergenceMDM(divergence, filtering=filtering).fit(X[:60], y[:60])
+    field = DivergenceMDM([divergence], filtering=filtering).fit(X[:60], y[:60])
+    np.testing.assert_array_equal(field.means_, one.means_[None])
+    np.testing.assert_array_equal(field.transform(X[60:]), one.transform(X[60:]))
+    np.testing.assert_array_equal(field.predict_proba(X[60:]), one.predict_proba(X[60:]))
+    assert field.divergence_ == [one.divergence_]
+    assert one.weights_ == [1]
+
+
+def best_factor(table, codes, weights):
+    """Factor of divergences for the lowest log-loss; another class has probability 1/(n + 2)."""
+    n, n_classes = table.shape
+    targets = np.where(
+        np.eye(n_classes)[codes] == 1, 1 - 1 / (n + 2), 1 / (n + 2) / (n_classes - 1)
+    )
+    factors = 2.0 ** np.arange(-8, 9) / np.median(table.min(axis=1))
+    logs = [log_softmax(-factor * table, axis=1) for factor in factors]
+    losses = [-np.average((targets * some).sum(axis=1), weights=weights) for some in logs]
+    return factors[np.argmin(losses)]
+
+
+def test_a_field_is_the_average_of_its_divergences():
+    X, y = classes(12, separation=1.0)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 60)
+    exponents = np.zeros((30, 3))
+    for name in ("stein", "burg"):
+        one = DivergenceMDM(name).fit(X[:60], y[:60], weights)
+        known = get_divergence(name)
+        tables = np.stack([known(X, mean) for mean in one.means_], axis=1)
+        exponents -= best_factor(tables[:60], y[:60], weights) * tables[60:] / 2
+    field = DivergenceMDM(["stein", "burg"]).fit(X[:60], y[:60], weights)
+    np.testing.assert_allclose(field.predict_proba(X[60:]), softmax(exponents, axis=1), atol=1e-5)
+    np.testing.assert_allclose(field.transform(X[60:]), -exponents, rtol=1e-4)
+    np.testing.assert_array_equal(field.predict(X[60:]), exponents.argmax(axis=1))
+
+
+def test_units_do_not_matter():
+    """kullback is half of burg, and riemann twice the divergence (0, 0)."""
+    X, y = classes(13)
+    some = DivergenceMDM(["airm", "burg"]).fit(X[:60], y[:60])
+    same = DivergenceMDM([(0.0, 0.0), "kullback"]).fit(X[:60], y[:60])
+    np.testing.assert_allclose(same.weights_, some.weights_ * [2, 2], rtol=1e-5)
+    np.testing.assert_allclose(
+        same.predict_proba(X[60:]), some.predict_proba(X[60:]), rtol=1e-5, atol=1e-8
+    )
+
+
+def test_a_field_of_airm_is_that_of_pyriemann():
+    """Its fields have one distance, so that those with several means are others."""
+    X, y = classes(14)
+    field, peer = DivergenceMDM(["airm"]).fit(X[:60], y[:60]), MeanField([0]).fit(X[:60], y[:60])
+    np.testing.assert_allclose(field.means_[0], peer.covmeans_[:, 0], atol=1e-5)
+    np.testing.assert_allclose(field.transform(X[60:]), peer.transform(X[60:]), rtol=1e-4)
+    np.testing.assert_array_equal(field.predict(X[60:]), peer.predict(X[60:]))
+
+
+def test_a_field_of_squared_distances_is_one():
+    X, y = classes(15)
+    field = DivergenceMDM(["airm", "stein", "log-euclidean"]).fit(X, y)
+    names = ("airm", "stein", "log-euclidean")
+    parts = [DivergenceMDM(name).fit(X, y).transform(X) ** 2 for name in names]
+    expected = np.sqrt(np.tensordot(field.weights_, parts, 1))
+    np.testing.assert_allclose(field.transform(X), expected, rtol=1e-6)
+
+
+def test_fields_among_other_estimators(tmp_path):
+    X, y = classes(16)
+    labels = np.array(["one", "two", "three"])[y]
+    pipeline = make_pipeline(FunctionTransformer(), DivergenceMDM(FIELD, regularize="shrink"))
+    assert cross_val_score(pipeline, X, labels, cv=3).mean() > 0.5
+    grid = {"divergence": ["airm", FIELD, ["airm", "burg"], np.array([[0, 0], [0, 1]])]}
+    search = GridSearchCV(DivergenceMDM(filtering=True), grid, cv=3).fit(X, labels)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    model = clone(DivergenceMDM(FIELD)).fit(X, labels)
+    assert model.means_.shape == (4, 3, 4, 4)
+    assert model.get_feature_names_out().tolist() == [f"divergencemdm{k}" for k in range(3)]
+    save(model, tmp_path / "field.divlearn")
+    for again in (pickle.loads(pickle.dumps(model)), load(tmp_path / "field.divlearn")):
+        assert again.divergence_ == model.divergence_
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
 # --- among other estimators
 
 
@@ -183,6 +275,16 @@ def test_no_weight_is_no_matrix():
         ((1.0, -0.5), r"\(1, -0.5\) must not have opposite signs"),
         ("near", r"divergence='near' must be one of airm"),
         ((1.0, 2.0, 3.0), r"must be a name or a pair of finite numbers"),
+        ([], r"divergence=\[\] must hold one divergence, or several .*; name one"),
+        (["airm", "near"], r"divergence='near' must be one of airm"),
+        (["airm", "choose"], r"divergence='choose' must be one of airm"),
+        (["airm", 0.5], r"divergence=0.5 must be a name or a pair"),
+        (
+            ["burg", "airm", "kl"],
+            r"differ by more than a factor; leave out all but one of \['burg', 'kl'\]",
+        ),
+        (["airm", "airm"], r"leave out all but one of \['airm', 'airm'\]"),
+        (["airm", (1.0, -0.5)], r"\(1, -0.5\) must not have opposite signs"),
     ],
 )
 def test_wrong_divergences(divergence, message):
@@ -208,5 +310,6 @@ def test_wrong_input():
 def test_a_divergence_is_chosen_on_nearly_singular_matrices():
     """Rounding makes the inverse of their mean inverse asymmetric."""
     X, y = classes(9)
-    model = DivergenceMDM("choose", cv=2, random_state=0).fit(spread(X, 15), y)
-    assert model.score(spread(X, 15), y) > 0.5
+    for divergence in ("choose", FIELD):
+        model = DivergenceMDM(divergence, cv=2, random_state=0).fit(spread(X, 15), y)
+        assert model.score(spread(X, 15), y) > 0.5

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from divlearn import DivergenceKernelClassifier, IDDLClassifier
-from divlearn.baselines import DivergenceKNN
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import default_classifiers, plane_map
 from divlearn.judge.evaluation import held_out_predictions
@@ -76,6 +76,10 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     [point] = section.content["learned"]
     assert (point["alpha"], point["beta"]) == pytest.approx((best["alpha"], best["beta"]), abs=1e-3)
     assert point["name"] == "chosen"
+    field = classifier_page(DivergenceMDM(["log-euclidean", "stein", "burg"]).fit(X, y), X, y)
+    section = field.sections[titles(field).index("Map of the plane")]
+    shown = [(point["alpha"], point["beta"]) for point in section.content["learned"]]
+    assert shown == [(0.5, 0.5), (0, 1)]
     near = classifier_page(DivergenceKNN(1, "airm").fit(X, y), X, y)
     section = near.sections[titles(near).index("Map of the plane")]
     assert section.content["learned"] == []

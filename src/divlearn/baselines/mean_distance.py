@@ -3,11 +3,13 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
@@ -35,7 +37,8 @@ _FILTER_TOLERANCE = 1e-9  # likewise at the mean of all matrices
 _LEAST_DIRECTION = 1e-6  # of a filter, relative to the largest
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
 _SLOPES = np.array([0.0, 0.25, 0.5])  # beta - alpha of candidates whose means have no closed form
-_CANDIDATES: list[Divergence | None] = [*plane.CANDIDATES, None]
+Field = list[Divergence | None]  # None: log-Euclidean
+_CANDIDATES: Field = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
@@ -51,12 +54,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Parameters
     ----------
-    divergence : str, pair (alpha, beta) or Divergence, default="airm"
+    divergence : str, pair (alpha, beta), Divergence or sequence of these, default="airm"
         A name, see `divlearn.get_divergence`, or a pair with alpha, beta >= 0 or both <= 0;
-        ``metric`` is an alias. The mean in
-        "burg" and "kullback" is the arithmetic mean, in "reverse-burg" the harmonic mean, in
-        "jeffreys" the geometric mean of both. "choose" chooses the divergence by cross-validation
-        on the training data; see Notes.
+        ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
+        "reverse-burg" the harmonic mean, in "jeffreys" the geometric mean of both. "choose" chooses
+        the divergence by cross-validation on the training data. In a sequence such as
+        ``["airm", "burg"]``, a field of metrics, every class has a mean in each. See Notes.
     filtering : bool, default=False
         Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
         AIRM mean, onto the directions of a shrinkage LDA, which ignores sample weights.
@@ -69,8 +72,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Attributes
     ----------
-    means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter.
-    divergence_ : Divergence or "log-euclidean", the one that was given or chosen.
+    means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter
+        For a sequence, (n_divergences, n_classes, d, d).
+    divergence_ : Divergence or "log-euclidean", the one given or chosen; a list for a sequence.
+    weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -91,6 +96,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     mean (0) to the arithmetic mean (1), exact for "airm" and "burg"; the harmonic mean, also exact,
     for "reverse-burg".
 
+    M divergences of a sequence make one: :math:`D(X \,\|\, C_k) = \sum_m w_m D_m(X \,\|\, C_{mk})`.
+    :math:`M w_m` is the scale of :math:`D_m` with the lowest log-loss on the training data, so that
+    divergences of different size have about the same influence.
+
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
@@ -100,17 +109,20 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     1.0
     >>> model.transform(X[:5]).shape
     (5, 3)
+    >>> DivergenceMDM(["airm", "kullback"]).fit(X, y).means_.shape
+    (2, 3, 4, 4)
     """
 
     means_: RealArray
     scale_: float
+    weights_: RealArray
     cv_results_: dict[str, Any]
     oof_proba_: RealArray
-    _divergence: Divergence | None
+    _field: Field
     _filter: tuple[RealArray, RealArray] | None
 
     def __init__(
-        self, divergence: str | Sequence[float] | Divergence = "airm",
+        self, divergence: str | Divergence | Sequence[Any] = "airm",
         engine: str | Engine = "auto", *, filtering: bool = False, cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
         regularize: str | float = "raise",
@@ -129,24 +141,29 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         apply to the means and to the choice of the divergence. Inner folds keep groups together.
         """
         chosen = isinstance(self.divergence, str) and self.divergence == "choose"
+        several = _is_sequence(self.divergence)
         if not chosen:
-            self._divergence = neighbors.known_divergence(self.divergence)
+            self._field = _known_field(self.divergence if several else [self.divergence])
         engine = get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight, None, groups)
-        given, self.scale_, self._filter = data, 1.0, None
+        given, self.scale_, self.weights_, self._filter = data, 1.0, np.ones(1), None
         if self.filtering:
             self._filter = _learn_filter(data, np.arange(len(data.codes)), engine)
             data = replace(data, matrices=_filtered(data.matrices, *self._filter))
         if chosen:
             self._choose(given, data, engine)
         else:
-            self.means_ = _class_means(data, self._divergence, engine)
+            means = np.stack([_class_means(data, one, engine) for one in self._field])
+            if len(means) > 1:
+                self.weights_ = _balance(data, self._field, means, engine)
+            self.means_ = means if several else means[0]
         return self
 
     @property
-    def divergence_(self) -> Divergence | str:
-        """The divergence in use."""
-        return LOG_EUCLIDEAN if self._divergence is None else self._divergence
+    def divergence_(self) -> Any:
+        """The divergence in use, or a list of those in use."""
+        found = [LOG_EUCLIDEAN if one is None else one for one in self._field]
+        return found[0] if self.means_.ndim == 3 else found
 
     def _choose(self, given: Labelled, data: Labelled, engine: Engine) -> None:
         """Choose the divergence, given what was not filtered; its means, and scale."""
@@ -174,7 +191,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
         self.oof_proba_ = data.spread(tested, probabilities)
         best, place = plane.least_loss(losses, scores, weights)
-        self._divergence = divergence = _CANDIDATES[best]
+        divergence = _CANDIDATES[best]
+        self._field = [divergence]
         self.scale_ = float(scales[best, place]) / (divergence.scale if divergence else 1.0)
         if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
             self.means_ = _class_means(data, divergence, engine)
@@ -196,10 +214,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         Distances are square roots if the divergence is the square of a distance, as "airm" and
         "stein" are; otherwise they are divergences.
         """
-        return self._distances(X, squared=False)
+        distances = self._distances(X)
+        squares = all(one is None or one.squared_distance for one in self._field)
+        return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
     def _predict_codes(self, X: ArrayLike) -> Codes:
-        return self._distances(X, squared=None).argmin(axis=1)
+        return self._distances(X).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
@@ -207,27 +227,60 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
         distance. The shape is (n_matrices, n_classes).
         """
-        return softmax(-self.scale_ * self._distances(X, squared=None), axis=1)
+        return softmax(-self.scale_ * self._distances(X), axis=1)
 
-    def _distances(self, X: ArrayLike, squared: bool | None) -> RealArray:
+    def _distances(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
-        blocks = neighbors.checked_blocks(self, X, len(self.means_))
-        return np.concatenate([self._table(matrices, squared) for matrices in blocks])
-
-    def _table(self, matrices: RealArray, squared: bool | None) -> RealArray:
-        if self._filter is not None:
-            matrices = _filtered(matrices, *self._filter)
-        if self._divergence is None:
-            gaps = log_vectors(matrices)[:, None] - log_vectors(self.means_)
-            lengths: RealArray = np.linalg.norm(gaps, axis=2)
-            return lengths if squared is False else lengths**2
-        engine = get_engine(self.engine)
-        prepared: Any = engine.prepare(Prepared.checked(matrices))
-        return self._divergence.pairwise(prepared, self.means_, squared=squared, engine=engine)
+        means, engine = (
+            self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:]),
+            self.engine,
+        )
+        found = []
+        for matrices in neighbors.checked_blocks(self, X, means[..., 0, 0].size):
+            kept = matrices if self._filter is None else _filtered(matrices, *self._filter)
+            tables = _measure(kept, self._field, means, get_engine(engine))
+            found.append(np.tensordot(self.weights_, tables, 1))
+        return np.concatenate(found)
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.means_)
+        return len(self.classes_)
+
+
+def _is_sequence(divergence: Any) -> bool:
+    """Tell several divergences from one, such as a pair of numbers."""
+    listed = isinstance(divergence, list | tuple | np.ndarray)
+    return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
+
+
+def _known_field(divergences: Any) -> Field:
+    field = [neighbors.known_divergence(one) for one in divergences]
+    points = [one and (one.alpha, one.beta, one.symmetrized) for one in field]
+    twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
+    if twice or not field:
+        raise ValueError(
+            f"divergence={divergences!r} must hold one divergence, or several that differ by more "
+            f"than a factor; {f'leave out all but one of {twice}' if twice else 'name one'}"
+        )
+    return field
+
+
+def _measure(matrices: RealArray, field: Field, means: RealArray, engine: Engine) -> RealArray:
+    """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
+    prepared: Any = engine.prepare(Prepared.checked(matrices)) if any(field) else None
+    return np.stack([
+        one.pairwise(prepared, some, engine=engine) if one
+        else cdist(log_vectors(matrices), log_vectors(some), "sqeuclidean")
+        for one, some in zip(field, means, strict=True)
+    ])  # fmt: skip
+
+
+def _balance(data: Labelled, field: Field, means: RealArray, engine: Engine) -> RealArray:
+    """Weights of divergences, each as if it were alone, so that none outweighs the others."""
+    tables = _measure(data.matrices, field, means, engine)
+    scales, losses, _ = plane.held_out_losses(tables, data.codes)
+    best = np.average(losses, axis=2, weights=data.weights).argmin(axis=1)
+    return scales[np.arange(len(field)), best] / len(field)
 
 
 def _learn_filter(data: Labelled, rows: Codes, engine: Engine) -> tuple[RealArray, RealArray]:

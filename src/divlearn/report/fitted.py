@@ -131,8 +131,10 @@ def learned_points(model: Any) -> list[tuple[float, float, str]]:
             return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
         each = len(both[0]) // len(learner.atoms_)
         return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
-    if isinstance(getattr(model, "divergence_", None), Divergence):
-        return [(model.divergence_.alpha, model.divergence_.beta, "chosen")]
+    field = getattr(model, "divergence_", None)
+    field = field if isinstance(field, list) else [field]
+    if known := [one for one in field if isinstance(one, Divergence)]:
+        return [(one.alpha, one.beta, "chosen") for one in known]
     best = getattr(model, "best_params_", {})
     return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
 
