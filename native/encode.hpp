@@ -26,7 +26,7 @@ DIVLEARN_INLINE bool trusted(int d, Lane scaled_result, Lane spread, Lane expone
 }
 
 // The Cholesky factor of N = alpha X + beta B, in units of 2^(exponent of B).
-DIVLEARN_INLINE void mixed_cholesky(const Data& data, long group, const Atoms& atoms, int atom,
+DIVLEARN_INLINE void mixed_cholesky(const Data& data, int64_t group, const Atoms& atoms, int atom,
                                     double alpha, double beta, Lane exponent, Lane* N,
                                     Lane* inverse_diagonal) {
   const size_t size = packed_size(data.d);
@@ -41,7 +41,7 @@ DIVLEARN_INLINE void mixed_cholesky(const Data& data, long group, const Atoms& a
 }
 
 // D on theta = 1: [logdet N - alpha logdet X - beta logdet B]/(alpha beta).
-static bool logdet_value(const Data& data, long group, const Atoms& atoms, int atom, double alpha,
+static bool logdet_value(const Data& data, int64_t group, const Atoms& atoms, int atom, double alpha,
                          double beta, double condition_limit, Lane* scratch, Lane* value) {
   const int d = data.d;
   const Lane exponent = pair_exponent(data, group, atoms, atom);
@@ -57,23 +57,23 @@ static bool logdet_value(const Data& data, long group, const Atoms& atoms, int a
                  condition_limit);
 }
 
-static long encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
+static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
                    const Options& options, double* out) {
   constexpr int K = GROUPS;
   const int d = data.d, m = parameters.per_atom;
-  const long groups = group_count(data.count), blocks = (groups + K - 1) / K;
+  const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
   const size_t own = BlockSpectra<K>::lanes(d);
-  long failures = 0;
-  const auto write = [&](long group, int atom, int pair, Lane value) {
+  int64_t failures = 0;
+  const auto write = [&](int64_t group, int atom, int pair, Lane value) {
     for (int w = 0; w < W && group * W + w < data.count; ++w)
       out[((size_t)(group * W + w) * atoms.count + atom) * m + pair] = value[w];
   };
   constexpr int RUN = 16;  // atoms per task: a group's data is read once for all of them
-  const long runs = (atoms.count + RUN - 1) / RUN;
+  const int64_t runs = (atoms.count + RUN - 1) / RUN;
   Interruption interruption(options.interrupted);
   for_each_task(blocks * runs, options.threads, own + (size_t)K * d, interruption,
-                [&](long task, Lane* scratch) {
-    const long first = task / runs * K;
+                [&](int64_t task, Lane* scratch) {
+    const int64_t first = task / runs * K;
     const int here = (int)(groups - first < K ? groups - first : K);
     const int begin = (int)(task % runs) * RUN;
     const int end = begin + RUN < atoms.count ? begin + RUN : atoms.count;
@@ -96,7 +96,7 @@ static long encode(const Data& data, const Atoms& atoms, const Parameters& param
           missing[atom - begin] & BlockSpectra<K>::compute(data, first, here, atoms, atom,
                                                            options.condition_limit, scratch, t);
       if (failed) {
-        const long count = mark_failures(failed, first, atom, atoms.count, options);
+        const int64_t count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic
         failures += count;
       }

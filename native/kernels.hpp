@@ -1,13 +1,14 @@
 // What the compiled kernels offer: plain arrays in, plain arrays out, one table per instruction set.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace divlearn {
 
 // N matrices in groups of `lanes`, entry by entry ("packed lanes"), the last group padded with
 // copies of the last matrix. Matrices are scaled by 2^-exponent. Packed arrays are aligned to the vector width.
 struct Data {
-  long count;
+  int64_t count;
   int d;
   const double* factor;    // Cholesky factors
   const double* matrix;    // the matrices, or null where no route needs them
@@ -52,7 +53,7 @@ struct PullbackOutput {
 
 // Features of pixels less their offsets, and one more that is one everywhere.
 struct Pixels {
-  long height, width;
+  int64_t height, width;
   int features;          // the constant one included
   const double* values;  // (features - 1, height, width)
   const double* offset;  // (features - 1)
@@ -62,26 +63,26 @@ struct Pixels {
 // edge[edge_start[y] : edge_start[y + 1]], where k < count is the upper one of box k and
 // count + k the lower one.
 struct Boxes {
-  long count;
-  const long* left;
-  const long* right;
-  const long* edge_start;  // (height + 2)
-  const long* edge;        // (2 count)
+  int64_t count;
+  const int64_t* left;
+  const int64_t* right;
+  const int64_t* edge_start;  // (height + 2)
+  const int64_t* edge;        // (2 count)
 };
 
 struct Kernels {
   const char* name;
   int lanes;
   // Returns the index of the first matrix that has no Cholesky factor, or -1.
-  long (*factor)(long count, int d, const double* matrices, double* factor, double* matrix,
+  int64_t (*factor)(int64_t count, int d, const double* matrices, double* factor, double* matrix,
                  double* logdet, double* exponent, double* spread, int threads);
   // The following return the number of entries they set in Options::failed.
-  long (*spectra)(const Data&, const Atoms&, const Options&, double* out);
-  long (*encode)(const Data&, const Atoms&, const Parameters&, const Options&, double* out);
-  long (*pullback)(const Data&, const Atoms&, const Parameters&, const Options&,
+  int64_t (*spectra)(const Data&, const Atoms&, const Options&, double* out);
+  int64_t (*encode)(const Data&, const Atoms&, const Parameters&, const Options&, double* out);
+  int64_t (*pullback)(const Data&, const Atoms&, const Parameters&, const Options&,
                    const double* cotangent, const PullbackOutput&);
   // Theta = 1 alone: atoms get sum_i w_i N_i^-1, N = alpha X + beta B; one pair per atom.
-  long (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
+  int64_t (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
                           const double* cotangent, const PullbackOutput&);
   // Adds sum_p f_p f_p^T over each box to the upper triangles of grams (count, features, features).
   void (*box_grams)(const Pixels&, const Boxes&, bool (*interrupted)(), double* grams);

@@ -2,8 +2,8 @@
 // problems runs in step without a shuffle. Everything else in this folder is written on `Lane`.
 #pragma once
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -93,16 +93,16 @@ DIVLEARN_INLINE Lane reciprocal_root(Lane x) { return 1.0 / square_root(x); }
 // Scratch of one thread, freed with it.
 class Scratch {
  public:
-  explicit Scratch(size_t lanes) : base_(nullptr) {
-    if (posix_memalign((void**)&base_, 64, (lanes + 8) * sizeof(Lane)) != 0) base_ = nullptr;
-  }
-  ~Scratch() { std::free(base_); }
+  explicit Scratch(size_t lanes)
+      : base_((Lane*)::operator new((lanes + 8) * sizeof(Lane), CACHE_LINE, std::nothrow)) {}
+  ~Scratch() { ::operator delete(base_, CACHE_LINE); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   bool ok() const { return base_ != nullptr; }
   Lane* base() const { return base_; }
 
  private:
+  static constexpr std::align_val_t CACHE_LINE{64};
   Lane* base_;
 };
 

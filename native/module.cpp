@@ -25,7 +25,7 @@ namespace {
 
 using Array = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Marks = nb::ndarray<unsigned char, nb::c_contig, nb::device::cpu>;
-using Indices = nb::ndarray<const long, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
 using ConstArray = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 
 std::vector<const Kernels*> supported() {
@@ -79,7 +79,7 @@ auto aligned(const A& array, size_t size, const Kernels& kernels, const char* wh
 
 // The arrays of prepared data; matrix may be empty where it is not needed.
 struct DataArrays {
-  long count;
+  int64_t count;
   int d;
   ConstArray factor, matrix, logdet, exponent, spread;
 };
@@ -135,12 +135,12 @@ bool interrupted() {
 
 // Runs a kernel without the interpreter lock; failed is (groups, n_atoms) and starts as zeros.
 template <class Run>
-long run_kernel(const Kernels& kernels, const divlearn::Data& data, const divlearn::Atoms& atoms,
+int64_t run_kernel(const Kernels& kernels, const divlearn::Data& data, const divlearn::Atoms& atoms,
                 double condition_limit, int threads, Marks& failed, const Run& run) {
   const size_t groups = (data.count + kernels.lanes - 1) / kernels.lanes;
   require(failed.size() == groups * atoms.count, "wrong size of failure marks");
   const divlearn::Options options = {condition_limit, threads, interrupted, failed.data()};
-  long failures;
+  int64_t failures;
   {
     nb::gil_scoped_release release;
     failures = run(options);
@@ -149,11 +149,11 @@ long run_kernel(const Kernels& kernels, const divlearn::Data& data, const divlea
   return failures;
 }
 
-long factor(const std::string& isa, ConstArray matrices, Array factor_out, Array matrix_out,
+int64_t factor(const std::string& isa, ConstArray matrices, Array factor_out, Array matrix_out,
             Array logdet, Array exponent, Array spread, int threads) {
   const Kernels& kernels = find(isa);
   require(matrices.ndim() == 3 && matrices.shape(1) == matrices.shape(2), "matrices must be (N, d, d)");
-  const long count = (long)matrices.shape(0);
+  const int64_t count = (int64_t)matrices.shape(0);
   const int d = (int)matrices.shape(1);
   require(count > 0 && d > 0, "no data");
   const size_t padded = (count + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
@@ -185,7 +185,7 @@ int prepare_atoms(ConstArray atoms, Array whitener, Array matrix, Array inverse,
   return divlearn::prepare_atoms(n, d, atoms.data(), out);
 }
 
-long spectra(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
+int64_t spectra(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
              double condition_limit, int threads, Marks failed) {
   const Kernels& kernels = find(isa);
   const auto x = view(data, kernels);
@@ -197,7 +197,7 @@ long spectra(const std::string& isa, const DataArrays& data, const AtomArrays& a
                     });
 }
 
-long encode(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
+int64_t encode(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
             ConstArray alpha, ConstArray beta, Array out, double condition_limit, int threads,
             Marks failed) {
   const Kernels& kernels = find(isa);
@@ -212,7 +212,7 @@ long encode(const std::string& isa, const DataArrays& data, const AtomArrays& at
 }
 
 // Empty alpha_out asks for no gradient of the parameters, empty values for no values.
-long pullback(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
+int64_t pullback(const std::string& isa, const DataArrays& data, const AtomArrays& atoms,
               ConstArray alpha, ConstArray beta, ConstArray cotangent, int chunks, Array atoms_out,
               Array alpha_out, Array beta_out, Array values, bool logdet_only,
               double condition_limit, int threads, Marks failed) {
@@ -245,11 +245,11 @@ void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Ind
                Indices right, Indices edge_start, Indices edge, Array grams) {
   const Kernels& kernels = find(isa);
   require(pixels.ndim() == 3 && pixels.size() > 0, "pixels must be (features, height, width)");
-  const divlearn::Pixels image = {(long)pixels.shape(1), (long)pixels.shape(2),
+  const divlearn::Pixels image = {(int64_t)pixels.shape(1), (int64_t)pixels.shape(2),
                                   (int)pixels.shape(0) + 1, pixels.data(),
                                   checked(offset, pixels.shape(0), "wrong size of offset")};
   const size_t n = left.size(), gram_size = (size_t)image.features * image.features;
-  const divlearn::Boxes boxes = {(long)n, left.data(), checked(right, n, "wrong size of right"),
+  const divlearn::Boxes boxes = {(int64_t)n, left.data(), checked(right, n, "wrong size of right"),
                                  checked(edge_start, image.height + 2, "wrong size of edge_start"),
                                  checked(edge, 2 * n, "wrong size of edge")};
   for (size_t k = 0; k < n; ++k)
@@ -259,7 +259,7 @@ void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Ind
     require(0 <= boxes.edge[k] && boxes.edge[k] < 2 * boxes.count, "an edge has no box");
   require(boxes.edge_start[0] == 0 && boxes.edge_start[image.height + 1] == 2 * boxes.count,
           "edges leave the image");
-  for (long y = 0; y <= image.height; ++y)
+  for (int64_t y = 0; y <= image.height; ++y)
     require(boxes.edge_start[y] <= boxes.edge_start[y + 1], "edges are not sorted");
   double* target = checked(grams, n * gram_size, "wrong size of grams");
   {
@@ -273,7 +273,7 @@ void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Ind
 
 NB_MODULE(_native, module) {
   nb::class_<DataArrays>(module, "DataArrays")
-      .def(nb::init<long, int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
+      .def(nb::init<int64_t, int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
   nb::class_<AtomArrays>(module, "AtomArrays")
       .def(nb::init<int, ConstArray, ConstArray, ConstArray, ConstArray, ConstArray>());
   module.def("instruction_sets", [] {

@@ -5,9 +5,9 @@
 
 namespace DIVLEARN_ISA {
 
-static void load_group(long count, long group, int d, const double* matrices, Lane* packed) {
+static void load_group(int64_t count, int64_t group, int d, const double* matrices, Lane* packed) {
   for (int w = 0; w < W; ++w) {
-    const long index = group * W + w < count ? group * W + w : count - 1;
+    const int64_t index = group * W + w < count ? group * W + w : count - 1;
     const double* source = matrices + (size_t)index * d * d;
     double* target = (double*)packed + w;
     for (int i = 0; i < d; ++i)
@@ -34,13 +34,13 @@ static Lane scale_group(int d, Lane* packed) {
   return exponent;
 }
 
-static long factor(long count, int d, const double* matrices, double* factor_out,
+static int64_t factor(int64_t count, int d, const double* matrices, double* factor_out,
                    double* matrix_out, double* logdet, double* exponent, double* spread,
                    int threads) {
-  const long groups = group_count(count);
+  const int64_t groups = group_count(count);
   const size_t size = packed_size(d);
-  long failed = count;
-  for_each_task(groups, threads, d, [&](long group, Lane* inverse_diagonal) {
+  int64_t failed = count;
+  for_each_task(groups, threads, d, [&](int64_t group, Lane* inverse_diagonal) {
     Lane* packed = (Lane*)factor_out + group * size;
     load_group(count, group, d, matrices, packed);
     const Lane power = scale_group(d, packed);

@@ -30,7 +30,7 @@ class Totals {
   }
 
   // weight[i] = sum over pairs of cotangent * f_t(t_i); adds up the parameters' gradients.
-  void weigh(long group, const Lane* t, Lane* weight) {
+  void weigh(int64_t group, const Lane* t, Lane* weight) {
     const int d = data_.d, m = parameters_.per_atom;
     for (int i = 0; i < d; ++i) weight[i] = Lane{};
     for (int pair = 0; pair < m; ++pair) {
@@ -51,7 +51,7 @@ class Totals {
   }
 
   // Padding has no weight.
-  Lane cotangent_of(long group, int pair) const {
+  Lane cotangent_of(int64_t group, int pair) const {
     Lane c = {};
     for (int w = 0; w < W && group * W + w < data_.count; ++w)
       c[w] = cotangent_[((size_t)(group * W + w) * atoms_.count + atom_) * parameters_.per_atom +
@@ -135,7 +135,7 @@ struct Side {
 constexpr size_t careful_lanes(size_t d) { return 2 * ClusteredVectors::lanes(d) + 5 * d; }
 
 // The sum where eigenvalues are close together, or too far apart for A alone: then with its inverse.
-static bool add_carefully(const Data& data, long group, const Atoms& atoms, int atom,
+static bool add_carefully(const Data& data, int64_t group, const Atoms& atoms, int atom,
                           const Side& direct, const Side* inverse, Lane* scratch, Totals& totals) {
   const int d = data.d;
   Lane *t = scratch, *weight = t + d, *work = weight + d;
@@ -175,7 +175,7 @@ static bool add_carefully(const Data& data, long group, const Atoms& atoms, int 
   return true;
 }
 
-static bool add_accurate(const Data& data, long group, const Atoms& atoms, int atom, Lane* scratch,
+static bool add_accurate(const Data& data, int64_t group, const Atoms& atoms, int atom, Lane* scratch,
                          Totals& totals) {
   const int d = data.d;
   Lane *t = scratch, *weight = t + d, *tile = weight + d, *rest = tile + 2 * d;
@@ -207,7 +207,7 @@ struct BlockPullback {
   }
 
   // Adds groups [first, first + groups) to the totals; bit g of the result says group g failed.
-  static unsigned add(const Data& data, long first, int groups, const Atoms& atoms, int atom,
+  static unsigned add(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
                       double limit, Lane* scratch, Totals& totals) {
     if (K > NARROW && groups <= NARROW)
       return BlockPullback<NARROW>::add(data, first, groups, atoms, atom, limit, scratch, totals);
@@ -274,21 +274,21 @@ struct BlockPullback {
 
 // Tasks are (atom, chunk of the data); a chunk's sums are added in a fixed order.
 template <int K>
-static long pullback_blocks(const Data& data, const Atoms& atoms, const Parameters& parameters,
+static int64_t pullback_blocks(const Data& data, const Atoms& atoms, const Parameters& parameters,
                             const Options& options, const double* cotangent,
                             const PullbackOutput& out) {
   const int d = data.d;
-  const long groups = group_count(data.count);
+  const int64_t groups = group_count(data.count);
   const size_t sums = Totals::lanes(d, parameters.per_atom);
-  long failures = 0;
+  int64_t failures = 0;
   Interruption interruption(options.interrupted);
-  for_each_task((long)atoms.count * out.chunks, options.threads, sums + BlockPullback<K>::lanes(d),
-                interruption, [&](long task, Lane* scratch) {
+  for_each_task((int64_t)atoms.count * out.chunks, options.threads, sums + BlockPullback<K>::lanes(d),
+                interruption, [&](int64_t task, Lane* scratch) {
     const int atom = (int)(task / out.chunks), chunk = (int)(task % out.chunks);
-    const long begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
+    const int64_t begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
     Totals totals(data, atoms, parameters, cotangent, out, atom, scratch);
-    long count = 0;
-    for (long first = begin; first < end && !interruption(); first += K) {
+    int64_t count = 0;
+    for (int64_t first = begin; first < end && !interruption(); first += K) {
       const int here = (int)(end - first < K ? end - first : K);
       const unsigned failed = BlockPullback<K>::add(
           data, first, here, atoms, atom, options.condition_limit, scratch + sums, totals);
@@ -303,32 +303,32 @@ static long pullback_blocks(const Data& data, const Atoms& atoms, const Paramete
   return failures;
 }
 
-static long pullback(const Data& data, const Atoms& atoms, const Parameters& parameters,
+static int64_t pullback(const Data& data, const Atoms& atoms, const Parameters& parameters,
                      const Options& options, const double* cotangent, const PullbackOutput& out) {
   return data.d < LARGE
              ? pullback_blocks<GROUPS>(data, atoms, parameters, options, cotangent, out)
              : pullback_blocks<NARROW>(data, atoms, parameters, options, cotangent, out);
 }
 
-static long pullback_logdet(const Data& data, const Atoms& atoms, const Parameters& parameters,
+static int64_t pullback_logdet(const Data& data, const Atoms& atoms, const Parameters& parameters,
                             const Options& options, const double* cotangent,
                             const PullbackOutput& out) {
   const int d = data.d;
-  const long groups = group_count(data.count);
+  const int64_t groups = group_count(data.count);
   const size_t size = packed_size(d), sums = Totals::lanes(d, 1);
-  long failures = 0;
+  int64_t failures = 0;
   Interruption interruption(options.interrupted);
-  for_each_task((long)atoms.count * out.chunks, options.threads, sums + size + d, interruption,
-                [&](long task, Lane* scratch) {
+  for_each_task((int64_t)atoms.count * out.chunks, options.threads, sums + size + d, interruption,
+                [&](int64_t task, Lane* scratch) {
     const int atom = (int)(task / out.chunks), chunk = (int)(task % out.chunks);
-    const long begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
+    const int64_t begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
     Totals totals(data, atoms, parameters, cotangent, out, atom, scratch);
     Lane *N = scratch + sums, *inverse_diagonal = N + size;
     const double alpha = parameters.alpha[atom], beta = parameters.beta[atom];
-    for (long group = begin; group < end; ++group) {
+    for (int64_t group = begin; group < end; ++group) {
       const Lane exponent = pair_exponent(data, group, atoms, atom);
       if (any(~(absolute(exponent) < EXPONENT_LIMIT))) {
-        const long count = mark_failures(1u, group, atom, atoms.count, options);
+        const int64_t count = mark_failures(1u, group, atom, atoms.count, options);
 #pragma omp atomic
         failures += count;
         continue;

@@ -28,14 +28,14 @@ static Rows take_rows(int first, int features) {
 }
 
 // Pixel by pixel, the features of one row of the image; lanes beyond the features stay zero.
-static void gather_row(const Pixels& pixels, long y, Lane* row) {
+static void gather_row(const Pixels& pixels, int64_t y, Lane* row) {
   const int stride = lane_count(pixels.features) * W, last = pixels.features - 1;
   double* out = reinterpret_cast<double*>(row);
   for (int i = 0; i < last; ++i) {
     const double* values = pixels.values + (i * pixels.height + y) * pixels.width;
-    for (long x = 0; x < pixels.width; ++x) out[x * stride + i] = values[x] - pixels.offset[i];
+    for (int64_t x = 0; x < pixels.width; ++x) out[x * stride + i] = values[x] - pixels.offset[i];
   }
-  for (long x = 0; x < pixels.width; ++x) out[x * stride + last] = 1;
+  for (int64_t x = 0; x < pixels.width; ++x) out[x * stride + last] = 1;
 }
 
 // Adds a row of pixels to the integral; running holds the sums along that row.
@@ -43,7 +43,7 @@ static void add_row(const Rows& rows, const Pixels& pixels, const Lane* row, Lan
                     Lane* integral) {
   const int lanes = lane_count(pixels.features);
   for (int k = 0; k < rows.lanes; ++k) running[k] = Lane{};
-  for (long x = 0; x < pixels.width; ++x) {
+  for (int64_t x = 0; x < pixels.width; ++x) {
     const Lane* pixel = row + x * lanes;
     const double* value = reinterpret_cast<const double*>(pixel);
     integral += rows.lanes;
@@ -79,9 +79,9 @@ static void sweep(const Pixels& pixels, const Boxes& boxes, const Rows& rows, La
   Lane* row = running + rows.lanes;
   Lane* integral = row + pixels.width * lane_count(pixels.features);  // (width + 1, lanes)
   std::memset(row, 0, (integral - row + (pixels.width + 1) * rows.lanes) * sizeof(Lane));
-  for (long y = 0; y <= pixels.height; ++y) {
-    for (long e = boxes.edge_start[y]; e < boxes.edge_start[y + 1]; ++e) {
-      const long box = boxes.edge[e] % boxes.count;
+  for (int64_t y = 0; y <= pixels.height; ++y) {
+    for (int64_t e = boxes.edge_start[y]; e < boxes.edge_start[y + 1]; ++e) {
+      const int64_t box = boxes.edge[e] % boxes.count;
       const double sign = boxes.edge[e] < boxes.count ? -1 : 1;  // upper edges come first
       add_edge(rows, pixels.features, integral + boxes.left[box] * rows.lanes,
                integral + boxes.right[box] * rows.lanes, sign, grams + box * gram_size);
@@ -93,8 +93,8 @@ static void sweep(const Pixels& pixels, const Boxes& boxes, const Rows& rows, La
 }
 
 static void box_grams(const Pixels& pixels, const Boxes& boxes, bool (*interrupted)(), double* grams) {
-  const long lanes = lane_count(pixels.features);
-  const long most = lanes > SWEEP_LANES ? lanes : SWEEP_LANES;
+  const int64_t lanes = lane_count(pixels.features);
+  const int64_t most = lanes > SWEEP_LANES ? lanes : SWEEP_LANES;
   Scratch scratch(pixels.width * lanes + (pixels.width + 2) * most);
   if (!scratch.ok()) throw std::bad_alloc();
   for (Rows rows = take_rows(0, pixels.features); rows.lanes && !interrupted();

@@ -17,11 +17,11 @@ DIVLEARN_INLINE void log_spectrum(int d, const Lane* values, int stride, Lane ex
   for (int i = 0; i < d; ++i) t[i] = log_lane(values[i * stride] * factor);
 }
 
-DIVLEARN_INLINE Lane pair_exponent(const Data& data, long group, const Atoms& atoms, int atom) {
+DIVLEARN_INLINE Lane pair_exponent(const Data& data, int64_t group, const Atoms& atoms, int atom) {
   return load(data.exponent + group * W) - atoms.exponent[atom];
 }
 
-DIVLEARN_INLINE const Lane* group_of(const double* packed, long group, int d) {
+DIVLEARN_INLINE const Lane* group_of(const double* packed, int64_t group, int d) {
   return (const Lane*)packed + group * packed_size(d);
 }
 
@@ -51,7 +51,7 @@ struct AccurateResult {
 
 constexpr size_t accurate_lanes(size_t d) { return d * (d + 1) / 2 + d * d + d; }
 
-static AccurateResult accurate(const Data& data, long group, const Atoms& atoms, int atom,
+static AccurateResult accurate(const Data& data, int64_t group, const Atoms& atoms, int atom,
                                Lane* scratch) {
   const int d = data.d;
   Lane *G = scratch, *columns = G + packed_size(d), *values = columns + (size_t)d * d;
@@ -70,7 +70,7 @@ constexpr int NARROW = 2;  // the same where few are left: padding would cost as
 // A = L_B^-1 X L_B^-T, or its inverse, as Q T Q^T for one group: reflectors in A and scale, T scaled
 // to about norm 1. Returns the exponent taken out of T; work: 3 d lanes.
 template <bool INVERSE = false>
-static Lane reduce_group(const Data& data, long group, const Atoms& atoms, int atom, Lane* A,
+static Lane reduce_group(const Data& data, int64_t group, const Atoms& atoms, int atom, Lane* A,
                          Lane* diagonal, Lane* off_diagonal, Lane* scale, Lane* work) {
   const int d = data.d;
   whiten(d, whitener_of(atoms, atom, d), group_of(data.factor, group, d), A);
@@ -95,7 +95,7 @@ static Lane join_scaled(int d, Lane exponent, Lane inverse_exponent, Lane* inver
 
 // The factor of eps by which factorizing X and B has moved the eigenvalues already, or less; work:
 // 2 d lanes. Routes that add no more than that are good enough. It is small for graded matrices.
-static Lane inherited_error(const Data& data, long group, const Atoms& atoms, int atom, Lane* work) {
+static Lane inherited_error(const Data& data, int64_t group, const Atoms& atoms, int atom, Lane* work) {
   const int d = data.d;
   const double* packed = atoms.matrix + atom * packed_size(d);
   const Lane error = (double)d * scaled_condition(d, group_of(data.factor, group, d), work) +
@@ -147,7 +147,7 @@ struct BlockSpectra {
     return packed_size(d) + 8 * (size_t)d + 2 * Interleaved<K>::lanes(d) + accurate_lanes(d);
   }
 
-  static unsigned compute(const Data& data, long first, int groups, const Atoms& atoms, int atom,
+  static unsigned compute(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
                           double limit, Lane* scratch, Lane* t) {
     if (K > NARROW && groups <= NARROW)
       return BlockSpectra<NARROW>::compute(data, first, groups, atoms, atom, limit, scratch, t);
@@ -209,23 +209,23 @@ struct BlockSpectra {
 };
 
 // Tasks are (block of groups, atom), block outermost: a block's factors stay in the cache.
-static long spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
+static int64_t spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
   constexpr int K = GROUPS;
   const int d = data.d;
-  const long groups = group_count(data.count), blocks = (groups + K - 1) / K;
+  const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
   const size_t own = BlockSpectra<K>::lanes(d);
-  long failures = 0;
+  int64_t failures = 0;
   Interruption interruption(options.interrupted);
   for_each_task(blocks * atoms.count, options.threads, own + (size_t)K * d, interruption,
-                [&](long task, Lane* scratch) {
-    const long first = task / atoms.count * K;
+                [&](int64_t task, Lane* scratch) {
+    const int64_t first = task / atoms.count * K;
     const int atom = (int)(task % atoms.count);
     const int here = (int)(groups - first < K ? groups - first : K);
     Lane* block = scratch + own;
     const unsigned failed = BlockSpectra<K>::compute(data, first, here, atoms, atom,
                                                      options.condition_limit, scratch, block);
     if (failed) {
-      const long count = mark_failures(failed, first, atom, atoms.count, options);
+      const int64_t count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic
       failures += count;
     }

@@ -16,7 +16,7 @@ using divlearn::Options;
 using divlearn::Parameters;
 using divlearn::PullbackOutput;
 
-DIVLEARN_INLINE long group_count(long count) { return (count + W - 1) / W; }
+DIVLEARN_INLINE int64_t group_count(int64_t count) { return (count + W - 1) / W; }
 DIVLEARN_INLINE size_t packed_size(int d) { return (size_t)d * (d + 1) / 2; }
 
 // Lets the calling thread ask whether to go on, and tells the others.
@@ -49,7 +49,7 @@ class Interruption {
 // task never changes its result. Exceptions cannot leave a parallel region, so a failed allocation
 // is remembered and thrown behind it.
 template <class Body>
-static void for_each_task(long tasks, int threads, size_t scratch_lanes, Interruption& interruption,
+static void for_each_task(int64_t tasks, int threads, size_t scratch_lanes, Interruption& interruption,
                           const Body& body) {
   bool failed = false;
 #if defined(_OPENMP)
@@ -62,7 +62,7 @@ static void for_each_task(long tasks, int threads, size_t scratch_lanes, Interru
         failed = true;
       }
 #pragma omp for schedule(dynamic, 1)
-      for (long task = 0; task < tasks; ++task)
+      for (int64_t task = 0; task < tasks; ++task)
         if (scratch.ok() && !interruption()) body(task, scratch.base());
     }
     if (failed) throw std::bad_alloc();
@@ -73,17 +73,17 @@ static void for_each_task(long tasks, int threads, size_t scratch_lanes, Interru
   (void)failed;
   Scratch scratch(scratch_lanes);
   if (!scratch.ok()) throw std::bad_alloc();
-  for (long task = 0; task < tasks && !interruption(); ++task) body(task, scratch.base());
+  for (int64_t task = 0; task < tasks && !interruption(); ++task) body(task, scratch.base());
 }
 
 template <class Body>
-static void for_each_task(long tasks, int threads, size_t scratch_lanes, const Body& body) {
+static void for_each_task(int64_t tasks, int threads, size_t scratch_lanes, const Body& body) {
   Interruption never(nullptr);
   for_each_task(tasks, threads, scratch_lanes, never, body);
 }
 
 // Marks the groups of a block that failed (bit g for group first + g); returns their number.
-static long mark_failures(unsigned failed, long first, int atom, int atoms, const Options& options) {
+static int64_t mark_failures(unsigned failed, int64_t first, int atom, int atoms, const Options& options) {
   for (int g = 0; failed >> g; ++g)
     if (failed >> g & 1u) options.failed[(first + g) * atoms + atom] = 1;
   return __builtin_popcount(failed);

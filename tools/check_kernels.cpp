@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <random>
 #include <vector>
 
@@ -67,10 +68,9 @@ void rotate(int d, const std::vector<Real>& Q, const Real* values, double* out) 
 }
 
 struct Aligned {  // to a cache line, as packed lanes must be
-  explicit Aligned(size_t size) {
-    if (posix_memalign((void**)&data, 64, size * sizeof(double)) != 0) std::abort();
-  }
-  ~Aligned() { std::free(data); }
+  explicit Aligned(size_t size)
+      : data((double*)::operator new(size * sizeof(double), std::align_val_t{64})) {}
+  ~Aligned() { ::operator delete(data, std::align_val_t{64}); }
   double* data;
 };
 
@@ -113,7 +113,7 @@ void check(const divlearn::Kernels& kernels, int d, double extent, double alpha,
   const divlearn::Options options = {1e5, 1, nullptr, failed.data()};
   Array t((size_t)N * n * d), V((size_t)N * n), again((size_t)N * n);
   Array sums(n * chunks * size), in_alpha(n * chunks), in_beta(n * chunks);
-  long unanswered = kernels.spectra(data, atoms, options, t.data());
+  int64_t unanswered = kernels.spectra(data, atoms, options, t.data());
   unanswered += kernels.encode(data, atoms, parameters, options, V.data());
   unanswered += kernels.pullback(data, atoms, parameters, options, weights.data(),
       {chunks, sums.data(), in_alpha.data(), in_beta.data(), again.data()});

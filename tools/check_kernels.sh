@@ -6,7 +6,12 @@
 #   CXX=x86_64-linux-gnu-g++ EMULATOR="qemu-x86_64 -cpu max -L /usr/x86_64-linux-gnu" \
 #     tools/check_kernels.sh
 #
-# Debian has these as g++-x86-64-linux-gnu and qemu-user. QEMU emulates AVX2, but not AVX-512.
+#   CXX="python -m ziglang c++ -target aarch64-linux-musl" tools/check_kernels.sh
+#   CXX="python -m ziglang c++ -target aarch64-windows-gnu -D__USE_MINGW_ANSI_STDIO=1" \
+#     EMULATOR=wine tools/check_kernels.sh
+#
+# Debian has g++-x86-64-linux-gnu, qemu-user and wine, PyPI has ziglang. QEMU emulates AVX2, but not
+# AVX-512. Zig has no __builtin_cpu_supports: for x86-64 add a libgcc.a or take another compiler.
 set -eu
 cd "$(dirname "$0")/.."
 cxx=${CXX:-c++}

@@ -85,8 +85,7 @@ class Pairs:
         assert vectors is not None
         assert slope is not None
         inner = (vectors * slope[:, None, :]) @ vectors.mT
-        scaled = congruence(self._whitener, -inner)
-        gradient: RealArray = np.ldexp(scaled, -self._unit[:, None, None])
+        gradient = congruence(self._whitener, -inner, self._unit)
         if self.order is None:
             return gradient
         back = np.argsort(self.order, axis=-1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import native_names
+from engine_problems import has_native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +19,8 @@ from divlearn.descriptors.covariances import (
     covariances,
     grid_boxes,
 )
-from divlearn.engines import available_engines, native
 
-INSTRUCTION_SETS = native.instruction_sets() if "native" in available_engines() else []
+INSTRUCTION_SETS = [name.removeprefix("native-") for name in native_names() if has_native]
 
 
 def random_boxes(rng, shape, count, smallest=2):

@@ -113,6 +113,15 @@ def test_common_scale_changes_no_divergence(engine, scale):
     assert_within(frobenius(gap), errors.sum(axis=0))
 
 
+def test_gradients_are_finite_where_inverses_of_atoms_are_not(engine):
+    ratios, tiny = 1 + np.exp2([-9.0, -10.0, -11.0]), 2.0**-1030
+    X, B = tiny * np.diag(ratios)[None], tiny * np.eye(3)[None]
+    back = engine.pullback(X, B, 0, 0, np.ones((1, 1)))
+    np.testing.assert_allclose(
+        np.ldexp(back.atoms[0], -1030), -np.diag(np.log(ratios)), atol=8 * EPS
+    )
+
+
 EXTREMES = {
     "wide": (np.diag([1e-150, 1e150]), np.eye(2)),
     "wide-atom": (np.eye(2), np.diag([1e-150, 1e150])),

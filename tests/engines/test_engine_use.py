@@ -224,4 +224,33 @@ except ValueError as error:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("1|UserWarning|divlearn runs on its reference engine")
     assert float(lines[1]) == pytest.approx(np.log(2) ** 2, rel=4 * EPS)
-    assert "engine='native' is not installed or was switched off" in lines[2]
+    problem = "does not run here: DIVLEARN_NO_NATIVE switches it off"
+    assert problem in lines[0]
+    assert problem in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ModuleNotFoundError("No module named 'divlearn.engines._native'"),
+            "not compiled; install",
+        ),
+        (ImportError("libgomp.so.1: cannot open"), "cannot be loaded (libgomp.so.1: cannot open)"),
+    ],
+)
+def test_why_the_native_engine_does_not_run(error, said):
+    """Whoever lacks a library needs no compiler."""
+    code = f"""
+import sys
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == "divlearn.engines._native":
+            raise {error!r}
+sys.meta_path.insert(0, Finder)
+import divlearn
+assert divlearn.available_engines() == ("reference",)
+divlearn.get_engine("native")
+"""
+    done = run(code, DIVLEARN_NO_NATIVE="0")
+    assert said in done.stderr.splitlines()[-1]

@@ -334,7 +334,8 @@ def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
         assert line in capsys.readouterr().out
 
 
-def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, capsys):
+def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, monkeypatch, capsys):
+    monkeypatch.setattr("divlearn.fitting.progress.clock", lambda: 0.0)  # no line is due
     X, y = data
     model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0, verbose=1).fit(X, y)
     reached = [

@@ -4,7 +4,7 @@ import warnings
 from functools import cache
 
 from divlearn.engines.base import Engine, Prepared, Pullback
-from divlearn.engines.cpu import available_engines, make_engine
+from divlearn.engines.cpu import available_engines, make_engine, native_problem
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.engines.reference import ReferenceEngine
 
@@ -19,10 +19,8 @@ _LEAST_CAPABILITY = 80
 @cache
 def _say_once() -> None:
     warnings.warn(
-        "divlearn runs on its reference engine (NumPy): the compiled engine is not installed or "
-        "was switched off with DIVLEARN_NO_NATIVE. Results are the same but take 5 to 50 times as "
-        "long. To compile it, install g++ or clang, then divlearn from source, see README.md",
-        UserWarning,
+        "divlearn runs on its reference engine (NumPy): results are the same but take 5 to 50 "
+        f"times as long. The compiled engine does not run here: {native_problem()}",
         stacklevel=4,
     )
 
@@ -80,10 +78,7 @@ def get_engine(
     if engine in available:
         return make_engine(engine, n_threads, accuracy)
     if engine == "native":
-        raise ValueError(
-            "engine='native' is not installed or was switched off with DIVLEARN_NO_NATIVE; use "
-            "'auto' or reinstall with a C++ compiler present"
-        )
+        raise ValueError(f"engine='native' does not run here: {native_problem()}; use 'auto'")
     if engine == "cuda":
         if problem := cuda_problem():
             raise ValueError(f"engine='cuda' does not run here: {problem}")

@@ -8,6 +8,19 @@ from divlearn.engines.reference import ReferenceEngine
 
 
 @cache
+def native_problem() -> str | None:
+    """Say why engine="native" cannot run here; None if it can."""
+    if os.environ.get("DIVLEARN_NO_NATIVE", "0") not in ("", "0"):
+        return "DIVLEARN_NO_NATIVE switches it off"
+    try:
+        import divlearn.engines.native  # noqa: F401
+    except ModuleNotFoundError:
+        return "it was not compiled; install g++ or clang, then divlearn from source, see README.md"
+    except ImportError as error:  # a library that it needs is missing, for example
+        return f"it was compiled, but cannot be loaded ({error})"
+    return None
+
+
 def available_engines() -> tuple[str, ...]:
     """Names of the engines that run on the CPU here, the fastest first.
 
@@ -18,13 +31,7 @@ def available_engines() -> tuple[str, ...]:
     >>> "reference" in available_engines()
     True
     """
-    if os.environ.get("DIVLEARN_NO_NATIVE", "0") not in ("", "0"):
-        return ("reference",)
-    try:
-        import divlearn.engines.native  # noqa: F401
-    except ImportError:
-        return ("reference",)
-    return ("native", "reference")
+    return ("reference",) if native_problem() else ("native", "reference")
 
 
 def cpu_engine(n_threads: int | None = None, accuracy: str | float = "auto") -> Engine:

@@ -144,4 +144,4 @@ class NativeAtoms:
     def congruence(self, inner: RealArray) -> RealArray:
         """``L_B^-T S L_B^-1``."""
         with limit_blas(1):
-            return self.in_units(congruence(self.whitener, inner))
+            return congruence(self.whitener, inner, self.exponent.astype(int))

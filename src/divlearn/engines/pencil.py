@@ -66,12 +66,12 @@ def decompose(
     return t, basis
 
 
-def congruence(whitener: RealArray, inner: RealArray) -> RealArray:
-    """``K^T S K`` for symmetric S; what overflows is infinite, never NaN."""
+def congruence(whitener: RealArray, inner: RealArray, unit: IntArray) -> RealArray:
+    """``K^T S K 2^-unit`` for symmetric S; what overflows is infinite, never NaN."""
     exponent = np.frexp(np.abs(inner).max(axis=(-2, -1), keepdims=True))[1]
     product = whitener.mT @ np.ldexp(inner, -exponent) @ whitener
     with np.errstate(over="ignore"):
-        scaled: RealArray = np.ldexp(0.5 * (product + product.mT), exponent)
+        scaled: RealArray = np.ldexp(0.5 * (product + product.mT), exponent - unit[:, None, None])
     return scaled
 
 

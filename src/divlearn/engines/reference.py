@@ -35,7 +35,8 @@ class ReferenceEngine(Engine):
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         out = np.empty((data.n_matrices, len(atoms), data.d))
-        for rows, atom, t, _, _ in self._blocks(data, atoms, vectors=False):
+        factor, unit = factorize(atoms)
+        for rows, atom, t, _ in self._blocks(data, whiteners(factor), unit, vectors=False):
             out[rows, atom] = t
         return out
 
@@ -63,11 +64,12 @@ class ReferenceEngine(Engine):
         self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
         with_parameters: bool, with_values: bool,
     ) -> Pullback:  # fmt: skip
-        whitened, factors = np.zeros((2, len(atoms), data.d, data.d))
+        factor, unit = factorize(atoms)
+        whitener, whitened = whiteners(factor), np.zeros_like(factor)
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
         values = np.empty(cotangent.shape) if with_values else None
         wanted = ("f_t", "f_alpha", "f_beta") if with_parameters else ("f_t",)
-        for rows, atom, t, vectors, whitener in self._blocks(data, atoms, vectors=True):
+        for rows, atom, t, vectors in self._blocks(data, whitener, unit, vectors=True):
             assert vectors is not None
             weight = np.zeros_like(t)
             for pair in range(cotangent.shape[2]):
@@ -84,28 +86,25 @@ class ReferenceEngine(Engine):
             # grad_B D = -V diag(f_t) V^T with V = L_B^-T Z, summed over the block as one product.
             scaled = (vectors * weight[:, None, :]).transpose(1, 0, 2).reshape(data.d, -1)
             whitened[atom] -= scaled @ vectors.transpose(1, 0, 2).reshape(data.d, -1).T
-            factors[atom] = whitener
         whitened = 0.5 * (whitened + whitened.mT)
         in_alpha, in_beta = (first, second) if with_parameters else (None, None)
-        return Pullback(congruence(factors, whitened), whitened, in_alpha, in_beta, values)
+        return Pullback(congruence(whitener, whitened, unit), whitened, in_alpha, in_beta, values)
 
     def _blocks(
-        self, data: Prepared, atoms: RealArray, *, vectors: bool
-    ) -> Iterator[tuple[slice, int, RealArray, RealArray | None, RealArray]]:
-        """Yield rows, atom, log-eigenvalues, eigenvectors, the atom's inverse Cholesky factor."""
+        self, data: Prepared, whitener: RealArray, unit: IntArray, *, vectors: bool
+    ) -> Iterator[tuple[slice, int, RealArray, RealArray | None]]:
+        """Yield rows, atom, log-eigenvalues, eigenvectors."""
         assert isinstance(data, ReferenceData)
-        atom_factor, atom_exponent = factorize(atoms)
-        whitener = whiteners(atom_factor)
         step = max(1, _BLOCK_ENTRIES // data.d**2)
         with limit_blas(self.n_threads):
             for start in range(0, data.n_matrices, step):
                 rows = slice(start, min(start + step, data.n_matrices))
-                for atom, exponent in enumerate(atom_exponent):
+                for atom, exponent in enumerate(unit):
                     shift = data.exponent[rows] - exponent
                     eigen = decompose(
                         whitener[atom] @ data.factor[rows], shift, self.condition_limit, vectors
                     )
-                    yield rows, atom, *eigen, whitener[atom] * np.exp2(-0.5 * exponent)
+                    yield rows, atom, *eigen
 
 
 def _saturated(derivative: RealArray | None) -> RealArray:
