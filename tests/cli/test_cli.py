@@ -303,7 +303,7 @@ def test_evaluate(capsys, data):
     assert code == 0
     for name in ("1-NN, AIRM", "1-NN, Stein", "1-NN, log-Euclidean", "nearest mean, AIRM"):
         assert name in printed
-    assert "of 60 held-out matrices" in " ".join(printed.split())
+    assert "on 60 held-out matrices" in " ".join(printed.split())
     _, found = run_json(capsys, *arguments)
     assert len(found["classifiers"]) == 4
     assert not found["interrupted"]

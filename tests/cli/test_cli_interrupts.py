@@ -58,7 +58,7 @@ def test_evaluate_reports_the_folds_that_are_through(interrupt):
     code, printed, _ = interrupt("fits", 6, "evaluate", "--cv", "4", "--only", "1-NN")
     assert code == KEPT
     assert "Interrupted by the user: 2 of 4 folds completed" in printed
-    assert "of 18 held-out matrices" in printed
+    assert "on 18 held-out matrices" in printed
     assert "1-NN, Stein" in printed
 
 

@@ -110,7 +110,7 @@ def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
     )
     if held_out is not None:
         text += f" Held-out accuracy: {held_out.accuracy:.1%}."
-    weights = getattr(model, "weights_", {})
+    weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
         text += f" It averages {len(weights)} classifiers:"
     elif hasattr(model, "message_"):

@@ -114,12 +114,11 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
     """Return the model itself, or the member of the highest weight that learned its atoms."""
     if isinstance(model, IDDLClassifier):
         return model
-    weights = getattr(model, "weights_", {})
     learners = [
         name for name, member in getattr(model, "members_", {}).items()
         if isinstance(member, IDDLClassifier) and name.startswith("iddl")
     ]  # fmt: skip
-    return model.members_[max(learners, key=weights.__getitem__)] if learners else None
+    return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
 
 
 def learned_points(model: Any) -> list[tuple[float, float, str]]:
