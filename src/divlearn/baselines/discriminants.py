@@ -7,17 +7,14 @@ to a constant of every vector.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve, solve_triangular
 
-from divlearn.arrays import RealArray
-
-Codes = NDArray[np.intp]
+from divlearn.arrays import Indices, RealArray
 
 _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
 
 
-def fit_lda(vectors: RealArray, codes: Codes, priors: RealArray) -> dict[str, RealArray]:
+def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> dict[str, RealArray]:
     """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class."""
     means, rows, diagonal = [], [], np.zeros(vectors.shape[1])
     for code, prior in enumerate(priors):
@@ -64,7 +61,7 @@ class RDA:
     sees g mu I in every class.
     """
 
-    def __init__(self, vectors: RealArray, codes: Codes, priors: RealArray) -> None:
+    def __init__(self, vectors: RealArray, codes: Indices, priors: RealArray) -> None:
         self._logs = np.log(priors)
         reduction = span(vectors)
         inside = vectors if reduction is None else vectors @ reduction

@@ -16,10 +16,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines import neighbors, plane
 from divlearn.baselines.discriminants import fit_lda
-from divlearn.baselines.plane import CHOICES, Codes
+from divlearn.baselines.plane import CHOICES
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
@@ -218,7 +218,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         squares = all(one is None or one.squared_distance for one in self._field)
         return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
-    def _predict_codes(self, X: ArrayLike) -> Codes:
+    def _predict_codes(self, X: ArrayLike) -> Indices:
         return self._distances(X).argmin(axis=1)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
@@ -231,14 +231,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     def _distances(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
-        means, engine = (
-            self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:]),
-            self.engine,
-        )
+        engine = get_engine(self.engine)
+        means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         found = []
         for matrices in neighbors.checked_blocks(self, X, means[..., 0, 0].size):
             kept = matrices if self._filter is None else _filtered(matrices, *self._filter)
-            tables = _measure(kept, self._field, means, get_engine(engine))
+            tables = _measure(kept, self._field, means, engine)
             found.append(np.tensordot(self.weights_, tables, 1))
         return np.concatenate(found)
 
@@ -283,7 +281,7 @@ def _balance(data: Labelled, field: Field, means: RealArray, engine: Engine) -> 
     return scales[np.arange(len(field)), best] / len(field)
 
 
-def _learn_filter(data: Labelled, rows: Codes, engine: Engine) -> tuple[RealArray, RealArray]:
+def _learn_filter(data: Labelled, rows: Indices, engine: Engine) -> tuple[RealArray, RealArray]:
     """Return the AIRM mean of some matrices, and orthonormal discriminant directions there."""
     matrices, weights = data.matrices[rows], data.weights[rows]
     center = mean_abld(matrices, 0, 0, weights, tol=_FILTER_TOLERANCE, engine=engine).mean
@@ -349,7 +347,7 @@ def _recentering_from(data: Labelled, centers: RealArray) -> Callable[..., RealA
     half = np.maximum(0.5 * np.abs(gaps), 1e-6)
     bends = half / np.tanh(half)  # second derivatives of half the squared distance
 
-    def recenter(rows: Codes, codes: Codes, weights: RealArray) -> RealArray:
+    def recenter(rows: Indices, codes: Indices, weights: RealArray) -> RealArray:
         steps = _average(tangents[rows], codes, weights)
         turned = bases[rows].mT @ steps[codes] @ bases[rows]
         curvature = _average((bends[rows] * turned**2).sum(axis=(1, 2)), codes, weights)
@@ -367,7 +365,7 @@ def _class_means(
 
 
 def find_means(
-    matrices: RealArray, codes: Codes, weights: RealArray, divergence: Divergence | None,
+    matrices: RealArray, codes: Indices, weights: RealArray, divergence: Divergence | None,
     engine: Engine, names: Sequence[str], starts: RealArray | None = None,
 ) -> RealArray:  # fmt: skip
     """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
@@ -395,7 +393,7 @@ def find_means(
     return _iterate(matrices, codes, weights, point, middle, engine, names)
 
 
-def _average(values: RealArray, codes: Codes, weights: RealArray) -> RealArray:
+def _average(values: RealArray, codes: Indices, weights: RealArray) -> RealArray:
     """Weighted means over each code of something that each matrix has."""
     n, n_codes = len(codes), int(codes.max()) + 1
     largest = np.zeros(n_codes)
@@ -408,7 +406,7 @@ def _average(values: RealArray, codes: Codes, weights: RealArray) -> RealArray:
 
 
 def _iterate(
-    matrices: RealArray, codes: Codes, weights: RealArray, point: tuple[float, float],
+    matrices: RealArray, codes: Indices, weights: RealArray, point: tuple[float, float],
     starts: RealArray, engine: Engine, names: Sequence[str],
 ) -> RealArray:  # fmt: skip
     means = []

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.interrupts import note_interrupt
@@ -26,7 +26,6 @@ CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
 CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
 _SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 
-Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 _ROWS = 64  # matrices judged at a time; few, to report progress
@@ -38,7 +37,7 @@ _CERTAIN = 2.0  # standard errors of a gain that counts
 _ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
 
 
-def rank_best(points: RealArray, score: RealArray) -> Codes:
+def rank_best(points: RealArray, score: RealArray) -> Indices:
     """Return the points of the highest score; ties by distance to a named one, then by size."""
     best = np.flatnonzero(score == score.max())
     tied = points[best]
@@ -46,7 +45,7 @@ def rank_best(points: RealArray, score: RealArray) -> Codes:
     return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
 
 
-def held_out_losses(tables: RealArray, codes: Codes) -> tuple[RealArray, RealArray, RealArray]:
+def held_out_losses(tables: RealArray, codes: Indices) -> tuple[RealArray, RealArray, RealArray]:
     """Scales (n_tables, n_scales), then log-losses and Brier scores of softmax(-scale D).
 
     Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), both losses
@@ -167,9 +166,9 @@ def _log_product(
 
 
 def judge_neighbors(
-    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, points: RealArray,
+    matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, points: RealArray,
     engine: Engine,
-) -> tuple[Flags, Codes]:  # fmt: skip
+) -> tuple[Flags, Indices]:  # fmt: skip
     """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
 
     Neighbours are of other groups and outside the left-out fold. Returned are flags,
@@ -222,8 +221,8 @@ def judge_neighbors(
 
 
 def _compare(
-    t: RealArray, apart: Codes, cells: Codes, points: RealArray, rows: Codes, rest: Codes,
-    tile: Codes,
+    t: RealArray, apart: Indices, cells: Indices, points: RealArray, rows: Indices, rest: Indices,
+    tile: Indices,
 ) -> tuple[RealArray, RealArray]:  # fmt: skip
     """Least divergences between rows and some of the rest, over each run of a cell among them."""
     columns = rest[tile]
@@ -239,11 +238,13 @@ def _compare(
     )
 
 
-def _begins(cells: Codes) -> Codes:
+def _begins(cells: Indices) -> Indices:
     return np.flatnonzero(np.diff(cells, prepend=-1))
 
 
-def _note(nearest: RealArray, cells: Codes, rows: Codes, others: Codes, found: RealArray) -> None:
+def _note(
+    nearest: RealArray, cells: Indices, rows: Indices, others: Indices, found: RealArray
+) -> None:
     """Note the divergences (n_runs, n_rows, n_points) of rows to the runs of cells of others."""
     n_folds = nearest.shape[1]
     for cell, values in zip(cells[others[_begins(cells[others])]], found, strict=True):

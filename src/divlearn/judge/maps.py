@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray, as_axis
-from divlearn.baselines.plane import NAMED, Codes, Flags, judge_neighbors, rank_best
+from divlearn.arrays import Indices, RealArray, as_axis
+from divlearn.baselines.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
@@ -39,7 +39,7 @@ class PlaneMap(Summarised):
     alphas: RealArray
     betas: RealArray
     correct: Flags
-    groups: Codes | None = None
+    groups: Indices | None = None
 
     @property
     def n_matrices(self) -> int:
@@ -228,7 +228,7 @@ def say_range(accuracy: RealArray) -> str:
     return f"Accuracy over the grid ranges from {accuracy.min():.1%} to {accuracy.max():.1%}."
 
 
-def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
+def check_codes(y: ArrayLike, n_matrices: int) -> Indices:
     classes, codes, counts = np.unique(
         check_labels(y, n_matrices), return_inverse=True, return_counts=True
     )
@@ -242,6 +242,6 @@ def check_codes(y: ArrayLike, n_matrices: int) -> Codes:
     return codes
 
 
-def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Codes | None:
+def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Indices | None:
     known = check_groups(groups, n_matrices)
     return None if known is None else np.unique(known, return_inverse=True)[1]

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.baselines import DivergenceMDM, plane
-from divlearn.baselines.plane import NAMED, NAMED_POINTS, Codes, Flags
+from divlearn.baselines.plane import NAMED, NAMED_POINTS, Flags
 from divlearn.checks import check_count
 from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
@@ -209,8 +209,11 @@ def which_divergence(
 
 
 def _assign_folds(
-    codes: Codes, groups: Codes | None, cv: int, random_state: int | np.random.RandomState | None
-) -> Codes:
+    codes: Indices,
+    groups: Indices | None,
+    cv: int,
+    random_state: int | np.random.RandomState | None,
+) -> Indices:  # fmt: skip
     if groups is not None and count_groups(codes, groups).min() < 2:
         raise ValueError(
             "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
@@ -223,7 +226,7 @@ def _assign_folds(
 
 
 def _by_accuracy(
-    matrices: RealArray, codes: Codes, folds: Codes, groups: Codes | None, alphas: RealArray,
+    matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, alphas: RealArray,
     betas: RealArray, engine: Engine,
 ) -> WhichDivergence:  # fmt: skip
     n_given, n_folds = len(matrices), int(folds.max()) + 1
