@@ -274,9 +274,8 @@ def _falling_root(
         value, change = function(t)
         low, high = (t, high) if value > 0 else (low, t)
         following = t - value / change if change < 0 else low
-        if not low < following < high:
-            following = 0.5 * (low + high)
+        # A short step ends it even out of the bracket: rounding alone leads there.
         if abs(following - t) <= _ROOT_ERROR:
             break
-        t = following
-    return following
+        t = following if low < following < high else 0.5 * (low + high)
+    return t
