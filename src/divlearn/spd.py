@@ -156,6 +156,13 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     return np.array(failing, dtype=np.intp)
 
 
+def usable(matrices: RealArray) -> bool:
+    """Whether all are positive definite, with digits to spare; else a step was too long."""
+    tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(matrices.shape[-1])
+    finite = bool(np.isfinite(matrices).all())
+    return finite and not find_not_definite(matrices, tolerance).size
+
+
 def _has_cholesky(X: RealArray) -> bool:
     try:
         np.linalg.cholesky(X)

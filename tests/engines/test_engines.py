@@ -21,7 +21,9 @@ from conftest import (
     wishart,
 )
 from engine_problems import DIMENSIONS, POINTS, problem, sizes, truth, value_error
+from numpy.testing import assert_allclose
 
+from divlearn.arrays import to_host
 from divlearn.engines import ReferenceEngine
 
 COMPILED = ("native", "cuda")
@@ -211,6 +213,48 @@ def test_pullback_is_the_derivative_of_encode(engine):
 
 
 # --- accuracy routes, types, and where results go -------------------------------------------------
+
+
+@pytest.mark.parametrize("accuracy", ["auto", "accurate"])
+@pytest.mark.parametrize("kind", ["ordinary", "low rank", "clustered", "graded", "on the line"])
+@pytest.mark.parametrize("d", [5, 12, 40])
+def test_traces_are_values_and_gradients(engine_name, kind, d, accuracy):
+    """The first gradient of a trace goes on from what it kept, the second one starts anew."""
+    rng = np.random.default_rng(d)
+    X, B = wishart(rng, 9, d), wishart(rng, 4, d)
+    if kind == "low rank":
+        X = wishart(rng, 9, d, 2) + 1e-6 * np.eye(d)
+    elif kind == "clustered":
+        X[3:] = B[0] + 1e-13 * X[3:]
+    elif kind == "graded":
+        X = X * np.outer(*2 * [10.0 ** -np.arange(d % 7).repeat(d)[:d]])
+    alpha, beta = (0.4, 0.6) if kind == "on the line" else (np.array([0.7, 1.0, 0.0, 2.0]), 0.9)
+    engine = make_engine(engine_name, accuracy=accuracy)
+    data, weights = engine.keep(X), rng.standard_normal((9, 4))
+    there = engine.place(weights, data)
+    trace = engine.trace(data, B, alpha, beta)
+    right = engine.encode(X, B, alpha, beta)
+    assert_allclose(to_host(trace.values), right, rtol=1e-12)
+    for parameters in (True, False):
+        back = engine.pullback(X, B, alpha, beta, weights, parameters=parameters)
+        whitened, *slopes = trace.pull(there, parameters)
+        scale = np.abs(back.whitened).max()
+        assert_allclose(to_host(whitened), back.whitened, atol=1e-9 * scale)
+        for found, wanted in zip(slopes, (back.alpha, back.beta), strict=True):
+            assert (found is None) == (wanted is None) == (not parameters)
+            if parameters:
+                assert_allclose(to_host(found), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_usable_atoms(engine):
+    rng = np.random.default_rng(0)
+    B = wishart(rng, 4, 6)
+    data = engine.keep(B)
+    assert engine.usable(engine.place(B, data))
+    flat = B.copy()
+    flat[2] = B[2, 0][:, None] * B[2, 0] / B[2, 0, 0]  # of rank one
+    for spoiled in (flat, -B, np.where(np.eye(6) > 0, np.nan, B)):
+        assert not engine.usable(engine.place(spoiled, data))
 
 
 @pytest.mark.parametrize("accuracy", ["auto", "accurate", "fast"])

@@ -10,9 +10,10 @@ from divlearn.baselines.coded import Parameters, Stage
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.optim.frames import move_frames, usable
+from divlearn.optim.frames import move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
+from divlearn.spd import usable
 
 _PENALTIES = (3.0, 1.0, 0.1)
 _STEPS = 5  # of conjugate gradients, for each update of the atoms

@@ -14,7 +14,8 @@ from divlearn.divergence import LOG_EUCLIDEAN, get_divergence, standard_name
 from divlearn.engines import Engine, get_engine
 from divlearn.kernels.definiteness import theory
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.frames import in_frames, move_frames
+from divlearn.spd import usable
 from divlearn.tolerances import LEARNING_ACCURACY
 
 

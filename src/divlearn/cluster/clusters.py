@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.means import arithmetic_mean, search_mean
-from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.spd import usable
 from divlearn.spectral import clip_f_t, invert_f_t
 
 Labels = Indices

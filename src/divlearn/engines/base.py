@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import IntArray, RealArray, as_real, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
-from divlearn.spd import check_spd
+from divlearn.spd import check_spd, usable
 from divlearn.threads import available_threads, limit_blas
 from divlearn.tolerances import ALIKE, condition_limit
 
@@ -85,6 +85,22 @@ class Pullback:
     alpha: RealArray | None = None
     beta: RealArray | None = None
     values: RealArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Divergences, and what computes their gradients, once.
+
+    Attributes
+    ----------
+    values : ndarray, as `Engine.encode` returns them.
+    pull : callable
+        Takes a cotangent, and whether gradients in the parameters are wanted; returns `whitened`,
+        `alpha` and `beta` of a `Pullback`.
+    """
+
+    values: RealArray
+    pull: Callable[[RealArray, bool], tuple[RealArray, RealArray | None, RealArray | None]]
 
 
 def permute(matrices: RealArray, order: IntArray) -> RealArray:
@@ -313,6 +329,22 @@ class Engine(ABC):
         fields: list[Any] = [gradient, frames, first, second, divergences]
         fields = [None if one is None else cast_results(one, prepared.dtype) for one in fields]
         return Pullback(*fields)
+
+    def trace(
+        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
+        beta: ArrayLike,
+    ) -> Trace:  # fmt: skip
+        """Do what `encode` does; an engine with room for it keeps what gradients need, too."""
+
+        def pull(cotangent: RealArray, parameters: bool) -> Any:
+            back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
+            return back.whitened, back.alpha, back.beta
+
+        return Trace(self.encode(data, atoms, alpha, beta), pull)
+
+    def usable(self, atoms: RealArray) -> bool:
+        """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""
+        return usable(to_host(atoms))
 
     def _check(
         self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared

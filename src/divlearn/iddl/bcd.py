@@ -9,10 +9,11 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, Run, first_trial
-from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.sharded.blocks import Block
+from divlearn.spd import usable
 
 _INNER = 8  # steps of conjugate gradients per atom, and of spectral projected gradients
 
@@ -44,7 +45,8 @@ def _descend(
     if not run.rows:
         run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
+        memo = replace(trial.memo, V=list(trial.memo.V), trace=None)
+        run.save(replace(trial, memo=memo), iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

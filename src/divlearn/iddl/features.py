@@ -14,7 +14,7 @@ _LEAST_OFFSET = 1e-20  # what divergences of equal matrices are, up to rounding
 _LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 _Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
-Units = tuple[RealArray, RealArray] | None  # mean and scale of every feature
+Units = tuple[RealArray, RealArray] | None  # mean and scale of every feature, where these are
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +70,16 @@ class FeatureMap:
         return back / beside(units[1], V) / (V + beside(self.offset, V))
 
 
+def units_on_host(units: Units) -> Units:
+    return None if units is None else (to_host(units[0]), to_host(units[1]))
+
+
 def _raw(V: RealArray, offset: RealArray) -> RealArray:
     return np.log(V + beside(offset, V))
 
 
 def _mean(_: Any, targets: Any, V: RealArray) -> RealArray:
-    return to_host(targets[1] @ V)
+    return targets[1] @ V
 
 
 def _largest(_: Any, V: RealArray) -> float:
@@ -92,7 +96,7 @@ def column_moments(values: RealArray, weights: RealArray) -> _Moments:
     if weight == 0:
         return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
     mean = weights @ values / weight
-    return weight, to_host(mean), to_host(weights @ (values - mean) ** 2)
+    return weight, mean, weights @ (values - mean) ** 2
 
 
 def merge_moments(first: _Moments, second: _Moments) -> _Moments:

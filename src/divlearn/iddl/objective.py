@@ -10,14 +10,16 @@ import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Prepared
+from divlearn.engines.base import Trace
 from divlearn.iddl.features import FeatureMap, Units
 from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.variants import Variant
-from divlearn.optim.frames import in_frames, move_frames, usable
+from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.spd import usable
 
 _TINY = float(np.finfo(float).tiny)
 
@@ -43,6 +45,7 @@ class Memo:
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
     units: Units
     head: Head
+    trace: Trace | None = None  # of the divergences, where all matrices are one block
 
 
 class Objective:
@@ -74,16 +77,29 @@ class Objective:
         self._seen_ways: tuple[RealArray, RealArray] | None = None  # frames, and their ways back
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from
+        self.tracing = False  # whether trials keep what their gradients can go on from
 
     def trial(self, point: Dictionary) -> Trial:
-        if not usable(point.atoms):
+        block = self.shards.whole
+        if not (usable if block is None else block.engine.usable)(point.atoms):
             return Trial(point, np.inf)
-        trial = self.solve_head(point, self.encode(point.atoms, point.parameters))
+        if block is not None and self.tracing:
+            trial = self._trace(block, point)
+        else:
+            trial = self.solve_head(point, self.encode(point.atoms, point.parameters))
         if not self.tether:
             return trial
         ways = self._ways_back(point.frames)
         penalty = self.tether * float((ways**2).sum()) / len(ways)
         return replace(trial, value=trial.value + penalty)
+
+    def _trace(self, block: Block, point: Dictionary) -> Trial:
+        """Compute the objective, and keep what its gradient can go on from."""
+        self.eigenproblems += len(block) * len(point.atoms)
+        alpha, beta = self.variant.expand(point.parameters)
+        trace = block.engine.trace(block.data, Prepared.checked(point.atoms), alpha, beta)
+        trial = self.solve_head(point, [trace.values.reshape(len(block), -1)])
+        return replace(trial, memo=replace(trial.memo, trace=trace))
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -120,8 +136,9 @@ class Objective:
         point = trial.point
         alpha, beta = self.variant.expand(point.parameters)
         whitened, *slopes = self.pull(
-            trial.memo, point.atoms, alpha, beta, parameters=self.learn_parameters
-        )
+            trial.memo, point.atoms, alpha, beta, parameters=self.learn_parameters,
+            trace=trial.memo.trace,
+        )  # fmt: skip
         size, frames = point.frames.size, point.frames
         parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
@@ -135,7 +152,7 @@ class Objective:
 
     def pull(
         self, memo: Memo, atoms: RealArray, alpha: RealArray, beta: RealArray, *,
-        parameters: bool, columns: slice = slice(None),
+        parameters: bool, columns: slice = slice(None), trace: Trace | None = None,
     ) -> Any:  # fmt: skip
         """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
@@ -147,7 +164,7 @@ class Objective:
             W = memo.head[0]
             sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
-        return self.shards.reduce(_pull, *known, sums, dictionary, beside=parts)
+        return self.shards.reduce(_pull, *known, sums, dictionary, trace, beside=parts)
 
     def reside(self, point: Dictionary) -> Dictionary:
         """Move atoms to where the data is, for a solver that does little else with them."""
@@ -163,13 +180,18 @@ class Objective:
         return Dictionary(frames, parameters)
 
     def size(self, step: RealArray) -> float:
-        atoms = step[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
-        ways = [np.linalg.norm(atoms, axis=1), np.abs(step[atoms.size :])]
-        return float(np.concatenate(ways).max())
+        squares = step**2
+        atoms = squares[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
+        longest = atoms.sum(axis=1).max()
+        if atoms.size < len(step):
+            longest = np.maximum(longest, squares[atoms.size :].max())
+        return float(longest) ** 0.5
 
     def limits(self, point: Dictionary) -> RealArray:
-        free = np.full_like(point.frames.ravel(), -np.inf)
-        return np.concatenate([free, beside(-point.parameters, free)])
+        size = point.frames.size
+        limits = np.full_like(point.frames, -np.inf, shape=size + len(point.parameters))
+        limits[size:] = beside(-point.parameters, limits)
+        return limits
 
 
 def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:
@@ -198,15 +220,17 @@ def head_slopes(
 
 def _pull(
     block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head, sums: tuple[RealArray, RealArray] | None, dictionary: Any,
+    head: Head, sums: tuple[RealArray, RealArray] | None, dictionary: Any, trace: Trace | None,
 ) -> Any:  # fmt: skip
     atoms, alpha, beta, columns, parameters = dictionary
     design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)
     cotangent = slopes @ beside(head[0], slopes)
     in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
+    in_V = in_V[:, columns].reshape(-1, *alpha.shape)
+    if trace is not None:
+        return trace.pull(in_V, parameters)
     back = block.engine.pullback(
-        block.data, Prepared.checked(atoms), alpha, beta,
-        in_V[:, columns].reshape(-1, *alpha.shape), parameters=parameters,
-    )  # fmt: skip
+        block.data, Prepared.checked(atoms), alpha, beta, in_V, parameters=parameters
+    )
     return back.whitened, back.alpha, back.beta

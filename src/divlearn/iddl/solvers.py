@@ -11,6 +11,7 @@ from divlearn.arrays import to_host
 from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell
+from divlearn.iddl.features import units_on_host
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.optim.lbfgs import minimize_lbfgs
 from divlearn.optim.problem import Progress, Trial
@@ -83,7 +84,8 @@ class Run:
 def on_host(trial: Trial) -> Trial:
     """Take of a trial what prediction needs, which can be kept in a file."""
     point = replace(trial.point, frames=to_host(trial.point.frames))
-    return replace(trial, point=point, memo=replace(trial.memo, V=()))
+    units = units_on_host(trial.memo.units)
+    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, trace=None))
 
 
 def first_trial(objective: Objective, start: Dictionary) -> Trial:
@@ -102,6 +104,7 @@ def solve_joint(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Fit:
     """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first."""
+    objective.tracing = True  # the gradient of nearly every trial is wanted next
     with loop("joint") as rounds:
         kept, largest, state = rounds.state[3:] if rounds.state else (None, 0.0, None)
         # What a file is to keep stays on the host.

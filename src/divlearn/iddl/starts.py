@@ -88,8 +88,8 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> l
     squares = np.diagonal(products)
 
     def measure(some: Indices) -> RealArray:
-        table: RealArray = squares[:, None] + squares[some] - 2 * products[some].T
-        return np.maximum(table, 0)
+        rows: RealArray = squares + squares[some, None] - 2 * products[some]
+        return np.maximum(rows, 0, out=rows).T
 
     return greedy_seeds(measure, np.ones(len(vectors)), n, random_state)
 

@@ -11,10 +11,10 @@ from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Fit, Run, first_trial, on_host
-from divlearn.optim.frames import usable
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import LocalShards
+from divlearn.spd import usable
 from divlearn.threads import limit_blas
 
 _FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.iddl.bcd import solve_bcd
-from divlearn.iddl.features import FeatureMap, Units
+from divlearn.iddl.features import FeatureMap, Units, units_on_host
 from divlearn.iddl.heads import Head, scores_of
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Objective, encode_rows
@@ -95,7 +95,15 @@ def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
     V, feature_map = _start_features(part, recipe, variant)
     units = feature_map.units(part.shards, part.targets, V)
     none = np.zeros((0, alpha.size)), np.zeros(0)
-    return Model(part.atoms, alpha, beta, feature_map.offset, units, none)
+    return _model(part.atoms, alpha, beta, feature_map, units, none)
+
+
+def _model(
+    atoms: RealArray, alpha: RealArray, beta: RealArray, feature_map: FeatureMap, units: Units,
+    head: Head,
+) -> Model:  # fmt: skip
+    offset = None if feature_map.offset is None else to_host(feature_map.offset)
+    return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head)
 
 
 def _start_features(part: Part, recipe: Recipe, variant: Variant) -> tuple[Parts, FeatureMap]:
@@ -118,5 +126,5 @@ def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
     )
     point, memo = fit.trial.point, fit.trial.memo
     alpha, beta = variant.expand(point.parameters)
-    model = Model(to_host(point.atoms), alpha, beta, feature_map.offset, memo.units, memo.head)
+    model = _model(point.atoms, alpha, beta, feature_map, memo.units, memo.head)
     return model, fit.n_iter, fit.message, fit.history

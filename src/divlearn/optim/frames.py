@@ -8,20 +8,11 @@ from math import factorial
 
 import numpy as np
 
-from divlearn import tolerances
-from divlearn.arrays import RealArray, beside, to_host
-from divlearn.spd import find_not_definite
+from divlearn.arrays import RealArray, beside
 
 _LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
 _ROUNDING = 1e-17
 _SERIES = 1.1  # of half a step: up to here, which is as far as searches go, series are short
-
-
-def usable(atoms: RealArray) -> bool:
-    """Whether all atoms are positive definite, with digits to spare; else a step was too long."""
-    tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(atoms.shape[-1])
-    host = to_host(atoms)  # no factorization on a device says for sure that there is none
-    return bool(np.isfinite(host).all()) and not find_not_definite(host, tolerance).size
 
 
 def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
@@ -43,11 +34,12 @@ def _exponential_series(X: RealArray, norm: float) -> RealArray:
     groups = 1
     while norm ** (4 * groups) > _ROUNDING * factorial(4 * groups):
         groups += 1
-    coefficients = np.array([[1 / factorial(4 * j + i) for i in range(4)] for j in range(groups)])
-    identity = np.broadcast_to(beside(np.eye(X.shape[-1]), X), X.shape)
+    rest = np.array([[1 / factorial(4 * j + i) for i in (1, 2, 3)] for j in range(groups)])
     square = X @ X
-    powers = np.stack([identity, X, square, square @ X])
-    sums = (beside(coefficients, X) @ powers.reshape(4, -1)).reshape(groups, *X.shape)
+    powers = np.stack([X, square, square @ X])
+    sums = (beside(rest, X) @ powers.reshape(3, -1)).reshape(groups, *X.shape)
+    for part in range(groups):  # the identity, on diagonals
+        sums[part].reshape(len(X), -1)[:, :: X.shape[-1] + 1] += 1 / factorial(4 * part)
     total: RealArray = sums[-1]
     if groups > 1:
         fourth = square @ square

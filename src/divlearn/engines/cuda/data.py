@@ -250,18 +250,18 @@ def check_on_device(X: Any, name: str = "X") -> Any:
         allowed = tolerances.asymmetry(X.dtype) * units[:, :, None] * units[:, None, :]
         sound = (cp.abs(X - transposed) <= allowed).all() & (diagonal > 0).all()
         symmetric = 0.5 * X + 0.5 * transposed
-        if bool(sound & cp.isfinite(X).all()) and _all_definite(symmetric):
+        if bool(sound & cp.isfinite(X).all()) and all_definite(symmetric):
             return symmetric
     return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
 
 
-def _all_definite(X: Any) -> bool:
-    """Whether all matrices less the tolerance have Cholesky factors, diagonals about one."""
+def all_definite(X: Any, margin: float = 1.0) -> bool:
+    """Whether all matrices less some tolerances have Cholesky factors, diagonals about one."""
     d = X.shape[-1]
     exponent = cp.frexp(cp.diagonal(X, axis1=1, axis2=2).astype(np.float64))[1] // 2
     units = cp.ldexp(cp.ones(exponent.shape), -exponent)
     scaled = X * units[:, :, None] * units[:, None, :]
-    scaled -= tolerances.positive_definite(d, X.dtype) * cp.eye(d)
+    scaled -= margin * tolerances.positive_definite(d, X.dtype) * cp.eye(d)
     try:
         Block.of(0, scaled)
     except ValueError:

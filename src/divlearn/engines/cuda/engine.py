@@ -11,6 +11,7 @@ from divlearn.arrays import IntArray, RealArray, array_or_list
 from divlearn.engines.base import (
     Prepared,
     Pullback,
+    Trace,
     check_same_size,
     is_descending,
     restore_order,
@@ -18,7 +19,9 @@ from divlearn.engines.base import (
 )
 from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
+    CudaAtoms,
     CudaData,
+    all_definite,
     check_cotangent,
     check_device_out,
     check_on_device,
@@ -28,8 +31,9 @@ from divlearn.engines.cuda.data import (
 )
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.routes import CudaRoutes
-from divlearn.engines.parameters import Parameters
+from divlearn.engines.parameters import Parameters, value_routes
 from divlearn.spd import check_spd
+from divlearn.tolerances import USABLE_MARGIN
 
 
 class CudaEngine(CudaRoutes):
@@ -152,6 +156,48 @@ class CudaEngine(CudaRoutes):
                 for rows, values in self._encode_blocks(prepared, checked, parameters):
                     table[rows] = values
             return as_kind(target, kind) if out is None else out
+
+    def trace(self, data: Any, atoms: Any, alpha: Any, beta: Any) -> Trace:
+        n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
+        resolved = Parameters(as_numpy(alpha), as_numpy(beta), n_atoms)
+        spectral = not resolved.opposite and (value_routes(resolved) == "spectrum").all()
+        if not (spectral and isinstance(data, CudaData) and data.on_device):
+            return super().trace(data, atoms, alpha, beta)
+        with _place(data):
+            prepared, checked = self._check(data, atoms)
+            if prepared.order is not None:  # gradients would have to be brought back
+                return super().trace(data, atoms, alpha, beta)
+            values, spectra = self._trace(prepared, CudaAtoms(checked), resolved)
+            values = values.reshape(len(values), *resolved.shape)
+
+        def cast(array: Any) -> Any:
+            fitting = None if array is None else array.astype(data.dtype, copy=False)
+            return as_kind(fitting, data.kind)
+
+        def pull(cotangent: Any, parameters: bool) -> Any:
+            nonlocal spectra
+            kept, spectra = spectra, None  # for once: vectors take the place of reflectors
+            found = None
+            if kept is not None:
+                with _place(data):
+                    weights = check_cotangent(as_cupy(cotangent), values.shape)
+                    weights = weights.reshape(len(weights), *resolved.alpha.shape)
+                    found = self._traced_pullback(kept, resolved, weights, parameters)
+            if found is None:
+                back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
+                return back.whitened, back.alpha, back.beta
+            whitened, first, second = found
+            if parameters:
+                first, second = resolved.restore(first, second)
+            return cast(whitened), cast(first), cast(second)
+
+        return Trace(cast(values), pull)
+
+    def usable(self, atoms: Any) -> bool:
+        if kind_of(atoms) == "numpy":
+            return super().usable(atoms)
+        there = as_cupy(atoms)
+        return bool(cp.isfinite(there).all()) and all_definite(there, USABLE_MARGIN)
 
     def pullback(
         self, data: Any, atoms: Any, alpha: Any, beta: Any, cotangent: Any, *,

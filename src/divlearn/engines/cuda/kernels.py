@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,11 @@ class Kernels:
         self.layouts = {part: Layout(d, part) for part in _PARTS}
         self._modules: dict[str, Any] = {}
         self._functions: dict[str, Any] = {}
+
+    @cached_property
+    def multiprocessors(self) -> int:
+        """How many the device has that the kernels were compiled on."""
+        return int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
     def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
         """Launch a kernel on the current stream; compile it if it is new."""

@@ -74,20 +74,33 @@ class Spectra:
 
     def compute(self, *, vectors: bool) -> None:
         """Run the fast route, then others for the pairs that need them."""
-        limit, pairs = self.device.condition_limit, self.piece.pairs
-        if limit > 0:
-            self._reduce(vectors)
-            self._solve(limit)
-            if vectors:
-                self._find_vectors()
-            waiting = int(self.length[0])
-            if waiting > LARGEST_LISTED_SHARE * pairs:
-                self._join(waiting, vectors)
+        pairs = self.piece.pairs
+        if self.device.condition_limit > 0:
+            self.start(vectors=vectors)
+            self.complete(vectors=vectors)
         else:  # every pair is on the list
             self.list = cp.arange(pairs, dtype=np.int64)
-            waiting, self.length = pairs, cp.full(1, pairs, np.int32)
+            self.length = cp.full(1, pairs, np.int32)
+            self.accurate(vectors=vectors)
+
+    def start(self, *, vectors: bool) -> None:
+        """Find eigenvalues by the fast route; with what vectors need, if they may be wanted."""
+        self._reduce(vectors)
+        self._solve(self.device.condition_limit)
+
+    def complete(self, *, vectors: bool) -> None:
+        """Add vectors, and what the fast route leaves to others."""
+        if vectors:
+            self.find_vectors()
+        waiting = self.waiting()
+        if waiting > LARGEST_LISTED_SHARE * self.piece.pairs:
+            self._join(waiting, vectors)
         if waiting:
             self.accurate(vectors=vectors)
+
+    def waiting(self) -> int:
+        """Count the pairs that the fast route leaves to others."""
+        return int(self.length[0])
 
     def _reduce(self, vectors: bool) -> None:
         device, piece = self.device, self.piece
@@ -111,7 +124,7 @@ class Spectra:
             np.float64(limit), np.int64(pairs),
         )  # fmt: skip
 
-    def _find_vectors(self) -> None:
+    def find_vectors(self) -> None:
         self.device.kernels.launch_teams(
             "eigenvectors", self.piece.pairs, 1, self.stored, self.diagonal, self.coupling,
             self.values, self.exponents, self.states, self.list, self.length,
@@ -191,7 +204,7 @@ class Device:
         self.block, self.atoms = block, atoms
         self.condition_limit, self.failures = condition_limit, failures
         self.kernels = kernels_for(atoms.matrices.shape[-1])
-        self.accurate_blocks = 8 * int(cp.cuda.Device().attributes["MultiProcessorCount"])
+        self.accurate_blocks = 8 * self.kernels.multiprocessors
 
     def factors_of(self, piece: Piece, *, inverse: bool) -> tuple[Any, Any, Any]:
         """Return the factors of atoms and data, and how many matrices the latter belong to."""
@@ -231,6 +244,21 @@ class Device:
         """Values from spectra into out (rows, n_atoms, m); parameters are (n_atoms, m)."""
         for found in self._computed(vectors=False):
             self._write_values(found, alpha, beta, out, None)
+
+    def traced_divergences(self, alpha: Any, beta: Any, out: Any) -> Spectra | None:
+        """Do the same; return spectra that vectors can be added to, where one piece is enough."""
+        pieces = list(self._pieces(vectors=True))
+        if len(pieces) > 1 or self.condition_limit == 0:
+            self.divergences(alpha, beta, out)
+            return None
+        found = Spectra(self, pieces[0], vectors=True)
+        found.start(vectors=True)
+        self._write_values(found, alpha, beta, out, None)
+        if not found.waiting():
+            return found
+        found.complete(vectors=False)
+        self._write_values(found, alpha, beta, out, None)
+        return None
 
     def _write_values(
         self, found: Spectra, alpha: Any, beta: Any, out: Any, listed: int | None
@@ -289,27 +317,34 @@ class Device:
 
         Divergences go to values, (rows, n_atoms, m) like the cotangent. All but inner may be None.
         """
-        m = alpha.shape[1]
         for found in self._computed(vectors=True):
-            piece, weights = found.piece, found.diagonal  # which is not needed any more
-            shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
-            first, second = (None, None) if shares is None else shares
-            corner = None if values is None else _corner(values, piece)
-            references = None if found.ranges is None else cp.empty(piece.pairs)
-            self.kernels.launch(
-                "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
-                alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
-                *map(_pointer, (first, second, corner, found.ranges, references)), np.int32(m),
-                np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
-            )  # fmt: skip
-            inner[piece.atoms] += self._sum_vectors(found, weights)
-            if references is not None:
-                common = references.reshape(piece.n_atoms, piece.n_rows).sum(axis=1)
-                inner[piece.atoms] += common[:, None, None] * cp.eye(inner.shape[-1])
-            if shares is not None:
-                added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
-                in_alpha[piece.atoms] += added[0].T
-                in_beta[piece.atoms] += added[1].T
+            self.add_vectors(found, alpha, beta, cotangent, inner, in_alpha, in_beta, values)
+
+    def add_vectors(
+        self, found: Spectra, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any,
+        in_beta: Any, values: Any,
+    ) -> None:  # fmt: skip
+        """Do so for one piece, whose vectors were found."""
+        m = alpha.shape[1]
+        piece, weights = found.piece, found.diagonal  # which is not needed any more
+        shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
+        first, second = (None, None) if shares is None else shares
+        corner = None if values is None else _corner(values, piece)
+        references = None if found.ranges is None else cp.empty(piece.pairs)
+        self.kernels.launch(
+            "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
+            alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
+            *map(_pointer, (first, second, corner, found.ranges, references)), np.int32(m),
+            np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
+        )  # fmt: skip
+        inner[piece.atoms] += self._sum_vectors(found, weights)
+        if references is not None:
+            common = references.reshape(piece.n_atoms, piece.n_rows).sum(axis=1)
+            inner[piece.atoms] += common[:, None, None] * cp.eye(inner.shape[-1])
+        if shares is not None:
+            added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
+            in_alpha[piece.atoms] += added[0].T
+            in_beta[piece.atoms] += added[1].T
 
     def _sum_vectors(self, found: Spectra, weights: Any) -> Any:
         piece, layout = found.piece, self.kernels.layout

@@ -13,7 +13,7 @@ from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
-from divlearn.engines.cuda.pipeline import Device, Failures
+from divlearn.engines.cuda.pipeline import Device, Failures, Spectra
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
@@ -97,17 +97,33 @@ class CudaRoutes(Engine):
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
             found = values if len(index) == n else cp.empty((len(block), len(index), m))
-            failures = Failures()
-            device = Device(block, atoms.chosen(index), self.condition_limit, failures)
-            self._encode_route(str(route), device, parameters.chosen(index), found)
-            for row, atom, part in self._failed(data, failures):
-                host = np.empty((1, 1, m))
-                one = as_numpy(atoms.matrices[index[atom].tolist()])
-                self._fallback._encode(part, one, parameters.chosen(index[atom]), host)
-                found[row.start - block.start, atom.start] = cp.asarray(host[0, 0])
+            device = Device(block, atoms.chosen(index), self.condition_limit, Failures())
+            some = parameters.chosen(index)
+            self._encode_route(str(route), device, some, found)
+            self._mend(data, device, some, found)
             if len(index) != n:
                 values[:, cp.asarray(index)] = found
         return values
+
+    def _trace(
+        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters
+    ) -> tuple[Any, Spectra | None]:
+        """Divergences of resident data by spectra, and these if gradients can go on from them."""
+        assert data.resident is not None
+        values = cp.empty((data.n_matrices, *parameters.alpha.shape))
+        device = Device(data.resident, atoms, self.condition_limit, Failures())
+        spectra = device.traced_divergences(*_on_device(parameters), values)
+        if spectra is None:
+            self._mend(data, device, parameters, values)
+        return values, spectra
+
+    def _mend(self, data: CudaData, device: Device, parameters: Parameters, values: Any) -> None:
+        """Compute on the CPU the values for which no kernel has an answer."""
+        for row, atom, part in self._failed(data, device.failures):
+            host = np.empty((1, 1, values.shape[2]))
+            one, index = as_numpy(device.atoms.matrices[atom]), np.arange(len(device.atoms))[atom]
+            self._fallback._encode(part, one, parameters.chosen(index), host)
+            values[row.start - device.block.start, atom.start] = cp.asarray(host[0, 0])
 
     def _encode_route(self, route: str, device: Device, parameters: Parameters, out: Any) -> None:
         alpha, beta = _on_device(parameters)
@@ -213,6 +229,20 @@ class CudaRoutes(Engine):
             )  # fmt: skip
             add_part(result, extra, row, atom, cp.asarray)
         return result
+
+    def _traced_pullback(
+        self, spectra: Spectra, parameters: Parameters, cotangent: Any, with_parameters: bool
+    ) -> tuple[Any, Any, Any] | None:
+        """Whitened gradients from kept spectra; None where some pairs need another route."""
+        device, (n, m) = spectra.device, parameters.alpha.shape
+        first, second = (cp.zeros((n, m)) if with_parameters else None for _ in range(2))
+        inner = cp.zeros(device.atoms.matrices.shape)
+        spectra.find_vectors()
+        sums = inner, first, second, None
+        device.add_vectors(spectra, *_on_device(parameters), cotangent, *sums)
+        if spectra.waiting():  # asked last, for the device works meanwhile
+            return None
+        return -0.5 * (inner + inner.transpose(0, 2, 1)), first, second
 
     def _logdet_pullback(
         self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any
