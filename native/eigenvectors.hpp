@@ -25,9 +25,8 @@ DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* of
     for (int c = 0; c < P; ++c) {
       Z[i * P + c] = pivot[c];
       if (i == 0) continue;
-      const Lane safe = absolute(pivot[c]) < FLOOR ? fill(FLOOR) : pivot[c];
       const Lane e = off_diagonal[i - 1];
-      const Lane multiplier = e * reciprocal(safe);
+      const Lane multiplier = e * reciprocal(pivot[c] + FLOOR);  // which is never zero
       up[i * P + c] = multiplier;
       pivot[c] = (diagonal[i - 1] - eigenvalues[c]) - e * multiplier;
     }
@@ -47,9 +46,8 @@ DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* of
       best[c] = better ? gamma : best[c];
       twist[c] = better ? Mask{} + i : twist[c];
       if (i == d - 1) continue;
-      const Lane safe = absolute(pivot[c]) < FLOOR ? fill(FLOOR) : pivot[c];
       const Lane e = off_diagonal[i];
-      const Lane multiplier = e * reciprocal(safe);
+      const Lane multiplier = e * reciprocal(pivot[c] + FLOOR);  // which is never zero
       down[i * P + c] = multiplier;
       pivot[c] = (diagonal[i + 1] - eigenvalues[c]) - e * multiplier;
     }

@@ -13,7 +13,7 @@ from divlearn.checks import check_count
 from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
-from divlearn.optim.frames import in_frames
+from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
@@ -225,13 +225,17 @@ class _Iterate:
 
 def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:
     """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
+    learned = memory.multiply(G) if len(memory) else np.zeros_like(G)
+    promising = np.vdot(learned, G) > 0
+    short = promising and np.linalg.norm(learned) <= 1  # found without eigenvalues
+    if short:
+        yield learned
     slopes, vectors = np.linalg.eigh(G)
     slopes = clip_f_t(slopes, alpha, beta)
     ratio = invert_f_t(slopes, alpha, beta)
-    learned = memory.multiply(G) if len(memory) else None
     # A learned step much longer than the other comes from noise.
     longest = 1 + 4 * np.abs(ratio).max()
-    if learned is not None and np.vdot(learned, G) > 0 and np.linalg.norm(learned, 2) <= longest:
+    if promising and not short and np.linalg.norm(learned, 2) <= longest:
         yield learned
     yield (vectors * ratio) @ vectors.T
     if max(alpha, beta) >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
@@ -277,8 +281,7 @@ def _descend(
     """First step that does not raise the objective, or None at the level of rounding."""
     allowance = _ROUNDING * abs(state.objective)
     for step in _propose_steps(alpha, beta, state.G, memory):
-        values, vectors = np.linalg.eigh(step)
-        frame = state.frame @ (vectors * np.exp(0.5 * values)) @ vectors.T
+        frame = move_frames(state.frame[None], step[None])[0]
         trial = _Iterate(frame, *(yield frame @ frame.T))
         # Near the centroid the objective is flat to rounding while the gradient still falls.
         flat = trial.objective <= state.objective + allowance

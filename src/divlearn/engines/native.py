@@ -28,7 +28,7 @@ _LOG_2 = float(np.log(2.0))
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
-_CHUNK_MATRICES = 96  # at least, so that blocks of lanes are full
+_GROUPS, _FEW_GROUPS, _LARGE = 6, 2, 64  # of lanes in a block, and from this dimension on
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _PAIRS = 4096  # near neighbours that are done again at a time
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
@@ -249,7 +249,7 @@ class NativeEngine(Engine):
     ) -> NDArray[np.uint8] | None:
         """Call a kernel; return its marks of (group, atom) without an answer, None if all have."""
         n = len(atoms.original)
-        operations = data.n_matrices * n * (10.0 * data.d**3 + 300.0 * data.d**2)
+        operations = data.n_matrices * n * _operations(data.d)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
         failures = kernel(
             self.instruction_set, data.arrays(), atoms.arrays(), *arrays,
@@ -269,7 +269,10 @@ class NativeEngine(Engine):
     def _chunks(data: NativeData, atoms: NativeAtoms) -> int:
         """Partial sums per atom; depends on the data alone, so that results do not on threads."""
         most = _SUM_ENTRIES // (len(atoms.original) * len(atoms.lower[0]))
-        return max(1, min(_CHUNKS, data.n_matrices // _CHUNK_MATRICES, most))
+        # Blocks of lanes are full, and each sum is worth a thread.
+        full = data.lanes * (_GROUPS if data.d < _LARGE else _FEW_GROUPS)
+        least = max(full, int(_THREAD_OPERATIONS / _operations(data.d)))
+        return max(1, min(_CHUNKS, data.n_matrices // least, most))
 
     def _threads(self, operations: float) -> int:
         """Threads worth waking for that much work."""
@@ -280,6 +283,11 @@ class NativeEngine(Engine):
     @property
     def _reference(self) -> ReferenceEngine:
         return ReferenceEngine(self.given_threads, self.accuracy)
+
+
+def _operations(d: int) -> float:
+    """About as many operations as a pair takes, those of other kinds counted in."""
+    return 10.0 * d**3 + 300.0 * d**2
 
 
 # Burg's divergence and its reverse without eigenvalues: D at (0, 1) is tr(X B^-1) - logdet(X B^-1)
