@@ -12,7 +12,7 @@ namespace DIVLEARN_ISA {
 #define DIVLEARN_STRING_(x) #x
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
-                                        pullback, pullback_logdet, box_grams};
+                                        pullback, pullback_logdet, logarithms, box_grams};
 
 }  // namespace DIVLEARN_ISA
 

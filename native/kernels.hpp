@@ -84,6 +84,8 @@ struct Kernels {
   // Theta = 1 alone: atoms get sum_i w_i N_i^-1, N = alpha X + beta B; one pair per atom.
   int64_t (*pullback_logdet)(const Data&, const Atoms&, const Parameters&, const Options&,
                           const double* cotangent, const PullbackOutput&);
+  // Logs of matrices whitened by the one atom, (N, d(d+1)/2).
+  int64_t (*logarithms)(const Data&, const Atoms&, const Options&, double* out);
   // Adds sum_p f_p f_p^T over each box to the upper triangles of grams (count, features, features).
   void (*box_grams)(const Pixels&, const Boxes&, bool (*interrupted)(), double* grams);
 };

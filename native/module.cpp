@@ -240,6 +240,19 @@ int64_t pullback(const std::string& isa, const DataArrays& data, const AtomArray
                     });
 }
 
+int64_t logarithms(const std::string& isa, const DataArrays& data, const AtomArrays& atoms, Array out,
+                   double condition_limit, int threads, Marks failed) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto b = view(atoms, x.d);
+  require(b.count == 1, "one atom whitens all matrices");
+  double* target = checked(out, (size_t)x.count * packed_size(x.d), "wrong size of logarithms");
+  return run_kernel(kernels, x, b, condition_limit, threads, failed,
+                    [&](const divlearn::Options& options) {
+                      return kernels.logarithms(x, b, options, target);
+                    });
+}
+
 // Corners are checked here, for a wrong one would read elsewhere.
 void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Indices left,
                Indices right, Indices edge_start, Indices edge, Array grams) {
@@ -288,5 +301,6 @@ NB_MODULE(_native, module) {
   module.def("spectra", &spectra);
   module.def("encode", &encode);
   module.def("pullback", &pullback);
+  module.def("logarithms", &logarithms);
   module.def("box_grams", &box_grams);
 }

@@ -1,5 +1,8 @@
 // Gradients, summed over the data: eigenvectors exist a few at a time, sums one per atom and chunk.
 #pragma once
+#include <optional>
+#include <vector>
+
 #include "clusters.hpp"
 #include "encode.hpp"
 
@@ -206,9 +209,10 @@ struct BlockPullback {
            (most > accurate ? most : accurate);
   }
 
-  // Adds groups [first, first + groups) to the totals; bit g of the result says group g failed.
+  // Adds groups [first, first + groups) to their totals; bit g of the result says group g failed.
+  template <class TotalsOf>
   static unsigned add(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
-                      double limit, Lane* scratch, Totals& totals) {
+                      double limit, Lane* scratch, const TotalsOf& totals) {
     if (K > NARROW && groups <= NARROW)
       return BlockPullback<NARROW>::add(data, first, groups, atoms, atom, limit, scratch, totals);
     const int d = data.d;
@@ -239,8 +243,8 @@ struct BlockPullback {
       if ((wide >> g & 1u) || Clusters::degenerate(d, sorted)) continue;
       Lane *t = rest, *weight = t + d;
       log_spectrum(d, sorted, 1, exponent[g] + pair_exponent(data, first + g, atoms, atom), t);
-      totals.weigh(first + g, t, weight);
-      add_eigenvectors(d, reduced(g), sorted, weight, weight + d, totals.matrix);
+      totals(g).weigh(first + g, t, weight);
+      add_eigenvectors(d, reduced(g), sorted, weight, weight + d, totals(g).matrix);
       waiting &= ~(1u << g);
     }
     bool inverted = wide != 0;
@@ -263,10 +267,10 @@ struct BlockPullback {
         const Side direct = {reduced(g), block.values + g, K, exponent[g]};
         const Side other = {reduced_inverse(g), inverse.values + g, K, inverse_exponent[g]};
         if (add_carefully(data, first + g, atoms, atom, direct, is_wide ? &other : nullptr, rest,
-                          totals))
+                          totals(g)))
           continue;
       }
-      if (!add_accurate(data, first + g, atoms, atom, rest, totals)) failures |= 1u << g;
+      if (!add_accurate(data, first + g, atoms, atom, rest, totals(g))) failures |= 1u << g;
     }
     return failures;
   }
@@ -290,8 +294,9 @@ static int64_t pullback_blocks(const Data& data, const Atoms& atoms, const Param
     int64_t count = 0;
     for (int64_t first = begin; first < end && !interruption(); first += K) {
       const int here = (int)(end - first < K ? end - first : K);
-      const unsigned failed = BlockPullback<K>::add(
-          data, first, here, atoms, atom, options.condition_limit, scratch + sums, totals);
+      const unsigned failed =
+          BlockPullback<K>::add(data, first, here, atoms, atom, options.condition_limit,
+                                scratch + sums, [&](int) -> Totals& { return totals; });
       if (failed) count += mark_failures(failed, first, atom, atoms.count, options);
     }
     totals.write(chunk);
@@ -308,6 +313,47 @@ static int64_t pullback(const Data& data, const Atoms& atoms, const Parameters& 
   return data.d < LARGE
              ? pullback_blocks<GROUPS>(data, atoms, parameters, options, cotangent, out)
              : pullback_blocks<NARROW>(data, atoms, parameters, options, cotangent, out);
+}
+
+// The log of every matrix, whitened by the first atom: what a gradient at (0, 0) adds up.
+template <int K>
+static int64_t logarithm_blocks(const Data& data, const Atoms& atoms, const Options& options,
+                                double* out) {
+  const int d = data.d;
+  const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
+  const size_t size = packed_size(d), sums = Totals::lanes(d, 1);
+  const std::vector<double> ones(groups * W, 1.0);
+  const double zero = 0.0;
+  const Parameters origin = {1, &zero, &zero};
+  const PullbackOutput nothing = {};
+  int64_t failures = 0;
+  Interruption interruption(options.interrupted);
+  for_each_task(blocks, options.threads, K * sums + BlockPullback<K>::lanes(d), interruption,
+                [&](int64_t task, Lane* scratch) {
+    const int64_t first = task * K;
+    const int here = (int)(groups - first < K ? groups - first : K);
+    std::optional<Totals> totals[K];
+    for (int g = 0; g < here; ++g)
+      totals[g].emplace(data, atoms, origin, ones.data(), nothing, 0, scratch + g * sums);
+    const unsigned failed =
+        BlockPullback<K>::add(data, first, here, atoms, 0, options.condition_limit,
+                              scratch + K * sums, [&](int g) -> Totals& { return *totals[g]; });
+    if (failed) {
+      const int64_t count = mark_failures(failed, first, 0, 1, options);
+#pragma omp atomic
+      failures += count;
+    }
+    for (int g = 0; g < here; ++g)
+      for (int w = 0; w < W && (first + g) * W + w < data.count; ++w)
+        for (size_t i = 0; i < size; ++i)
+          out[((first + g) * W + w) * size + i] = totals[g]->matrix[i][w];
+  });
+  return failures;
+}
+
+static int64_t logarithms(const Data& data, const Atoms& atoms, const Options& options, double* out) {
+  return data.d < LARGE ? logarithm_blocks<GROUPS>(data, atoms, options, out)
+                        : logarithm_blocks<NARROW>(data, atoms, options, out);
 }
 
 static int64_t pullback_logdet(const Data& data, const Atoms& atoms, const Parameters& parameters,

@@ -3,11 +3,11 @@
 import numpy as np
 
 from divlearn.arrays import RealArray, beside, on_device
-from divlearn.geometry import compose, expm, graded_eigh, logm, normalize, vectorize
-from divlearn.threads import fill_blocks, limit_blas
+from divlearn.engines.cpu import cpu_engine
+from divlearn.geometry import compose, expm, graded_eigh, normalize, vectorize
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
-_BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
+_BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
@@ -19,15 +19,13 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
         return vectorize(compose(basis, logarithms + np.log(2) * exponent[:, None]))
     d = matrices.shape[-1]
     vectors = np.empty((len(matrices), d * (d + 1) // 2))
-
-    def fill(part: slice) -> None:
-        some = matrices[part]
+    step = max(1, _BLOCK_ENTRIES // d**2)
+    for start in range(0, len(matrices), step):
+        some = matrices[start : start + step].astype(np.float64, copy=False)
         if whitener is not None:
             some = whitener @ some @ whitener.T
-        vectors[part] = vectorize(logm(some))
-
-    with limit_blas(1):  # more threads inside LAPACK gain nothing
-        fill_blocks(fill, len(matrices), max(1, _BLOCK_ENTRIES // d**2))
+            some = 0.5 * (some + some.mT)
+        vectors[start : start + step] = vectorize(cpu_engine().logarithms(some))
     return vectors
 
 

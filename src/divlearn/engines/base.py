@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import IntArray, RealArray, as_real, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
+from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
-from divlearn.threads import available_threads, limit_blas
+from divlearn.threads import available_threads, fill_blocks, limit_blas
 from divlearn.tolerances import ALIKE, condition_limit
 
 ACCURACIES = ("auto", "accurate", "fast")
+_BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
 _MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
 
 
@@ -341,6 +343,17 @@ class Engine(ABC):
             return back.whitened, back.alpha, back.beta
 
         return Trace(self.encode(data, atoms, alpha, beta), pull)
+
+    def logarithms(self, matrices: RealArray) -> RealArray:
+        """Logarithms of checked matrices of the host, shape (n, d, d)."""
+        logs = np.empty(matrices.shape)
+
+        def fill(part: slice) -> None:
+            logs[part] = logm(matrices[part])
+
+        with limit_blas(1):  # more threads inside LAPACK gain nothing
+            fill_blocks(fill, len(logs), max(1, _BLOCK_ENTRIES // matrices.shape[-1] ** 2))
+        return logs
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

@@ -244,6 +244,20 @@ class NativeEngine(Engine):
         found = (atoms.unpack(sums.sum(axis=1)) - own) / alpha[:, :, None]
         return atoms.gradient(atoms.in_units(found))
 
+    def logarithms(self, matrices: RealArray) -> RealArray:
+        data = self.prepare(Prepared.checked(matrices))
+        assert isinstance(data, NativeData)
+        identity = NativeAtoms(np.eye(data.d)[None])
+        packed = np.empty((data.n_matrices, len(identity.lower[0])))
+        failed = self._run(_native.logarithms, data, identity, packed)
+        logs: RealArray = np.empty(matrices.shape)
+        order = np.arange(data.d) if data.order is None else data.order
+        rows, columns = (order[one] for one in identity.lower)
+        logs[:, rows, columns] = logs[:, columns, rows] = packed
+        for some, *_ in self._failures(data, failed):
+            logs[some] = super().logarithms(matrices[some])
+        return logs
+
     def _run(
         self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: Any
     ) -> NDArray[np.uint8] | None:
