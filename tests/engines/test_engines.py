@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import cache
 
+import mpmath
 import numpy as np
 import pytest
 from conftest import (
@@ -22,11 +23,15 @@ from conftest import (
 )
 from engine_problems import DIMENSIONS, POINTS, problem, sizes, truth, value_error
 from numpy.testing import assert_allclose
+from scipy.linalg import expm
 
 from divlearn.arrays import to_host
 from divlearn.engines import ReferenceEngine
 
 COMPILED = ("native", "cuda")
+every_instruction_set = pytest.mark.parametrize(
+    "engine_name", [*engine_names(), *native_names()[1:]]
+)
 
 # --- against the reference ------------------------------------------------------------------------
 
@@ -255,6 +260,35 @@ def test_usable_atoms(engine):
     flat[2] = B[2, 0][:, None] * B[2, 0] / B[2, 0, 0]  # of rank one
     for spoiled in (flat, -B, np.where(np.eye(6) > 0, np.nan, B)):
         assert not engine.usable(engine.place(spoiled, data))
+
+
+@every_instruction_set
+@pytest.mark.parametrize("kind", ["ordinary", "low rank", "graded", "identity"])
+def test_logarithms_in_high_precision(engine_name, kind):
+    d, rng = 6, np.random.default_rng(3)
+    X = wishart(rng, 11, d)
+    if kind == "low rank":
+        X = wishart(rng, 11, d, 2) + 1e-6 * np.eye(d)
+    elif kind == "graded":
+        X = X * np.outer(*2 * [10.0 ** np.array([-9, 0, -3, 2, -6, 1])])
+    elif kind == "identity":
+        X[4:] = 3 * np.eye(d)
+    found = make_engine(engine_name).logarithms(X)
+    for one, log in zip(X, found, strict=True):
+        with mpmath.workdps(50):
+            values, vectors = mpmath.eigsy(mpmath.matrix(one.tolist()))
+            exact = vectors * mpmath.diag([mpmath.log(value) for value in values]) * vectors.T
+        allowed = 6 * d * EPS * (scaled_condition(one) + np.abs(log).max())
+        assert np.abs(log - np.array(exact.tolist(), dtype=float)).max() <= allowed
+
+
+@every_instruction_set
+@pytest.mark.parametrize("d", [1, 2, 29, 70])
+def test_logarithms_of_many(engine_name, d):
+    X = wishart(np.random.default_rng(d), 101, d, 4 * d)
+    found = make_engine(engine_name).logarithms(X)
+    assert np.array_equal(found, found.mT)
+    assert_allclose(expm(found), X, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("accuracy", ["auto", "accurate", "fast"])
