@@ -30,30 +30,24 @@ static bool rational_ql(int d, Lane* diagonal, Lane* squared, Lane* eigenvalues)
   for (int sweep = 0; sweep <= 40 * d; ++sweep) {
     Lane shift[K], pivot[K], image[K], sine[K];
     int first = d - 1;
-    Lane here[K], next[K], coupling[K];
-    const auto negligible = [&](int g) {
-      const Lane bound = absolute((here[g] + origin[g]) * (next[g] + origin[g])) * RELATIVE + ABSOLUTE;
-      return (top[g] < (int64_t)(d - 1)) & (coupling[g] <= bound);
-    };
     for (int g = 0; g < K; ++g) {
-      Mask deflated;
-      do {
-        // Each lane's rows are picked by selection: few rows are in play, and hardware gathers are
+      Lane here, next, coupling;
+      Mask live;
+      for (;;) {
+        // Each lane's row is picked by selection: few rows are in play, and hardware gathers are
         // slow on many machines.
-        Lane after = {}, following = {};  // the coupling and the entry beyond
-        here[g] = next[g] = coupling[g] = Lane{};
+        here = next = coupling = Lane{};
         for (int row = low[g]; row <= high[g]; ++row) {
           const Mask mine = top[g] == (int64_t)row;
-          const int second = row + 1 < d ? row + 1 : row, third = row + 2 < d ? row + 2 : second;
-          here[g] = mine ? diagonal[row * K + g] : here[g];
-          coupling[g] = mine ? squared[row * K + g] : coupling[g];
-          next[g] = mine ? diagonal[second * K + g] : next[g];
-          after = mine ? squared[second * K + g] : after;
-          following = mine ? diagonal[third * K + g] : following;
+          here = mine ? diagonal[row * K + g] : here;
+          coupling = mine ? squared[row * K + g] : coupling;
+          next = mine ? diagonal[(row + 1 < d ? row + 1 : row) * K + g] : next;
         }
-        deflated = negligible(g);
+        live = top[g] < (int64_t)(d - 1);
+        const Lane value = here + origin[g];
+        const Lane bound = absolute(value * (next + origin[g])) * RELATIVE + ABSOLUTE;
+        const Mask deflated = live & (coupling <= bound);
         if (!any(deflated)) break;
-        const Lane value = here[g] + origin[g];
         for (int row = low[g]; row <= high[g]; ++row) {
           const Mask mine = deflated & (top[g] == (int64_t)row);
           eigenvalues[row * K + g] = mine ? value : eigenvalues[row * K + g];
@@ -62,20 +56,14 @@ static bool rational_ql(int d, Lane* diagonal, Lane* squared, Lane* eigenvalues)
         top[g] -= deflated;
         while (!any(top[g] <= (int64_t)low[g])) ++low[g];
         if (any(top[g] > (int64_t)high[g])) ++high[g];
-        here[g] = deflated ? next[g] : here[g];
-        next[g] = deflated ? following : next[g];
-        coupling[g] = deflated ? after : coupling[g];
-      } while (any(negligible(g)));
+      }
       first = low[g] < first ? low[g] : first;
-    }
-#pragma GCC unroll 8
-    for (int g = 0; g < K; ++g) {
       // Wilkinson's shift: the eigenvalue of the leading 2x2 nearer to its first entry.
-      const Lane square = top[g] < (int64_t)(d - 1) ? coupling[g] : fill(1.0);
-      const Lane half_gap = (next[g] - here[g]) * 0.5;
-      const Lane radius = square_root(half_gap * half_gap + square);
+      coupling = live ? coupling : fill(1.0);
+      const Lane half_gap = (next - here) * 0.5;
+      const Lane radius = square_root(half_gap * half_gap + coupling);
       const Lane root = half_gap < 0.0 ? half_gap - radius : half_gap + radius;
-      shift[g] = here[g] - square * reciprocal(root);
+      shift[g] = here - coupling * reciprocal(root);
       pivot[g] = image[g] = (diagonal[(d - 1) * K + g] - shift[g]) + FLOOR;
       sine[g] = Lane{};
     }
@@ -88,22 +76,18 @@ static bool rational_ql(int d, Lane* diagonal, Lane* squared, Lane* eigenvalues)
     Lane product[K];  // pivot * image
     for (int g = 0; g < K; ++g) product[g] = pivot[g] * image[g];
     for (int i = d - 2; i >= first; --i) {
-      Lane r[K], inverse[K];
-#pragma GCC unroll 8
-      for (int g = 0; g < K; ++g) {
-        r[g] = product[g] + squared[i * K + g];
-        squared[(i + 1) * K + g] = sine[g] * r[g];
-        inverse[g] = reciprocal(r[g] * pivot[g]);  // one reciprocal serves r and the pivot
-      }
 #pragma GCC unroll 8
       for (int g = 0; g < K; ++g) {
         const Lane coupling = squared[i * K + g];
         const Lane entry = diagonal[i * K + g] - shift[g];
-        const Lane inverse_r = inverse[g] * pivot[g];
+        const Lane r = product[g] + coupling;
+        squared[(i + 1) * K + g] = sine[g] * r;
+        const Lane inverse = reciprocal(r * pivot[g]);  // one reciprocal serves r and the pivot
+        const Lane inverse_r = inverse * pivot[g];
         sine[g] = coupling * inverse_r;
         diagonal[(i + 1) * K + g] = image[g] + sine[g] * (image[g] + entry);
         const Lane cosine = product[g] * inverse_r;
-        pivot[g] = (entry - coupling * (inverse[g] * r[g])) + FLOOR;  // never exactly zero
+        pivot[g] = (entry - coupling * (inverse * r)) + FLOOR;  // never exactly zero
         image[g] = pivot[g] * cosine;
         product[g] = pivot[g] * pivot[g] * cosine;
       }

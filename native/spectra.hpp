@@ -64,7 +64,7 @@ static AccurateResult accurate(const Data& data, int64_t group, const Atoms& ato
           2.0 * exponent + pair_exponent(data, group, atoms, atom)};
 }
 
-constexpr int GROUPS = W == 8 ? 6 : 4;  // groups of lanes whose QL sweeps are interleaved
+constexpr int GROUPS = W == 8 ? 6 : W == 4 ? 8 : 4;  // of lanes, whose QL sweeps are interleaved
 constexpr int NARROW = 2;  // the same where few are left: padding would cost as much as data
 
 // A = L_B^-1 X L_B^-T, or its inverse, as Q T Q^T for one group: reflectors in A and scale, T scaled

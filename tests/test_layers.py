@@ -22,7 +22,7 @@ OPTIONAL = {
 # From the ground up; a module may import its own package and the packages before it.
 ORDER = [
     "atomic", "checks", "arrays", "tolerances", "threads", "weights", "vector_kmeans", "geometry",
-    "spectral", "spd", "log_vectors", "drawing", "engines", "pairs", "divergence", "optim", "means",
+    "spectral", "spd", "drawing", "engines", "log_vectors", "pairs", "divergence", "optim", "means",
     "files", "models", "fitting", "descriptors", "datasets", "likelihood", "sharded", "iddl",
     "cluster", "kernels", "baselines", "transfer", "committee", "torch", "judge", "report", "cli",
     "__main__",
