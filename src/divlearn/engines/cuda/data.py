@@ -54,6 +54,11 @@ def _prepared_inverses(matrices: Any, *, of_atoms: bool) -> tuple[Any, Any]:
     return factors, errors
 
 
+def factors_from(factors: Any, row: int, d: int) -> Any:
+    """Return factors of data from a matrix on; small ones are stored entry by entry."""
+    return factors[row if d <= 8 else row * kernels_for(d).layout.factor :]
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Some of the data on the device, as CuPy arrays."""
@@ -78,14 +83,11 @@ class Block:
     def __len__(self) -> int:
         return len(self.matrices)
 
-    def factors_from(self, row: int) -> Any:
-        layout = kernels_for(self.matrices.shape[-1]).layout
-        return self.factors[row if layout.d <= 8 else row * layout.factor :]
-
     def part(self, start: int, stop: int) -> Block:
         rows = slice(start, min(stop, len(self)))
         return Block(
-            self.start + start, self.count, self.matrices[rows], self.factors_from(start),
+            self.start + start, self.count, self.matrices[rows],
+            factors_from(self.factors, start, self.matrices.shape[-1]),
             self.exponents[rows], self.logdets[rows], self.spreads[rows],
             {key: array[rows] for key, array in self.kept.items()},
         )  # fmt: skip

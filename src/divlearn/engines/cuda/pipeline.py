@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.engines.cuda.arrays import cp
-from divlearn.engines.cuda.data import Block, CudaAtoms
+from divlearn.engines.cuda.data import Block, CudaAtoms, factors_from
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 
@@ -208,13 +208,12 @@ class Device:
 
     def factors_of(self, piece: Piece, *, inverse: bool) -> tuple[Any, Any, Any]:
         """Return the factors of atoms and data, and how many matrices the latter belong to."""
-        row, atom, factor = piece.rows.start, piece.atoms.start, self.kernels.layout.factor
-        if not inverse:
-            count = np.int64(self.block.count)
-            return self.atoms.factors[atom:], self.block.factors_from(row), count
-        left, right = self.atoms.inverses[0], self.block.inverses[0]
-        first = row if self.kernels.layout.d <= 8 else row * factor
-        return left[atom * factor :], right[first:], np.int64(len(self.block))
+        block, layout = self.block, self.kernels.layout
+        left, right, count = self.atoms.factors, block.factors, block.count
+        if inverse:
+            left, right, count = self.atoms.inverses[0], block.inverses[0], len(block)
+        whiteners = left.reshape(-1, layout.factor)[piece.atoms.start :]
+        return whiteners, factors_from(right, piece.rows.start, layout.d), np.int64(count)
 
     def _pieces(self, *, vectors: bool) -> Iterator[Piece]:
         layout = self.kernels.layout
