@@ -16,40 +16,43 @@ DIVLEARN_INLINE void twisted_vectors(int d, const Lane* diagonal, const Lane* of
                                      const Lane* taken = nullptr) {
   constexpr double FLOOR = 1e-50;
   Lane *down = work, *up = work + (size_t)d * P;  // multipliers of the two factorizations
-  Lane pivot[P], best[P];
-  Mask twist[P];
-  // From the last row up; Z keeps the pivots until they are combined.
-  for (int c = 0; c < P; ++c) pivot[c] = diagonal[d - 1] - eigenvalues[c];
-  for (int i = d - 1; i >= 0; --i) {
+  Lane first[P], last[P];  // pivots from the first row down and from the last row up
+  for (int c = 0; c < P; ++c) {
+    first[c] = diagonal[0] - eigenvalues[c];
+    last[c] = diagonal[d - 1] - eigenvalues[c];
+  }
+  for (int i = 0, j = d - 1; j > 0; ++i, --j) {  // both at once: each waits for its reciprocals
+    const Lane e = off_diagonal[i], f = off_diagonal[j - 1];
 #pragma GCC unroll 4
     for (int c = 0; c < P; ++c) {
-      Z[i * P + c] = pivot[c];
-      if (i == 0) continue;
-      const Lane e = off_diagonal[i - 1];
-      const Lane multiplier = e * reciprocal(pivot[c] + FLOOR);  // which is never zero
-      up[i * P + c] = multiplier;
-      pivot[c] = (diagonal[i - 1] - eigenvalues[c]) - e * multiplier;
+      Z[j * P + c] = last[c];  // until the halves meet
+      const Lane a = first[c] + FLOOR, b = last[c] + FLOOR;  // never exactly zero
+      const Lane both = reciprocal(a * b);
+      const Lane over = e * (both * b), under = f * (both * a);
+      down[i * P + c] = over;
+      up[j * P + c] = under;
+      first[c] = (diagonal[i + 1] - eigenvalues[c]) - e * over;
+      last[c] = (diagonal[j - 1] - eigenvalues[c]) - f * under;
     }
   }
-  // From the first row down; gamma_i = pivot_up + pivot_down - (d_i - lambda).
+  Lane best[P];
+  Mask twist[P];
   for (int c = 0; c < P; ++c) {
-    pivot[c] = diagonal[0] - eigenvalues[c];
+    Z[c] = last[c];
     best[c] = fill(__builtin_inf());
     twist[c] = Mask{};
   }
+  // gamma_i, the residual if they meet in row i, is the pivot from below less what comes from above.
   for (int i = 0; i < d; ++i) {
 #pragma GCC unroll 4
     for (int c = 0; c < P; ++c) {
-      Lane gamma = absolute(Z[i * P + c] + (pivot[c] - (diagonal[i] - eigenvalues[c])));
+      Lane gamma = Z[i * P + c];
+      if (i > 0) gamma -= off_diagonal[i - 1] * down[(i - 1) * P + c];
+      gamma = absolute(gamma);
       if (CLUSTERED) gamma = taken[i] - distance[c] * reciprocal(maximum(gamma, fill(1e-280)));
       const Mask better = gamma < best[c];
       best[c] = better ? gamma : best[c];
       twist[c] = better ? Mask{} + i : twist[c];
-      if (i == d - 1) continue;
-      const Lane e = off_diagonal[i];
-      const Lane multiplier = e * reciprocal(pivot[c] + FLOOR);  // which is never zero
-      down[i * P + c] = multiplier;
-      pivot[c] = (diagonal[i + 1] - eigenvalues[c]) - e * multiplier;
     }
   }
   Lane entry[P];

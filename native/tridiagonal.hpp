@@ -143,33 +143,67 @@ static void tridiagonalize(int d, Lane* A, Lane* diagonal, Lane* off_diagonal, L
   diagonal[0] = first;
 }
 
-// Z <- Q Z for a tile of P columns, Z[row * P + column]. The update by one reflector and the
-// product with the next share a pass.
+// Z <- H_{k+1} H_k Z for a tile of P columns, with reflectors v (length k) and w (length k + 1). On
+// entry along_v = v^T Z, along_w = w^T Z and overlap = v^T w; on return, where MORE, those of the
+// next two reflectors: the update by two and the products with the next two share a pass.
+template <int P, bool MORE>
+DIVLEARN_INLINE void apply_two(int k, const Lane* A, const Lane* scale, Lane* Z, Lane* along_v,
+                               Lane* along_w, Lane* overlap) {
+  const Lane *v = A + packed_row(k), *w = A + packed_row(k + 1);
+  const Lane *next_v = MORE ? A + packed_row(k + 2) : v, *next_w = MORE ? A + packed_row(k + 3) : w;
+  Lane by_v[P], by_w[P], following_v[P] = {}, following_w[P] = {}, product = {};
+  for (int c = 0; c < P; ++c) {
+    by_v[c] = scale[k] * along_v[c];
+    by_w[c] = scale[k + 1] * (along_w[c] - *overlap * by_v[c]);
+  }
+  for (int r = 0; r <= k; ++r) {
+    const Lane vr = r < k ? v[r] : Lane{}, wr = w[r], next_vr = next_v[r], next_wr = next_w[r];
+    if (MORE) product += next_vr * next_wr;
+#pragma GCC unroll 4
+    for (int c = 0; c < P; ++c) {
+      const Lane z = Z[r * P + c] - vr * by_v[c] - wr * by_w[c];
+      Z[r * P + c] = z;
+      if (!MORE) continue;
+      following_v[c] += next_vr * z;
+      following_w[c] += next_wr * z;
+    }
+  }
+  if (!MORE) return;
+  *overlap = product + next_v[k + 1] * next_w[k + 1];
+  for (int c = 0; c < P; ++c) {
+    const Lane below = Z[(k + 1) * P + c];
+    along_v[c] = following_v[c] + next_v[k + 1] * below;
+    along_w[c] = following_w[c] + next_w[k + 1] * below + next_w[k + 2] * Z[(k + 2) * P + c];
+  }
+}
+
+// Z <- Q Z for a tile of P columns, Z[row * P + column].
 template <int P>
 DIVLEARN_INLINE void apply_reflectors(int d, const Lane* A, const Lane* scale, Lane* Z) {
   if (d < 3) return;
-  Lane weight[P];
   const Lane* v = A + packed_row(2);
-  for (int c = 0; c < P; ++c) weight[c] = v[0] * Z[c] + v[1] * Z[P + c];
-  for (int k = 2; k < d; ++k) {
-    const Lane* next = k + 1 < d ? A + packed_row(k + 1) : v;  // the last product is not used
-    Lane following[P];
+  Lane along_v[P], along_w[P], overlap = {};
+  for (int c = 0; c < P; ++c) along_v[c] = v[0] * Z[c] + v[1] * Z[P + c];
+  int k = 2;
+  if (d % 2) {  // an odd number of reflectors
     for (int c = 0; c < P; ++c) {
-      weight[c] *= scale[k];
-      following[c] = k + 1 < d ? next[k] * Z[k * P + c] : Lane{};
+      const Lane by_v = scale[2] * along_v[c];
+      Z[c] -= v[0] * by_v;
+      Z[P + c] -= v[1] * by_v;
     }
-    for (int r = 0; r < k; ++r) {
-      const Lane vr = v[r], nr = next[r];
-#pragma GCC unroll 4
-      for (int c = 0; c < P; ++c) {
-        const Lane z = Z[r * P + c] - vr * weight[c];
-        Z[r * P + c] = z;
-        following[c] += nr * z;
-      }
-    }
-    for (int c = 0; c < P; ++c) weight[c] = following[c];
-    v = next;
+    if (d == 3) return;
+    v = A + packed_row(++k);
+    for (int c = 0; c < P; ++c)
+      along_v[c] = v[0] * Z[c] + v[1] * Z[P + c] + v[2] * Z[2 * P + c];
   }
+  const Lane* w = A + packed_row(k + 1);
+  for (int c = 0; c < P; ++c) along_w[c] = w[k] * Z[k * P + c];
+  for (int r = 0; r < k; ++r) {
+    overlap += v[r] * w[r];
+    for (int c = 0; c < P; ++c) along_w[c] += w[r] * Z[r * P + c];
+  }
+  for (; k + 3 < d; k += 2) apply_two<P, true>(k, A, scale, Z, along_v, along_w, &overlap);
+  apply_two<P, false>(k, A, scale, Z, along_v, along_w, &overlap);
 }
 
 }  // namespace DIVLEARN_ISA
