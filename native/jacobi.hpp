@@ -18,17 +18,6 @@ DIVLEARN_INLINE Lane unpack_columns(int d, const Lane* G, Lane* columns) {
   return to_double(exponent);
 }
 
-DIVLEARN_INLINE Lane dot(int d, const Lane* x, const Lane* y) {
-  Lane even = {}, odd = {};
-  int k = 0;
-  for (; k + 1 < d; k += 2) {
-    even += x[k] * y[k];
-    odd += x[k + 1] * y[k + 1];
-  }
-  if (k < d) even += x[k] * y[k];
-  return even + odd;
-}
-
 // Rotates the columns until they are orthogonal: eigenvalues[j] = |column j|^2, and the normalized
 // columns are the eigenvectors of G G^T. Returns false if the sweeps ran out (NaN included).
 static bool one_sided_jacobi(int d, Lane* columns, Lane* eigenvalues) {

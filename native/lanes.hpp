@@ -90,6 +90,17 @@ DIVLEARN_INLINE Lane reciprocal_root(Lane x) { return 1.0 / square_root(x); }
 
 #endif
 
+DIVLEARN_INLINE Lane dot(int n, const Lane* x, const Lane* y) {
+  Lane even = {}, odd = {};
+  int k = 0;
+  for (; k + 1 < n; k += 2) {
+    even += x[k] * y[k];
+    odd += x[k + 1] * y[k + 1];
+  }
+  if (k < n) even += x[k] * y[k];
+  return even + odd;
+}
+
 // Scratch of one thread, freed with it.
 class Scratch {
  public:

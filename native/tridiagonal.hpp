@@ -96,14 +96,7 @@ static void tridiagonalize(int d, Lane* A, Lane* diagonal, Lane* off_diagonal, L
       off_diagonal[0] = row[0];
       break;
     }
-    Lane even = {}, odd = {};
-    int j = 0;
-    for (; j + 1 < k; j += 2) {
-      even += row[j] * row[j];
-      odd += row[j + 1] * row[j + 1];
-    }
-    if (j < k) even += row[j] * row[j];
-    const Lane square = even + odd, last = row[k - 1];
+    const Lane square = dot(k, row, row), last = row[k - 1];
     const Lane norm = square_root(square);
     const Lane image = last < 0.0 ? norm : -norm;  // the sign that does not cancel
     const Lane half = square - last * image;
@@ -121,21 +114,12 @@ static void tridiagonalize(int d, Lane* A, Lane* diagonal, Lane* off_diagonal, L
     }
     if (waiting == 1) {
       const Lane *v = pending[0].v, *q = pending[0].q;
-      Lane along_v = {}, along_q = {};
-      for (j = 0; j < k; ++j) {
-        along_v += v[j] * u[j];
-        along_q += q[j] * u[j];
-      }
-      for (j = 0; j < k; ++j) p[j] = p[j] - v[j] * along_q - q[j] * along_v;
+      const Lane along_v = dot(k, v, u), along_q = dot(k, q, u);
+      for (int j = 0; j < k; ++j) p[j] = p[j] - v[j] * along_q - q[j] * along_v;
     }
-    Lane product = {};
-    for (j = 0; j < k; ++j) {
-      p[j] *= inverse;
-      product += p[j] * u[j];
-    }
-    product *= inverse * 0.5;
+    const Lane product = dot(k, p, u) * inverse * (inverse * 0.5);
     Lane* q = companion[waiting];
-    for (j = 0; j < k; ++j) q[j] = p[j] - product * u[j];
+    for (int j = 0; j < k; ++j) q[j] = p[j] * inverse - product * u[j];
     pending[waiting++] = {u, q};
   }
   Lane first = A[0];
