@@ -35,7 +35,7 @@ class _State:
 
     def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
         self.centers, self.point, self.found = centers, point, found
-        sums = shards.reduce(_sums_block, beside=[found])
+        sums = shards.reduce(lambda _, one: one[2], beside=[found])
         self.totals, self.losses, self.own, self.changed = sums
 
 
@@ -61,7 +61,7 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
         del history["kappa"]
     return {
         "centers": state.centers, "point": state.point,
-        "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
+        "labels": np.concatenate(shards.map(lambda _, found: found[0], beside=[state.found])),
         "inertia": lloyd.unit * float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter, "interrupted": interrupted, "message": message,
@@ -166,11 +166,8 @@ class _Lloyd:
         return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
-        shared = centers, *point[:2], self.unit
-        if before is None:
-            found = self.shards.hold(_assign_block, *shared)
-        else:
-            found = self.shards.hold(_next_block, *shared, beside=[before.found])
+        known = [None] * len(self.shards) if before is None else before.found
+        found = self.shards.hold(_assign_block, centers, *point[:2], self.unit, beside=[known])
         return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
@@ -191,9 +188,9 @@ class _Lloyd:
 
 
 def _assign_block(
-    block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
-    before: Labels | None = None,
-) -> Found:  # fmt: skip
+    block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float, unit: float
+) -> Found:
+    before = None if found is None else found[0]
     labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
@@ -204,20 +201,6 @@ def _assign_block(
     others = np.bincount(before, weights * own, k).astype(float)
     changed = np.count_nonzero((before != labels) & (weights > 0))
     return labels, divergences, (totals, losses, others, np.array(changed))
-
-
-def _next_block(
-    block: Block, before: Found, centers: RealArray, alpha: float, beta: float, unit: float
-) -> Found:
-    return _assign_block(block, centers, alpha, beta, unit, before[0])
-
-
-def _sums_block(block: Block, found: Found) -> tuple[RealArray, ...]:
-    return found[2]
-
-
-def _labels_block(block: Block, found: Found) -> Labels:
-    return found[0]
 
 
 def _members_block(block: Block, found: Found, n_clusters: int, unit: float) -> Members:
