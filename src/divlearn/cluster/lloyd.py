@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,18 +43,13 @@ class _State:
 def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float) -> Run:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule)
-
-    def turn(iteration: int) -> tuple[str, str | None]:
-        stop = lloyd.turn(iteration, tol)
-        return f"objective {lloyd.history[-1][2]:.6g}, {lloyd.state.changed} changed", stop
-
     with loop("lloyd") as rounds:
 
         def save(iteration: int) -> None:
             rounds.save((iteration, lloyd.state.centers, lloyd.state.point, list(lloyd.history)))
 
         first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
-        n_iter, _, interrupted, message = repeat(turn, save, first, max_iter)
+        n_iter, _, interrupted, message = repeat(partial(lloyd.turn, tol), save, first, max_iter)
     state = lloyd.state
     columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
     history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
@@ -94,8 +90,8 @@ class _Lloyd:
         self._started -= rows[-1][-1]
         return iteration
 
-    def turn(self, iteration: int, tol: float) -> str | None:
-        """Update centroids, parameters and assignment; returns why to stop, if so."""
+    def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
+        """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
         before, point, rule = self.state, self.state.point, self.rule
         members = self.shards.hold(
             _members_block, len(before.centers), self.unit, beside=[before.found]
@@ -116,13 +112,13 @@ class _Lloyd:
         changed = int(self.state.changed)
         objective = self.objective(self.state.losses, point)
         self._note(iteration, "assignment", objective, point, changed)
+        news = f"objective {objective:.6g}, {changed} changed"
         trouble = rule.trouble(point)
-        if trouble is not None or not rule.settled(before.point, point):
-            return trouble
         share = changed / self.shards.n_seen
-        if changed and share >= tol:
-            return None
-        return f"{share:.2%} of the assignments changed, < tol={tol:g}"
+        few = not changed or share < tol
+        if trouble is not None or not (few and rule.settled(before.point, point)):
+            return news, trouble
+        return news, f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
     def objective(self, losses: RealArray, point: Point) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""

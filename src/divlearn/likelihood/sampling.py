@@ -1,5 +1,7 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -70,9 +72,7 @@ def sample_family(
 
 def potential_of(alpha: float, beta: float, kappa: float) -> Potential:
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
-        values = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
-        assert values.f_t is not None
-        assert values.f_tt is not None
+        values: Any = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
         return kappa * values.f, kappa * values.f_t, kappa * values.f_tt
 
     return potential
