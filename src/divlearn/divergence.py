@@ -107,15 +107,14 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     pairs = Pairs(*check_pair(X, Y), alpha, beta)
     t, vectors = pairs.decompose(vectors=True)
     pairs.check_domain(t)
-    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
-    assert scalar.f_alpha is not None
-    assert scalar.f_beta is not None
+    asked = ("f_t", "f_alpha", "f_beta")
+    scalar: Any = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=asked)
     in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
     # the large ones of the other and both gradients keep their accuracy.
     turned = pairs.turned()
     t, vectors = turned.decompose(vectors=True)
-    slope = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
+    slope: Any = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
     in_x = turned.gradient(vectors, slope)
     f, f_alpha, f_beta = (one.sum(axis=-1) for one in (scalar.f, scalar.f_alpha, scalar.f_beta))
     return DivergenceGradient(*map(pairs.finish, (f, in_x, in_y, f_alpha, f_beta)))

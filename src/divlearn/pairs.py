@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -76,14 +78,12 @@ class Pairs:
         """Return the pencils (Y, X) with alpha and beta exchanged."""
         return Pairs(*self._given)
 
-    def decompose(self, *, vectors: bool) -> tuple[RealArray, RealArray | None]:
-        """Log-eigenvalues (and vectors) of every pencil, in the frame of Y's Cholesky factor."""
+    def decompose(self, *, vectors: bool) -> tuple[RealArray, Any]:
+        """Log-eigenvalues, and vectors or None, in the frame of Y's Cholesky factor."""
         return decompose(self._whitener @ self._factor, self._exponent, condition_limit(), vectors)
 
-    def gradient(self, vectors: RealArray | None, slope: RealArray | None) -> RealArray:
+    def gradient(self, vectors: RealArray, slope: RealArray) -> RealArray:
         """Gradient in Y: ``-V diag(f_t) V^T`` with ``V = L_Y^-T Z``."""
-        assert vectors is not None
-        assert slope is not None
         inner = (vectors * slope[:, None, :]) @ vectors.mT
         gradient = congruence(self._whitener, -inner, self._unit)
         if self.order is None:

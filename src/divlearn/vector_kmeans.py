@@ -18,8 +18,7 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
         # In units of a power of two, which changes no centre but lets no weight overflow.
         exponent = int(np.frexp(weights.max())[1])
         weights = np.ldexp(weights, -exponent)
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with one_thread(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(vectors, sample_weight=weights)
     model.inertia_ = float(np.ldexp(model.inertia_, exponent))
     return model

@@ -154,15 +154,15 @@ def test_wide_spreads_do_not_overshoot():
 
 def test_a_user_who_stops_it_keeps_what_was_found(data, monkeypatch):
     X, _ = data
-    assign, calls = lloyd._next_block, []
+    assign, calls = lloyd._assign_block, []
 
     def interrupt(*arguments):
         calls.append(0)
-        if len(calls) == 3:
+        if len(calls) == 4:  # the first is before all iterations
             raise KeyboardInterrupt
         return assign(*arguments)
 
-    monkeypatch.setattr(lloyd, "_next_block", interrupt)
+    monkeypatch.setattr(lloyd, "_assign_block", interrupt)
     found = ABKMeans(6, init=X[:6], tol=0).fit(X)
     assert found.message_ == "interrupted by the user in iteration 3"
     assert found.n_iter_ == 2

@@ -179,6 +179,5 @@ def _search(
         rise = new_values[left] - values[left] - lengths[left] * slopes[left]
         ratios = -slopes[left] * lengths[left] / (2 * np.maximum(rise, np.finfo(float).tiny))
         lengths[left] *= np.clip(np.nan_to_num(ratios, nan=0.1), 0.1, 0.5)
-    good = np.ones(len(rows), dtype=bool)
-    good[left] = False
+    good = np.delete(np.arange(len(rows)), left)
     return rows[good], moved[good], new_values[good], new_gradients[good]

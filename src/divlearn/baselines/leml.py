@@ -14,11 +14,12 @@ from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.baselines import leml_metric as metric
 from divlearn.baselines.log_svm import FOLDS, TunedClassifier
 from divlearn.checks import check_count, check_number
+from divlearn.engines.cpu import cpu_engine
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say, track
-from divlearn.geometry import logm, sqrtm
+from divlearn.geometry import sqrtm
 
 _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
@@ -115,7 +116,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     def _fit(self, data: Labelled) -> None:
         seed = draw_seed(self.random_state)
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
-        logarithms = logm(data.matrices)
+        logarithms = cpu_engine().logarithms(data.matrices)
         runs, chosen = self._search(logarithms, data.codes, splits, seed)
         self.Q_ = chosen["frame"] @ chosen["frame"].T
         self.n_constraints_, self.eta_ = chosen["n_constraints"], chosen["eta"]
@@ -126,7 +127,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Entries of log X Q^(1/2), (n_matrices, d * d): their distances are the learned ones."""
-        return metric.move(logm(check_new(self, X)), self._root)
+        return metric.move(cpu_engine().logarithms(check_new(self, X)), self._root)
 
     def _predict_codes(self, X: ArrayLike) -> Indices:
         vectors = self.transform(X)  # first, for it says if nothing is fitted
@@ -191,14 +192,9 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         return runs, runs[-1]
 
     def _learn(
-        self,
-        logarithms: RealArray,
-        codes: Indices,
-        seed: int,
-        rows: Indices,
-        count: int,
+        self, logarithms: RealArray, codes: Indices, seed: int, rows: Indices, count: int,
         eta: float,
-    ) -> _Run:
+    ) -> _Run:  # fmt: skip
         started, rng = time.perf_counter(), np.random.default_rng(seed)
         logarithms, codes = logarithms[rows], codes[rows]
         start = metric.find_prior(logarithms, codes)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances, pairwise_distances_argmin
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.interrupts import note_interrupt
@@ -27,7 +28,6 @@ Solution = dict[str, Any]
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
 _SAMPLE = 20_000  # pairs, for percentiles
-_ROWS = 1024  # whose distances are held at a time
 _EXACT = 1e-12  # of the logarithm of tr(Q A) / xi
 _STEPS = 200  # bisection alone needs fewer
 
@@ -81,26 +81,16 @@ def near_pairs(
         for kind, candidates in ((0, own), (1, others)):
             k = min(ranks, len(candidates) - (kind == 0))
             if k > 0:
-                found[kind, own, :k] = _nearest(vectors, own, candidates, k)
+                nearest = NearestNeighbors(n_neighbors=k, algorithm="brute")
+                asked = vectors[own] if kind else None  # those it is fitted to, but for themselves
+                places = nearest.fit(vectors[candidates]).kneighbors(asked, return_distance=False)
+                found[kind, own, :k] = candidates[places]
     second = found[:, order].transpose(2, 1, 0).ravel()  # by rank, then vector, then kind
     first = np.tile(np.repeat(order, 2), ranks)
     similar = np.tile([True, False], n * ranks)
     kept = np.flatnonzero(second >= 0)
     kept = kept[(vectors[first[kept]] != vectors[second[kept]]).any(axis=1)][:count]
     return np.column_stack([first[kept], second[kept]]), similar[kept]
-
-
-def _nearest(vectors: RealArray, rows: Indices, candidates: Indices, k: int) -> Indices:
-    """Find the k candidates nearest to each row, ascending, but for the row itself."""
-    found = np.empty((len(rows), k), dtype=np.intp)
-    for start in range(0, len(rows), _ROWS):
-        block = rows[start : start + _ROWS]
-        table = euclidean_distances(vectors[block], vectors[candidates], squared=True)
-        table[block[:, None] == candidates] = np.inf
-        some = np.argpartition(table, k - 1, axis=1)[:, :k]
-        order = np.take_along_axis(table, some, axis=1).argsort(axis=1)
-        found[start : start + _ROWS] = candidates[np.take_along_axis(some, order, axis=1)]
-    return found
 
 
 def project(squares: RealArray, bound: float, eta: float) -> float:

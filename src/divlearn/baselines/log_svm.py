@@ -198,6 +198,6 @@ def _fit(
         function = linear_kernel if kernel == "linear" else partial(rbf_kernel, gamma=gamma)
     # Without break_ties votes that tie go to the first class, whatever the scores are.
     machine = SVC(kernel=function, C=C, gamma=gamma, break_ties=True, max_iter=_STEPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped on purpose
+    # It is stopped on purpose.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return machine.fit(X, y)

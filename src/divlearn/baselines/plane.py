@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.spectral import abld_scalar
 
@@ -187,30 +187,23 @@ def judge_neighbors(
     # In random order, so that the matrices judged before an interrupt represent all.
     order = np.random.RandomState(0).permutation(n)
     n_judged = 0
-    try:
-        with ThreadPoolExecutor(engine.n_threads) as pool:
-            for start in track(range(0, n, _ROWS), "blocks"):
-                rows, rest = (
-                    some[np.argsort(cells[some], kind="stable")]
-                    for some in (order[start : start + _ROWS], order[start:])
-                )
-                pair = (Prepared.checked(matrices[some]) for some in (rows, rest))
-                t = engine.spectra(*pair)
-                step = max(1, _PAIRS // len(rows))
-                tiles = [np.arange(k, min(k + step, len(rest))) for k in range(0, len(rest), step)]
-                compare = partial(_compare, t, apart, cells, both, rows, rest)
-                for tile, (to_columns, to_rows) in zip(
-                    tiles, pool.map(compare, tiles), strict=True
-                ):
-                    columns = rest[tile]
-                    _note(nearest, cells, rows, columns, to_columns[forward].transpose(2, 1, 0))
-                    _note(nearest, cells, columns, rows, to_rows[backward].transpose(1, 2, 0))
-                    tell("neighbours", int(tile[-1]) + 1, len(rest))
-                n_judged = start + len(rows)
-    except KeyboardInterrupt:
-        note_interrupt()
-        if not n_judged:
-            raise
+    with stoppable(lambda: n_judged), ThreadPoolExecutor(engine.n_threads) as pool:
+        for start in track(range(0, n, _ROWS), "blocks"):
+            rows, rest = (
+                some[np.argsort(cells[some], kind="stable")]
+                for some in (order[start : start + _ROWS], order[start:])
+            )
+            pair = (Prepared.checked(matrices[some]) for some in (rows, rest))
+            t = engine.spectra(*pair)
+            step = max(1, _PAIRS // len(rows))
+            tiles = [np.arange(k, min(k + step, len(rest))) for k in range(0, len(rest), step)]
+            compare = partial(_compare, t, apart, cells, both, rows, rest)
+            for tile, (to_columns, to_rows) in zip(tiles, pool.map(compare, tiles), strict=True):
+                columns = rest[tile]
+                _note(nearest, cells, rows, columns, to_columns[forward].transpose(2, 1, 0))
+                _note(nearest, cells, columns, rows, to_rows[backward].transpose(1, 2, 0))
+                tell("neighbours", int(tile[-1]) + 1, len(rest))
+            n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
     correct = np.empty((n_folds + 1, len(points), n_judged), dtype=np.bool_)
     for left_out in range(n_folds + 1):

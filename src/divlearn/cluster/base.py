@@ -82,15 +82,20 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, Base
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
-        return np.concatenate(open_new(self, X).map(_labels_block, self._nearest()))
+        shards = open_new(self, X)
+        return np.concatenate(shards.map(lambda block, find: find(block)[0], self._nearest()))
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Compute the divergences to all centroids, shape (n_matrices, n_clusters)."""
-        return np.concatenate(open_new(self, X).map(_table_block, self._measure()))
+        shards = open_new(self, X)
+        parts = shards.map(lambda block, measure: to_host(measure(block)), self._measure())
+        return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute minus the weighted sum of divergences to the nearest centroids."""
-        return -float(open_new(self, X, sample_weight).reduce(_loss_block, self._nearest()))
+        shards = open_new(self, X, sample_weight)
+        loss = shards.reduce(lambda block, find: block.weights @ find(block)[1], self._nearest())
+        return -float(loss)
 
     def _check_n_clusters(self, n_matrices: int) -> None:
         check_count(self.n_clusters, "n_clusters")
@@ -112,18 +117,6 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, Base
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
-
-
-def _table_block(block: Block, measure: Measure) -> RealArray:
-    return to_host(measure(block))
-
-
-def _labels_block(block: Block, nearest: Nearest) -> Labels:
-    return nearest(block)[0]
-
-
-def _loss_block(block: Block, nearest: Nearest) -> float:
-    return float(block.weights @ nearest(block)[1])
 
 
 def repeat(

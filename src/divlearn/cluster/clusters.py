@@ -204,7 +204,8 @@ class Spectra:
     def thinned(self, enough: int) -> list[Cloud]:
         """Every m-th matrix around each centre, at most so many, in the order of the blocks."""
         if enough not in self._thinned:
-            sizes = np.array(self._shards.map(_sizes_block, beside=[self._clouds]))
+            held = self._shards.map(lambda _, all: [len(t) for t, *_ in all], beside=[self._clouds])
+            sizes = np.array(held)
             ends = sizes.cumsum(axis=0)
             steps = [math.ceil(count / enough) for count in ends[-1]]
             found = self._shards.map(_thin_block, steps, ends - sizes, beside=[self._clouds])
@@ -317,10 +318,6 @@ def _sums_block(
         value = np.vdot(cotangent, back.values)
         sums[:, i] = value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]
     return sums
-
-
-def _sizes_block(block: Block, clouds: Sequence[HeldCloud]) -> list[int]:
-    return [len(t) for t, _, _ in clouds]
 
 
 def _thin_block(

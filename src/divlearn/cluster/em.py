@@ -137,7 +137,8 @@ class Responsibilities:
     """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
-        totals, own, self.log_likelihood = shards.reduce(_sums_block, beside=[members])
+        sums = shards.reduce(lambda _, one: one[2], beside=[members])
+        totals, own, self.log_likelihood = sums
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.
         self.alive: Indices = np.flatnonzero(own)
@@ -202,7 +203,3 @@ def _members(table: RealArray, log_likelihood: float) -> Members:
     weights = [table[own, k] for k, own in enumerate(rows)]
     own = np.array([one.sum() for one in weights])
     return rows, weights, (table.sum(axis=0), own, log_likelihood)
-
-
-def _sums_block(block: Block, members: Members) -> tuple[RealArray, RealArray, float]:
-    return members[2]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,25 +36,20 @@ class _State:
 
     def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
         self.centers, self.point, self.found = centers, point, found
-        sums = shards.reduce(_sums_block, beside=[found])
+        sums = shards.reduce(lambda _, one: one[2], beside=[found])
         self.totals, self.losses, self.own, self.changed = sums
 
 
 def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float) -> Run:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule)
-
-    def turn(iteration: int) -> tuple[str, str | None]:
-        stop = lloyd.turn(iteration, tol)
-        return f"objective {lloyd.history[-1][2]:.6g}, {lloyd.state.changed} changed", stop
-
     with loop("lloyd") as rounds:
 
         def save(iteration: int) -> None:
             rounds.save((iteration, lloyd.state.centers, lloyd.state.point, list(lloyd.history)))
 
         first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
-        n_iter, _, interrupted, message = repeat(turn, save, first, max_iter)
+        n_iter, _, interrupted, message = repeat(partial(lloyd.turn, tol), save, first, max_iter)
     state = lloyd.state
     columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
     history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
@@ -61,7 +57,7 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
         del history["kappa"]
     return {
         "centers": state.centers, "point": state.point,
-        "labels": np.concatenate(shards.map(_labels_block, beside=[state.found])),
+        "labels": np.concatenate(shards.map(lambda _, found: found[0], beside=[state.found])),
         "inertia": lloyd.unit * float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter, "interrupted": interrupted, "message": message,
@@ -94,8 +90,8 @@ class _Lloyd:
         self._started -= rows[-1][-1]
         return iteration
 
-    def turn(self, iteration: int, tol: float) -> str | None:
-        """Update centroids, parameters and assignment; returns why to stop, if so."""
+    def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
+        """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
         before, point, rule = self.state, self.state.point, self.rule
         members = self.shards.hold(
             _members_block, len(before.centers), self.unit, beside=[before.found]
@@ -116,13 +112,13 @@ class _Lloyd:
         changed = int(self.state.changed)
         objective = self.objective(self.state.losses, point)
         self._note(iteration, "assignment", objective, point, changed)
+        news = f"objective {objective:.6g}, {changed} changed"
         trouble = rule.trouble(point)
-        if trouble is not None or not rule.settled(before.point, point):
-            return trouble
         share = changed / self.shards.n_seen
-        if changed and share >= tol:
-            return None
-        return f"{share:.2%} of the assignments changed, < tol={tol:g}"
+        few = not changed or share < tol
+        if trouble is not None or not (few and rule.settled(before.point, point)):
+            return news, trouble
+        return news, f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
     def objective(self, losses: RealArray, point: Point) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""
@@ -166,11 +162,8 @@ class _Lloyd:
         return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
-        shared = centers, *point[:2], self.unit
-        if before is None:
-            found = self.shards.hold(_assign_block, *shared)
-        else:
-            found = self.shards.hold(_next_block, *shared, beside=[before.found])
+        known = [None] * len(self.shards) if before is None else before.found
+        found = self.shards.hold(_assign_block, centers, *point[:2], self.unit, beside=[known])
         return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
@@ -191,9 +184,9 @@ class _Lloyd:
 
 
 def _assign_block(
-    block: Block, centers: RealArray, alpha: float, beta: float, unit: float,
-    before: Labels | None = None,
-) -> Found:  # fmt: skip
+    block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float, unit: float
+) -> Found:
+    before = None if found is None else found[0]
     labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights / unit, len(centers)
     totals, losses = (
@@ -204,20 +197,6 @@ def _assign_block(
     others = np.bincount(before, weights * own, k).astype(float)
     changed = np.count_nonzero((before != labels) & (weights > 0))
     return labels, divergences, (totals, losses, others, np.array(changed))
-
-
-def _next_block(
-    block: Block, before: Found, centers: RealArray, alpha: float, beta: float, unit: float
-) -> Found:
-    return _assign_block(block, centers, alpha, beta, unit, before[0])
-
-
-def _sums_block(block: Block, found: Found) -> tuple[RealArray, ...]:
-    return found[2]
-
-
-def _labels_block(block: Block, found: Found) -> Labels:
-    return found[0]
 
 
 def _members_block(block: Block, found: Found, n_clusters: int, unit: float) -> Members:

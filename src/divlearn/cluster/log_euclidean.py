@@ -86,8 +86,8 @@ class LogEuclideanKMeans(CentroidModel):
             self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
             random_state=self.random_state, verbose=self.verbose,
         )  # fmt: skip
-        vectors, weights = map(np.concatenate, zip(*shards.map(_vectors_block), strict=True))
-        fit_vectors(means, vectors, weights)
+        parts = shards.map(lambda block: (log_vectors(block.matrices), block.weights))
+        fit_vectors(means, *map(np.concatenate, zip(*parts, strict=True)))
         self.n_features_in_ = shards.d
         self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
@@ -104,10 +104,6 @@ class LogEuclideanKMeans(CentroidModel):
 
     def _nearest(self) -> Nearest:
         return partial(_nearest_block, measure=self._measure())
-
-
-def _vectors_block(block: Block) -> tuple[RealArray, RealArray]:
-    return log_vectors(block.matrices), block.weights
 
 
 def _squares_block(block: Block, centers: RealArray) -> RealArray:

@@ -24,13 +24,13 @@ from divlearn.cluster.parameters import FamilyParameters
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.labelled import all_or_nothing, takes_metric
 from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.sampling import sample_family
-from divlearn.sharded.blocks import Block, fingerprint_block
+from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 
 TOLERANCE = 1e-4  # a start ends where the mean log-likelihood rises by no more
@@ -158,27 +158,23 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         news = ""
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
-        with checkpointed(self, X=partial(shards.map, fingerprint_block)):
+        known = partial(shards.map, fingerprint_block)
+        with checkpointed(self, X=known), stoppable(lambda: self.bics_):
             for done, count in enumerate(counts):
                 tell("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
                 fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
-                try:
-                    run = runs[count] = stage("mixture", fit, random_state)
-                except KeyboardInterrupt:
-                    note_interrupt()
-                    if not runs:
-                        raise
-                    break  # before the next number had anything to keep
+                run = runs[count] = stage("mixture", fit, random_state)
                 n_parameters = count_parameters(count, d, members, self.share)
                 bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run["lower_bound"]
                 self.bics_[count], news = float(bic), f"BIC {bic:.6g} with {count}"
                 if run["interrupted"]:
                     break
-        tell("numbers of components", len(runs), len(counts), news)
+        n_done = len(self.bics_)
+        tell("numbers of components", n_done, len(counts), news)
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
-        if len(runs) < len(counts):
-            self.message_ += f"; interrupted after {len(runs)} of {len(counts)} n_components"
+        if n_done < len(counts):
+            self.message_ += f"; interrupted after {n_done} of {len(counts)} n_components"
         return self
 
     def fit_predict(
@@ -293,12 +289,10 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
 
     def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
         """Answer from the logarithms of weights times densities, block by block."""
-        return np.concatenate(open_new(self, X).map(_answer_block, self._mixture, answer))
+        shards = open_new(self, X)
+        parts = shards.map(lambda block, known: answer(log_joint(block, known)), self._mixture)
+        return np.concatenate(parts)
 
     def _n_parameters(self) -> int:
         members = get_members(self.divergence)
         return count_parameters(self.n_components_, self.n_features_in_, members, self.share)
-
-
-def _answer_block(block: Block, mixture: Mixture, answer: Callable[[RealArray], Any]) -> Any:
-    return answer(log_joint(block, mixture))

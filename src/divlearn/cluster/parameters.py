@@ -143,11 +143,10 @@ class _Problem:
         of_shifts = 1 / np.sqrt(kappas * spectra.d * spectra.share)  # f_tt is about one
         clouds, scores = spectra.thinned(_ENOUGH), []
         for (t, _), kappa in zip(clouds, kappas, strict=True):
-            values = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
+            values: Any = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
             f, f_t, f_alpha, f_beta = (
                 kappa * row.sum(axis=1)
                 for row in (values.f, values.f_t, values.f_alpha, values.f_beta)
-                if row is not None
             )
             ones = np.ones(len(f))
             scores.append(np.stack([*self.members.pull(point, f_alpha, f_beta), ones, f, f_t]))

@@ -30,7 +30,7 @@ class Rule:
 
     paper = False  # whether centroids move as in the paper
 
-    def __init__(self, alpha: float, beta: float) -> None:
+    def __init__(self, alpha: float = 1.0, beta: float = 1.0) -> None:
         self.start: Point = (alpha, beta, math.nan)
 
     def begin(self, mean: float, d: int) -> Point:
@@ -52,9 +52,6 @@ class Rule:
 
 class LearnedRule(Rule, ABC):
     """Parameters that are learned, from (1, 1)."""
-
-    def __init__(self) -> None:
-        super().__init__(1.0, 1.0)
 
     @abstractmethod
     def update(self, point: Point, spectra: Spectra, weight: float) -> Update:

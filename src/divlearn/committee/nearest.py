@@ -64,9 +64,7 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
     """Negative logarithms of mean divergences to the nearest matrices of every class."""
-    parts = []
-    for code in range(codes.max() + 1):
-        mine = np.sort(table[:, codes == code], axis=1)[:, :count]
-        parts.append(mine.mean(axis=1))
-    distances = np.stack(parts, axis=1)
+    classes = range(codes.max() + 1)
+    means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
+    distances = np.stack(means, axis=1)
     return -np.log(np.maximum(distances, _LEAST * distances.mean()))

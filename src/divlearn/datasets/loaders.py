@@ -173,8 +173,7 @@ def load_textures(patch: int = 32) -> Dataset:
         images=images, descriptor=RegionCovariance("brodatz", patch=patch),
         notes=("A class is one photograph: train and test are patches of the same photographs.",),
     )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SPDRepairWarning)
+    with warnings.catch_warnings(action="error", category=SPDRepairWarning):
         try:
             dataset.matrices  # noqa: B018 - computed here, where none may need repair, and kept
         except (SPDRepairWarning, ValueError) as error:

@@ -19,15 +19,14 @@ from scipy.interpolate import PchipInterpolator
 from scipy.linalg import eigvalsh_tridiagonal
 
 from divlearn.arrays import RealArray
-from divlearn.datasets.synthetic import ClusterPlan, RandomState, random_frames, require
+from divlearn.datasets import synthetic
+from divlearn.datasets.synthetic import RandomState, random_frames, require, row_blocks
 from divlearn.threads import limit_blas
 
 # Maps an array of log-eigenvalues to V, V' and V'', elementwise.
 Potential = Callable[[RealArray], tuple[RealArray, RealArray, RealArray]]
 Transport = Callable[[RealArray], tuple[RealArray, RealArray]]  # values and slopes
 
-# Candidates are worked on in blocks of about this many matrix entries, to bound the memory.
-_BLOCK_ENTRIES = 2**17
 # The largest ratio of the densities is read off the candidates: so many make its error harmless.
 _FEWEST_CANDIDATES = 256
 _LOWEST_ACCEPTANCE = 1e-3
@@ -71,7 +70,7 @@ def make_riemannian_gaussian_clusters(
     >>> round(float(np.sqrt(np.mean(own**2))), 2)  # about sigma (d (d + 1) / 2)^(1/2)
     0.24
     """
-    plan = ClusterPlan(
+    plan = synthetic.ClusterPlan(
         n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
     )
     spread = plan.per_cluster((d + 2) ** -0.5 if sigma is None else sigma, "sigma")
@@ -204,11 +203,9 @@ def _candidates(
 ) -> tuple[RealArray, RealArray]:  # fmt: skip
     """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
     t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
-    step = max(1, _BLOCK_ENTRIES // d**2)
     with limit_blas(1):  # more cost a multiple on small matrices
-        for start in range(0, n_candidates, step):
-            rows = slice(start, min(start + step, n_candidates))
-            x = _gaussian_eigenvalues(rows.stop - start, d, random_state)
+        for rows in row_blocks(n_candidates, d):
+            x = _gaussian_eigenvalues(rows.stop - rows.start, d, random_state)
             t[rows], slope = transport(x)
             energy = potential(t[rows])[0] - 0.5 * x**2 - np.log(slope)
             log_ratio[rows] = _log_repulsion(t[rows], x) - energy.sum(axis=1)

@@ -10,12 +10,12 @@ affine-invariant distance (0, 0) for the Riemannian Gaussian. In any direction t
 in the affine-invariant metric, and ``separation`` counts the distances of the centres in it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 
 from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.checks import check_count
@@ -26,8 +26,7 @@ from divlearn.threads import limit_blas
 
 RandomState = int | np.random.RandomState | None
 
-# Matrices are drawn in blocks of about this many entries, so that little beside X is in memory.
-_BLOCK_ENTRIES = 2**17
+_BLOCK_ENTRIES = 2**17  # of matrices that are drawn at a time
 _SEPARATION_ERROR = 1e-4
 _PLACING_STEPS = 50
 _VARIANTS, _CONTRAST, _ARTIFACT = 4, 0.5, 8.0  # of recordings, see `make_recordings`
@@ -239,14 +238,12 @@ class ClusterPlan:
         """Place the centres, and matrices around them, in clusters that spread by ``sigma``."""
         # ``draw`` returns the factors F of matrices F F^T around the identity for rows of the data.
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
-        step = max(1, _BLOCK_ENTRIES // self.d**2)
         try:
             # More threads of BLAS gain nothing on small matrices, and cost a multiple.
             with limit_blas(1), np.errstate(all="ignore"):
                 roots = self._place(self.separation * float(np.sqrt(np.mean(sigma**2))))
                 centers = check_spd(roots @ roots.mT, dtype=self.dtype)
-                for start in range(0, len(X), step):
-                    rows = slice(start, start + step)
+                for rows in row_blocks(len(X), self.d):
                     factors = roots[self.labels[rows]] @ draw(rows)
                     X[rows] = check_spd(factors @ factors.mT, dtype=self.dtype)
         except ValueError as error:
@@ -278,6 +275,11 @@ class ClusterPlan:
                 break
             scale *= ratio
         return base @ compose(vectors, np.exp(0.5 * scale * values))
+
+
+def row_blocks(n_matrices: int, d: int) -> Iterator[slice]:
+    """Rows to draw at a time, so that little beside the result is in memory."""
+    return gen_batches(n_matrices, max(1, _BLOCK_ENTRIES // d**2))
 
 
 def make_generator(random_state: RandomState) -> np.random.RandomState:

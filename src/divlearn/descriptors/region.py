@@ -17,6 +17,7 @@ from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import SMALLEST_SIDE, Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
 from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.targets import locate_errors
 from divlearn.threads import limit_blas
 
 _STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
@@ -251,13 +252,11 @@ class RegionCovariance(MatrixTransformer):
     def _places(
         self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
     ) -> Boxes:
-        try:
+        with locate_errors(f"X[{index}]"):
             if boxes is not None:
                 return check_boxes(boxes[index], shape)
             if self.boxes is not None:
                 return check_boxes(self.boxes, shape)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"X[{index}]: {error}") from error
         if self.patch is None:
             return np.array([[0, 0, *shape]])
         patch = check_sides(self.patch, "patch", 2)

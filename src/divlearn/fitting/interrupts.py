@@ -1,8 +1,9 @@
 """Ctrl-C, known also to work whose parts have dealt with it themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 _T = TypeVar("_T")
 
@@ -38,6 +39,17 @@ def note_interrupt() -> None:
 def is_interrupted() -> bool:
     """Whether the user has stopped some of the work that is under way."""
     return any(one.seen for one in _active.get())
+
+
+@contextmanager
+def stoppable(kept: Callable[[], Any]) -> Iterator[None]:
+    """Let the user stop the work inside early, unless it has nothing to keep yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note_interrupt()
+        if not kept():
+            raise
 
 
 def see_through(compute: Callable[[], _T]) -> _T:

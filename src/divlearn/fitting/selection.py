@@ -11,7 +11,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import stoppable
 
 _T = TypeVar("_T")
 
@@ -19,13 +19,9 @@ _T = TypeVar("_T")
 def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int, list[float]]:
     """Index of the first candidate of the highest score, and all scores before an interrupt."""
     scores: list[float] = []
-    try:
+    with stoppable(lambda: scores):
         for candidate in candidates:
             scores.append(score(candidate))
-    except KeyboardInterrupt:
-        note_interrupt()
-        if not scores:
-            raise
     return int(np.argmax(scores)), scores
 
 

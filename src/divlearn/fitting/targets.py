@@ -102,10 +102,8 @@ def keep_classes(
 
 @contextmanager
 def locate_errors(where: str) -> Iterator[None]:
-    """Name the shard that an error is about."""
+    """Name the shard or image that an error is about."""
     try:
         yield
-    except TypeError as error:
-        raise TypeError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from error

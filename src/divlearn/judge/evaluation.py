@@ -15,7 +15,7 @@ from divlearn.arrays import Indices
 from divlearn.descriptors import Regularize
 from divlearn.drawing import Summarised
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
-from divlearn.fitting.interrupts import Interrupts, note_interrupt
+from divlearn.fitting.interrupts import Interrupts, stoppable
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
@@ -169,18 +169,14 @@ def evaluate(
     folds = data.folds(cv, random_state)
     results: dict[str, list[_Fitted]] = {name: [] for name in known}
     with Interrupts() as interrupts, narrated("evaluate", verbose):
-        try:
-            steps = list(product(range(len(folds)), known))
+        steps = list(product(range(len(folds)), known))
+        with stoppable(lambda: any(results.values())):
             for number, (fold, name) in enumerate(steps):
                 tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
                 result = _predict(known[name], data, regularize, folds[fold])
                 if interrupts.seen:  # comparing with an unfinished fit would be unfair
                     raise KeyboardInterrupt
                 results[name].append(result)
-        except KeyboardInterrupt:
-            note_interrupt()
-            if not any(results.values()):
-                raise
     return _gather(results, data, folds)
 
 

@@ -14,7 +14,7 @@ from divlearn.checks import check_count
 from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import narrated, track
 from divlearn.judge import maps
 from divlearn.judge.maps import Point, format_point
@@ -209,9 +209,7 @@ def which_divergence(
 
 
 def _assign_folds(
-    codes: Indices,
-    groups: Indices | None,
-    cv: int,
+    codes: Indices, groups: Indices | None, cv: int,
     random_state: int | np.random.RandomState | None,
 ) -> Indices:  # fmt: skip
     if groups is not None and count_groups(codes, groups).min() < 2:
@@ -325,7 +323,7 @@ def _by_likelihood(
     # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
     # second row runs backwards, so that each point starts from the centre of a neighbour.
     center, volume = fit.center, 0.5 * (data.d + 1) * np.linalg.slogdet(data.matrices)[1].mean()
-    try:
+    with stoppable(lambda: True):  # the answer is known; the map has holes
         for row, step in track(list(np.ndindex(surface.shape)), "points of the map"):
             column = -1 - step if row % 2 else step
             point = float(alphas[row]), float(betas[column])
@@ -333,8 +331,6 @@ def _by_likelihood(
             kappa, constant = solve_kappa(*point, found.objective, data.d, rtol=_MAP_TOLERANCE)
             surface[row, column] = -kappa * found.objective - constant.log_z - volume
             center = found.mean
-    except KeyboardInterrupt:
-        note_interrupt()  # the answer is known; the map has holes
     n_known = int(np.isfinite(surface).sum())
     return WhichDivergence(
         "likelihood", (fit.alpha, fit.beta), fit.log_likelihood, named, alphas, betas, surface, n,

@@ -90,11 +90,9 @@ def theory(point: Point, scale: float, d: int) -> Theory:
             "diag(x, 1, ..., 1), whatever the scale (Lukacs 1970, section 7.1)"
         )
     if d == 1:
-        formula = (
-            "exp(-s log(x/y)^2 / 2), a Gaussian"
-            if alpha == 0
-            else f"cosh(a log(x/y))^(-s/a^2), a = {alpha:g}, whose Fourier transform is positive"
-        )
+        formula = f"cosh(a log(x/y))^(-s/a^2), a = {alpha:g}, whose Fourier transform is positive"
+        if alpha == 0:
+            formula = "exp(-s log(x/y)^2 / 2), a Gaussian"
         return True, f"numbers on a line with the kernel {formula}"
     if alpha == 0:
         return False, (

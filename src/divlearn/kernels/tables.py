@@ -65,8 +65,7 @@ def decay(divergences: RealArray, scale: float) -> RealArray:
     """Return exp(-scale D); an infinite divergence gives zero."""
     with np.errstate(over="ignore", under="ignore"):
         exponents = divergences * -scale
-        np.exp(exponents, out=exponents)
-    return exponents
+        return np.exp(exponents, out=exponents)
 
 
 def find_copies(matrices: RealArray) -> Indices:

@@ -199,9 +199,7 @@ class _Profile:
         self.init = centroid.mean
         kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
-        slopes = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
-        assert slopes.alpha is not None
-        assert slopes.beta is not None
+        slopes: Any = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
         in_alpha, in_beta = kappa * float(slopes.alpha[0]), kappa * float(slopes.beta[0])
         gradient = np.array([in_alpha + constant.alpha, in_beta + constant.beta])
         loss = kappa * centroid.objective + constant.log_z

@@ -1,18 +1,18 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.datasets.riemannian_gaussian import Potential, sample_log_eigenvalues
-from divlearn.datasets.synthetic import RandomState, make_generator, random_frames
+from divlearn.datasets.synthetic import RandomState, make_generator, random_frames, row_blocks
 from divlearn.likelihood.normalizer import check_family, smallest_kappa
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
-
-_BLOCK_ENTRIES = 2**17  # matrix entries made at a time
 
 
 def sample_family(
@@ -55,11 +55,9 @@ def sample_family(
     generator = make_generator(random_state)
     t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), n_samples, d, generator)
     X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
-    step = max(1, _BLOCK_ENTRIES // d**2)
     try:
         with limit_blas(1):
-            for start in range(0, len(t), step):
-                rows = slice(start, start + step)
+            for rows in row_blocks(len(t), d):
                 frames = random_frames(len(t[rows]), d, generator)
                 roots = factor @ (frames * np.exp(0.5 * t[rows])[:, None, :])
                 X[rows] = check_spd(roots @ roots.mT)
@@ -74,9 +72,7 @@ def sample_family(
 
 def potential_of(alpha: float, beta: float, kappa: float) -> Potential:
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
-        values = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
-        assert values.f_t is not None
-        assert values.f_tt is not None
+        values: Any = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
         return kappa * values.f, kappa * values.f_t, kappa * values.f_tt
 
     return potential

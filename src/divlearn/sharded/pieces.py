@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.checks import import_extra
+
 Array = NDArray[Any]
 
 
@@ -118,10 +120,7 @@ def open_file(file: str | Path, key: str) -> Any:
         with np.load(path, allow_pickle=False) as archive:
             return archive[_choose(key, list(archive), path)]
     if path.suffix == ".zarr" or path.is_dir():
-        try:
-            import zarr
-        except ImportError as error:
-            raise ImportError(f"{path} needs zarr; install divlearn[dask]") from error
+        zarr = import_extra("zarr", f"{path} needs zarr", "dask")
         opened = zarr.open(str(path), mode="r")
         return opened if hasattr(opened, "shape") else opened[_choose(key, list(opened), path)]
     raise ValueError(f"{path} is not a shard; pass files that end in .npy, .npz or .zarr")

@@ -181,10 +181,9 @@ class LocalShards(Shards):
         return array if self.whole is None else self.whole.engine.place(array, self.whole.data)
 
     def draw(self, at_least: int) -> Block:
-        whole = self.whole
-        return (
-            super().draw(at_least) if whole is None else whole.only(np.flatnonzero(whole.weights))
-        )
+        if self.whole is None:
+            return super().draw(at_least)
+        return self.whole.only(np.flatnonzero(self.whole.weights))
 
     def _results(
         self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]

@@ -86,7 +86,7 @@ class DaskShards(Shards):
 
     def _share(self, value: Any) -> Any:
         self.sent += len(pickle.dumps(value, protocol=5))
-        return self._client.submit(_Parcel.open, _Parcel(value), pure=False)
+        return self._client.submit(lambda: value, pure=False)  # Dask looks for no futures in it
 
     def _gather(self, futures: list[Any]) -> Any:
         found = self._client.gather(futures)
@@ -110,16 +110,6 @@ def place(
 def _names(count: int) -> list[str]:
     """Names of tasks that Dask takes for short, and so leaves where their block is."""
     return [f"rechunk-split-{uuid4().hex}-{i}" for i in range(count)]
-
-
-class _Parcel:
-    """A value that is opened on arrival: Dask does not look into it for futures."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def open(self) -> Any:
-        return self.value
 
 
 def _call(function: Function, shared: tuple[Any, ...], block: Any, *parts: Any) -> Any:

@@ -11,6 +11,8 @@ where two indices denote the divided differences of p, of q and of :math:`r = \l
 follow from those of q, which have a closed form without a difference: equal eigenvalues do no harm.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -93,8 +95,7 @@ class _Scalars:
         self, t: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *, in_parameters: bool
     ) -> None:
         t_, a, b = (x.cpu().numpy() for x in (t[:, None], alpha[:, None], beta[:, None]))
-        first = abld_scalar(t_, a, b, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
-        assert first.f_tt is not None
+        first: Any = abld_scalar(t_, a, b, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
         # With one more axis, ``divided`` is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
         gap = (t_[..., :, None] - t_[..., None, :]) / 2
         center = (t_[..., :, None] + t_[..., None, :]) / 2
@@ -148,8 +149,7 @@ def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
     totals = [np.zeros(np.broadcast_shapes(t.shape, alpha.shape)) for _ in range(3)]
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         s = node * t
-        f_tt = abld_scalar(s, alpha, beta, derivatives="f_tt").f_tt
-        assert f_tt is not None
+        f_tt: Any = abld_scalar(s, alpha, beta, derivatives="f_tt").f_tt
         parts = _slopes_in_parameters(s, alpha, beta, f_tt)[2:]
         for total, part in zip(totals, parts, strict=True):
             total += weight * t * part
