@@ -8,12 +8,10 @@ with :math:`\lambda_i` the eigenvalues of :math:`X Y^{-1}`. It is zero exactly f
 under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `get_divergence`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +27,6 @@ __all__ = [
     "DIVERGENCES", "Divergence", "DivergenceGradient", "abld", "abld_grad", "divergence_plane",
     "get_divergence", "pairwise_abld",
 ]  # fmt: skip
-
 
 _SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diagonal are computed
 
@@ -104,7 +101,8 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     array([[ 0.,  0.],
            [ 0., -3.]])
     """
-    pairs = Pairs(*check_pair(X, Y), alpha, beta)
+    first, second = check_pair(X, Y)
+    pairs = Pairs(first, second, alpha, beta)
     t, vectors = pairs.decompose(vectors=True)
     pairs.check_domain(t)
     asked = ("f_t", "f_alpha", "f_beta")
@@ -112,7 +110,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
     # the large ones of the other and both gradients keep their accuracy.
-    turned = pairs.turned()
+    turned = Pairs(second, first, beta, alpha)
     t, vectors = turned.decompose(vectors=True)
     slope: Any = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
     in_x = turned.gradient(vectors, slope)
@@ -284,7 +282,7 @@ class Divergence:
             return np.sqrt(np.maximum(value, 0))
         return value**2 if squared else value
 
-    def symmetrize(self) -> Divergence:
+    def symmetrize(self) -> Self:
         """Return the mean of both directions of this divergence."""
         if self.symmetrized or self.alpha == self.beta:
             return self

@@ -17,11 +17,9 @@ def check_symmetric(
     X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
     graded: bool = False,
 ) -> RealArray:  # fmt: skip
-    """Validate finite symmetric matrices: as `check_spd`, but for definiteness.
-
-    Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries against
-    the geometric mean of their two diagonal entries.
-    """
+    """Validate finite symmetric matrices: as `check_spd`, but for definiteness."""
+    # Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
+    # against the geometric mean of their two diagonal entries.
     array = _as_numeric(X, name)
     _check_shape(array.shape, ndim, name)
     _check_finite(array, name)

@@ -1,7 +1,5 @@
 """Pencils (X, Y) pair by pair: what the element-wise divergence and its gradients stand on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -42,7 +40,6 @@ class Pairs:
         self.dtype = np.result_type(X, Y)
         self.alpha = np.broadcast_to(a, self.leading).reshape(-1, 1)
         self.beta = np.broadcast_to(b, self.leading).reshape(-1, 1)
-        self._given = Y, X, beta, alpha  # as the turned pencils take them
         X, Y, self.order = self._sort(X, Y)
         self._factor, _, exponent = self._factorize(X)
         _, self._whitener, self._unit = self._factorize(Y)
@@ -73,10 +70,6 @@ class Pairs:
     def _spread(self, matrices: RealArray) -> RealArray:
         d = matrices.shape[-1]
         return np.broadcast_to(matrices, (*self.leading, d, d)).reshape(-1, d, d)
-
-    def turned(self) -> Pairs:
-        """Return the pencils (Y, X) with alpha and beta exchanged."""
-        return Pairs(*self._given)
 
     def decompose(self, *, vectors: bool) -> tuple[RealArray, Any]:
         """Log-eigenvalues, and vectors or None, in the frame of Y's Cholesky factor."""

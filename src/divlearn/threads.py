@@ -19,11 +19,9 @@ _first: dict[str, tuple[Any, int]] = {}  # by file: the library and its threads
 
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
-    """Threads that work may take now, counted as scikit-learn does.
-
-    ``runtime`` asks the OpenMP runtime that does the work. Without one, the least limited of all
-    runtimes counts, since a library may have left its own at fewer threads.
-    """
+    """Threads that work may take now, counted as scikit-learn does."""
+    # ``runtime`` asks the OpenMP runtime that does the work. Without one, the least limited of all
+    # runtimes counts, since a library may have left its own at fewer threads.
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
     given = int(asked) if asked.isdecimal() else 0
     if runtime is None:

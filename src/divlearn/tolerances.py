@@ -30,11 +30,9 @@ def repair_floor(dtype: DTypeLike = np.float64) -> float:
 
 
 def condition_limit(dtype: DTypeLike = np.float64) -> float:
-    """Spectral ratio of ``L_Y^-1 X L_Y^-T`` above which engines take the accurate route.
-
-    A symmetric eigensolver errs by epsilon times this ratio in the smallest eigenvalue; below
-    the limit, ``eps ** (-1/3)`` to the power of ten below, it keeps two thirds of the digits.
-    """
+    """Spectral ratio of ``L_Y^-1 X L_Y^-T`` above which engines take the accurate route."""
+    # A symmetric eigensolver errs by epsilon times this ratio in the smallest eigenvalue; below the
+    # limit, eps ** (-1/3) to the power of ten below, it keeps two thirds of the digits.
     return float(10.0 ** math.floor(-math.log10(_epsilon(dtype)) / 3))
 
 

@@ -220,9 +220,8 @@ def _hold_out(
         run = learn(train, count, eta)
         seconds += run["seconds"]
         vectors = metric.move(logarithms, run["frame"])
-        right.append(
-            metric.label_nearest(vectors[train], codes[train], vectors[held]) == codes[held]
-        )
+        said = metric.label_nearest(vectors[train], codes[train], vectors[held])
+        right.append(said == codes[held])
         if run["interrupted"]:
             break
     accuracy = float(np.concatenate(right).mean())

@@ -39,9 +39,8 @@ def move(logarithms: RealArray, root: RealArray) -> RealArray:
 
 def find_prior(logarithms: RealArray, codes: Indices) -> RealArray:
     """Root of Q_0, the inverse scatter of neighbours of one class."""
-    pairs, similar = near_pairs(
-        logarithms.reshape(len(logarithms), -1), codes, 2 * _NEIGHBORS * len(codes), None
-    )
+    vectors = logarithms.reshape(len(logarithms), -1)
+    pairs, similar = near_pairs(vectors, codes, 2 * _NEIGHBORS * len(codes), None)
     some = pairs[similar]
     gaps = logarithms[some[:, 0]] - logarithms[some[:, 1]]
     scatter = np.tensordot(gaps, gaps, axes=([0, 1], [0, 1]))

@@ -32,7 +32,6 @@ from divlearn.means import given_point, mean_abld
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
-
 _FILTER_TOLERANCE = 1e-9  # likewise at the mean of all matrices
 _LEAST_DIRECTION = 1e-6  # of a filter, relative to the largest
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
@@ -418,9 +417,7 @@ def _iterate(
             engine=engine_for(engine, len(rows), own.d),
         )  # fmt: skip
         if not found.converged:
-            warnings.warn(
-                f"the mean of {names[code]} is not exact: {found.message}",
-                ConvergenceWarning, stacklevel=3,
-            )  # fmt: skip
+            message = f"the mean of {names[code]} is not exact: {found.message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
         means.append(found.mean)
     return np.stack(means)

@@ -191,7 +191,5 @@ def _find_nearest(
 def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
     """Return the k nearest of some neighbours, in the order of distances, then of indices."""
     order = np.lexsort((neighbors, distances), axis=1)[:, :k]
-    return (
-        np.take_along_axis(distances, order, axis=1),
-        np.take_along_axis(neighbors, order, axis=1),
-    )
+    rows = np.arange(len(order))[:, None]
+    return distances[rows, order], neighbors[rows, order]

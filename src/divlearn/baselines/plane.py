@@ -46,11 +46,9 @@ def rank_best(points: RealArray, score: RealArray) -> Indices:
 
 
 def held_out_losses(tables: RealArray, codes: Indices) -> tuple[RealArray, RealArray, RealArray]:
-    """Scales (n_tables, n_scales), then log-losses and Brier scores of softmax(-scale D).
-
-    Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), both losses
-    (n_tables, n_scales, n_matrices).
-    """
+    """Scales (n_tables, n_scales), then log-losses and Brier scores of softmax(-scale D)."""
+    # Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), both losses
+    # (n_tables, n_scales, n_matrices).
     tables = np.minimum(tables, 1e100)
     nearest = tables.min(axis=2)
     # Units are typical divergences to the nearest class; if these are zero, to any.
@@ -169,11 +167,9 @@ def judge_neighbors(
     matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, points: RealArray,
     engine: Engine,
 ) -> tuple[Flags, Indices]:  # fmt: skip
-    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn.
-
-    Neighbours are of other groups and outside the left-out fold. Returned are flags,
-    (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
-    """
+    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
+    # Neighbours are of other groups and outside the left-out fold. Returned are flags,
+    # (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
     n, n_folds = len(matrices), int(folds.max()) + 1
     cells = codes * n_folds + folds
     apart = np.arange(n) if groups is None else groups

@@ -67,9 +67,8 @@ class SteinKernel:
         return self.engine.prepare(matrices)
 
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
-        return self._member.scale * self.engine.encode(
-            data, atoms, self._member.alpha, self._member.beta
-        )
+        member = self._member
+        return member.scale * self.engine.encode(data, atoms, member.alpha, member.beta)
 
     def nearest_bandwidth(self, bandwidth: float, d: int) -> float:
         if bandwidth >= (d - 1) / 2:

@@ -1,7 +1,5 @@
 """``divlearn demo``: which divergence, and what learning gains, on simulated recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -3,7 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.checks import check_count
-from divlearn.cluster.clusters import Labels
+from divlearn.cluster.clusters import Labels, find_nearest
 from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_panels
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import note_interrupt
@@ -76,9 +76,9 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, Base
     def _measure(self) -> Measure:
         """How divergences of a block of matrices to the centroids are computed."""
 
-    @abstractmethod
     def _nearest(self) -> Nearest:
         """How the nearest centroids of a block of matrices are found."""
+        return partial(_nearest_block, measure=self._measure())
 
     def predict(self, X: ArrayLike) -> Labels:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
@@ -117,6 +117,10 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, Base
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
+
+
+def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
+    return find_nearest(measure(block))
 
 
 def repeat(

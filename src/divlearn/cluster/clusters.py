@@ -174,11 +174,7 @@ class _Centroid(Problem):
 
 
 class Spectra:
-    """Log-eigenvalues around centres that stay beside the blocks: of each a list of `HeldCloud`.
-
-    As a divergence is a sum over them, sums of divergences are those of the 1 x 1 matrices
-    :math:`e^t`, which engines handle at no cost of linear algebra.
-    """
+    """Log-eigenvalues around centres that stay beside the blocks: of each a list of `HeldCloud`."""
 
     def __init__(self, shards: Shards, clouds: Parts, totals: RealArray) -> None:
         self._shards, self._clouds, self.totals, self.d = shards, clouds, totals, shards.d
@@ -298,6 +294,7 @@ def spectra_block(block: Block, members: Members, number: int, center: RealArray
 
 def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
     """Prepare log-eigenvalues, of which there may be none, for many sums: the numbers e^t."""
+    # A divergence is a sum over them: that of the 1 x 1 matrices e^t, which take no linear algebra.
     # They need no check: e^t is positive if it does not underflow.
     numbers = Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1))
     return t, weights, engine.prepare(numbers) if len(t) else None

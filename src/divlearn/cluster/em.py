@@ -100,9 +100,8 @@ class EM:
         family, weights, alive = mixture[2], responsibilities.weights, responsibilities.alive
         # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
         enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (family.kappa * self.shards.d))
-        means, spectra = responsibilities.move(
-            mixture, np.maximum(enough, _CENTER_TOLERANCE), _CENTER_STEPS
-        )
+        tol = np.maximum(enough, _CENTER_TOLERANCE)
+        means, spectra = responsibilities.move(mixture, tol, _CENTER_STEPS)
         found, shift = self._fit_families(spectra, family.only(alive))
         means[alive] *= np.exp(shift)[:, None, None]
         if self.share == "all":  # components without matrices have what all have

@@ -103,10 +103,9 @@ class _KMeans(CentroidModel):
     def _keep(self, run: Run) -> None:
         self.cluster_centers_, self.labels_ = run["centers"], run["labels"]
         self.alpha_, self.beta_, kappa = run["point"]
+        self.__dict__.pop("kappa_", None)  # of a fit before
         if not np.isnan(kappa):
             self.kappa_ = kappa
-        elif hasattr(self, "kappa_"):  # of a fit before
-            del self.kappa_
         self.inertia_, self.objective_ = run["inertia"], run["objective"]
         self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
 

@@ -28,15 +28,13 @@ Found = tuple[Labels, RealArray, tuple[RealArray, ...]]
 
 
 class _State:
-    """Matrices with their nearest centroids, `Found` of every block, and sums over clusters.
-
-    These are of the weights, of weighted divergences, of those to the new centres in the clusters
-    before, and how many matrices have another cluster than before.
-    """
+    """Matrices with their nearest centroids, `Found` of every block, and sums over clusters."""
 
     def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
         self.centers, self.point, self.found = centers, point, found
         sums = shards.reduce(lambda _, one: one[2], beside=[found])
+        # Of weights, of weighted divergences, of those to the new centres in the clusters before,
+        # and how many matrices have another cluster than before.
         self.totals, self.losses, self.own, self.changed = sums
 
 

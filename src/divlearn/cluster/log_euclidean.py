@@ -10,8 +10,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import CentroidModel, Measure, Nearest, check_centers
-from divlearn.cluster.clusters import Labels, find_nearest
+from divlearn.cluster.base import CentroidModel, Measure, check_centers
 from divlearn.engines import Engine
 from divlearn.fitting.labelled import all_or_nothing
 from divlearn.fitting.progress import say
@@ -102,13 +101,6 @@ class LogEuclideanKMeans(CentroidModel):
     def _measure(self) -> Measure:
         return partial(_squares_block, centers=log_vectors(self.cluster_centers_))
 
-    def _nearest(self) -> Nearest:
-        return partial(_nearest_block, measure=self._measure())
-
 
 def _squares_block(block: Block, centers: RealArray) -> RealArray:
     return euclidean_distances(log_vectors(block.matrices), centers, squared=True)
-
-
-def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
-    return find_nearest(measure(block))

@@ -62,12 +62,10 @@ def fit_parameters(
     kappa: RealArray | None = None, held: NDArray[np.bool_] | None = None,
     largest_kappa: float = math.inf, tol: float = 1e-10, max_iter: int = 100,
 ) -> ParameterFit:  # fmt: skip
-    """Find (alpha, beta), concentrations and factors of the centres, all at once.
-
-    ``tied`` components have one concentration; ``kappa`` guesses them, and components ``held`` keep
-    that guess unless Z is infinite there. Matrices that equal their centre reach ``largest_kappa``.
-    Stop where a step lowers the loss by no more than about ``tol``.
-    """
+    """Find (alpha, beta), concentrations and factors of the centres, all at once."""
+    # ``tied`` components have one concentration; ``kappa`` guesses them, and components ``held``
+    # keep that guess unless Z is infinite there. Matrices that equal their centre reach
+    # ``largest_kappa``. The search ends where a step lowers the loss by no more than about ``tol``.
     zeros = np.zeros(len(spectra))
     guess = zeros if kappa is None else kappa
     kept = np.where(zeros > 0 if held is None else held, guess, np.nan)
@@ -96,19 +94,17 @@ def fit_parameters(
 
 
 class _Problem:
-    """The objective, as a mean over the weights, at coordinates of a member and shifts.
-
-    The best place is (coordinates, shift, kappa, log_z, loss); ``margin`` is how far kappa lies
-    above its lower bound there. ``kept`` are concentrations that are given, NaN where they are not.
-    """
+    """The objective, as a mean over the weights, at coordinates of a member and shifts."""
 
     def __init__(
         self, spectra: Spectra, members: Members, tied: bool, kept: RealArray,
         margin: RealArray, largest_kappa: float, rtol: float,
     ) -> None:  # fmt: skip
         self.spectra, self.members, self.tied, self.kept = spectra, members, tied, kept
+        # The margin is how far kappa lies above its lower bound at the best place. Concentrations
+        # that are given are kept, and NaN where they are not.
         self.margin, self.options = margin, {"largest": largest_kappa, "rtol": rtol}
-        self.best: tuple[Any, ...] = ()
+        self.best: tuple[Any, ...] = ()  # coordinates, shift, kappa, log_z and the loss
 
     def evaluate(self, coordinates: RealArray, shift: RealArray) -> tuple[float, RealArray]:
         """Loss and gradient; the place of the least loss is kept."""

@@ -22,11 +22,10 @@ def choose_held_out(
     candidates: Sequence[_T], decide: Callable[[_T, int], RealArray], y: Indices,
     weights: RealArray, folds: Folds, *, pairs: bool = False,
 ) -> tuple[_T, Calibration, RealArray]:  # fmt: skip
-    """Choose a candidate; return it, its calibration and its held-out probabilities.
-
-    `decide` gives the decisions of a candidate on the held-out part of the fold of a number: scores
-    of classes, or decisions between `pairs` of them. Probabilities that no fold gives are NaN.
-    """
+    """Choose a candidate; return it, its calibration and its held-out probabilities."""
+    # `decide` gives the decisions of a candidate on the held-out part of a fold, by its number:
+    # scores of classes, or decisions between `pairs` of them. Probabilities may be NaN: of matrices
+    # that no fold holds out.
     n_classes = int(y.max()) + 1
     found = []
 

@@ -23,17 +23,13 @@ _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinite
 
 
 class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Probabilities :math:`p_k \propto D_k^{-1/T}`, with :math:`D_k` the mean over neighbours.
-
-    These are the matrices of class k that are nearest. Divergence, their number and T are chosen
-    on held-out data.
-    """
+    r"""Probabilities :math:`p_k \propto D_k^{-1/T}`, D_k the mean over the nearest of class k."""
 
     def __init__(self, engine: str | Engine = "auto") -> None:
         self.engine = engine
 
     def fit(self, tables: dict[Point, RealArray], data: Labelled, folds: Folds) -> Self:
-        """Choose among tables of symmetrised divergences and the log-Euclidean metric."""
+        """Choose T, a number of neighbours, and one of the tables or the log-Euclidean metric."""
         self.matrices_, self.codes_ = data.matrices, data.codes
         self.classes_ = np.arange(len(data.classes))
         logarithms = log_vectors(data.matrices)
@@ -41,10 +37,8 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known |= dict(tables.items())
 
         def decide(candidate: Candidate, k: int) -> RealArray:
-            train, held = folds[k]
-            return _scores(
-                known[candidate[0]][np.ix_(held, train)], data.codes[train], candidate[1]
-            )
+            (point, count), (train, held) = candidate, folds[k]
+            return _scores(known[point][np.ix_(held, train)], data.codes[train], count)
 
         self.best_, self.calibration_, self.oof_proba_ = choose_held_out(
             list(product(known, _COUNTS)), decide, data.codes, data.weights, folds

@@ -36,10 +36,8 @@ def tangent_vectors(X: RealArray, space: Space) -> RealArray:
 
 
 def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
-    """Compute once what all classifiers of tangent vectors learn from.
-
-    The space is at the affine-invariant "mean", one of every fold, or at the "identity".
-    """
+    """Compute once what all classifiers of tangent vectors learn from."""
+    # The space is at the affine-invariant "mean", one of every fold, or at the "identity".
     whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
     everywhere = log_vectors(X, whitener)
     space = whitener, _deviation(everywhere)
@@ -79,13 +77,10 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             prepare(seen, y[train], sample_weight[train])
             for (seen, _), (train, _) in zip(parts, folds, strict=True)
         ]
-
-        def decide_held(parameters: dict[str, float], k: int) -> RealArray:
-            return decide(learners[k](**parameters), parts[k][1])
-
         self.best_params_, self.calibration_, self.oof_proba_ = choose_held_out(
-            list(ParameterGrid(parameters)), decide_held, y, sample_weight, folds,
-            pairs=self.model == "rbf",
+            list(ParameterGrid(parameters)),
+            lambda chosen, k: decide(learners[k](**chosen), parts[k][1]),
+            y, sample_weight, folds, pairs=self.model == "rbf",
         )  # fmt: skip
         self.classes_ = np.arange(int(y.max()) + 1)
         self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)

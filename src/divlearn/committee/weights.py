@@ -19,11 +19,9 @@ def floored(probabilities: RealArray) -> RealArray:
 
 
 def count_samples(weights: RealArray, units: Indices) -> RealArray:
-    """Count held-out matrices in the likelihood, of groups that are numbered by `units`.
-
-    The matrices of a group are neither copies of each other nor independent. They count as much as
-    the geometric mean of their number and that of groups.
-    """
+    """Count held-out matrices in the likelihood, of groups that are numbered by `units`."""
+    # The matrices of a group are neither copies of each other nor independent. They count as much
+    # as the geometric mean of their number and that of groups.
     return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
 
 
@@ -54,10 +52,8 @@ def find_simple(
     right: Mapping[str, NDArray[np.bool_]], average: NDArray[np.bool_], counts: RealArray,
     units: Indices,
 ) -> str | None:  # fmt: skip
-    """Name the member that is most often right, if the average is not better by more than noise.
-
-    Noise is the standard error of the difference, over `units` that are independent.
-    """
+    """Name the member that is most often right, if the average is not better by more than noise."""
+    # Noise is the standard error of the difference, over `units` that are independent.
     if not right:
         return None
     best = max(right, key=lambda name: float(counts @ right[name]))

@@ -1,7 +1,5 @@
 """One type for every data set: raw samples, their SPD matrices on demand, labels and splits."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -194,10 +192,9 @@ class Dataset:
         return "\n".join([first, *self.notes, cite, f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
-        n_official = len(self.official_splits)
-        return _count(
-            n_official or self.rule.n, f"{'official' if n_official else 'random'} split", "s"
-        )
+        if self.official_splits:
+            return _count(len(self.official_splits), "official split", "s")
+        return _count(self.rule.n, "random split", "s")
 
     def __repr__(self) -> str:
         if self.labels is not None:
@@ -218,8 +215,7 @@ def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
 
 def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
     found = defaultdict(list)
-    for index in range(len(samples)):
-        sample = samples[index]
+    for index, sample in enumerate(samples):
         streams = sample if isinstance(sample, tuple) else (sample,)
         arrays = [np.ascontiguousarray(stream) for stream in streams]
         key = tuple((one.shape, one.dtype.str, sha256(one.tobytes()).digest()) for one in arrays)

@@ -81,9 +81,8 @@ def make_riemannian_gaussian_clusters(
     logarithms = np.empty((len(plan.labels), d))
     for value in np.unique(spread):
         rows = (spread == value)[plan.labels]
-        logarithms[rows], _ = sample_log_eigenvalues(
-            parabola(float(value)), int(rows.sum()), d, plan.random_state
-        )
+        potential, count = parabola(float(value)), int(rows.sum())
+        logarithms[rows], _ = sample_log_eigenvalues(potential, count, d, plan.random_state)
 
     def draw(rows: slice) -> RealArray:
         roots = np.exp(0.5 * logarithms[rows])
@@ -94,11 +93,7 @@ def make_riemannian_gaussian_clusters(
 
 def parabola(sigma: float) -> Potential:
     precision = sigma**-2
-
-    def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
-        return 0.5 * precision * t**2, precision * t, np.full_like(t, precision)
-
-    return potential
+    return lambda t: (0.5 * precision * t**2, precision * t, np.full_like(t, precision))
 
 
 def sample_log_eigenvalues(

@@ -187,9 +187,8 @@ def make_recordings(
     powers = np.exp(_CONTRAST * random.standard_normal((_VARIANTS * n_classes, n_channels)))
     moves = random.standard_normal((n_subjects, n_channels, n_channels)) / np.sqrt(n_channels)
     heads = mixing + shift * moves @ mixing
-    X = heads[subjects] @ (
-        np.sqrt(powers)[variants][:, :, None] * random.standard_normal(sizes[:3])
-    )
+    sources = np.sqrt(powers)[variants][:, :, None] * random.standard_normal(sizes[:3])
+    X = heads[subjects] @ sources
     patterns = _ARTIFACT * np.sqrt(n_channels) * random.standard_normal((n_recordings, n_channels))
     patterns[random.uniform(size=n_recordings) >= artifacts] = 0
     X += patterns[:, :, None] * random.standard_normal((n_recordings, 1, n_times))

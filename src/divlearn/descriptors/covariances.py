@@ -77,18 +77,15 @@ def covariances(samples: RealArray) -> RealArray:
 
 
 def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
-    """Covariances of features, shape (n_features, height, width), over boxes of one image.
-
-    Few pixels in all are done box by box, else integral images give every box at the same cost
-    (`box_grams`). There a box much smaller or much flatter than the image loses digits; boxes that
-    lose more than `tolerances.integral_image` are done directly. ``axes`` names the axis of a
-    feature that is the row (0) or the column (1) of a pixel: their covariances have a closed form.
-    """
+    """Covariances of features, shape (n_features, height, width), over boxes of one image."""
+    # ``axes`` names the axis of a feature that is the row (0) or the column (1) of a pixel: their
+    # covariances have a closed form.
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)
     coordinates = {index: axis for index, axis in enumerate(axes) if axis is not None}
     result, error = _by_integral_images(maps, boxes, sizes, coordinates)
+    # Boxes much smaller or much flatter than the image lose digits.
     doubtful = np.flatnonzero(error > tolerances.integral_image())
     result[doubtful] = _direct(maps, boxes[doubtful])
     return result

@@ -106,11 +106,9 @@ def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
 def ensure_definite(
     covariances: RealArray, floor: float, *, name: str = "X", variables: str = "features"
 ) -> RealArray:
-    """Shrink matrices towards their diagonals, as little as lifts correlations to the floor.
-
-    A variable without variance gets that share of the mean of the others. Where nothing has to be
-    changed the result is the input itself, otherwise an `SPDRepairWarning` says what was.
-    """
+    """Shrink matrices towards their diagonals, as little as lifts correlations to the floor."""
+    # A variable without variance gets that share of the mean of the others. Where nothing has to be
+    # changed the result is the input itself.
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
     constant = np.diagonal(matrices, axis1=1, axis2=2) <= 0

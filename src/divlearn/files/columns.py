@@ -98,8 +98,7 @@ def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int) -> NDAr
             raise Refusal(f"{quote(chosen[0].name)} {chosen[0].refusal}")
         check_column(chosen, [n_matrices], "groups")
         check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
-        column = read_column(chosen, _LARGEST_FILE)
-    assert column is not None
+        column: Any = read_column(chosen, _LARGEST_FILE)
     return column
 
 

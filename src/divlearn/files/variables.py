@@ -4,15 +4,13 @@ Files are hostile until parsed. Every reader first lists `Variable` objects, whi
 only; the claims in them are checked before anything of that size is allocated.
 """
 
-from __future__ import annotations
-
 import math
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +79,7 @@ class Variable:
     refusal: str = ""  # why the array cannot be read, and what to do
 
     @classmethod
-    def refused(cls, name: str, reason: str) -> Variable:
+    def refused(cls, name: str, reason: str) -> Self:
         return cls(name, (), np.dtype(object), lambda limit: np.empty(0), reason)
 
     @property

@@ -67,11 +67,9 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 @contextmanager
 def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
-    """Let stages and loops inside resume from the file of `resumable`, and write to it.
-
-    Estimator and `data` must be those the file was written with. A callable among the data is asked
-    for its value where there is a file. A fit inside another one is kept in the file of that.
-    """
+    """Let stages and loops inside resume from the file of `resumable`, and write to it."""
+    # Estimator and data must be those the file was written with. A callable among the data is asked
+    # for its value where there is a file. A fit inside another one is kept in the file of that.
     path = None if _current.get() is not None else _path.get()
     if path is None:
         yield
@@ -87,10 +85,8 @@ def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
 
 
 def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None) -> _T:
-    """Compute something, or return what it was before the process was killed.
-
-    Results must be what a file may hold, and nobody may change them. `random` is restored, too.
-    """
+    """Compute something, or return what it was before the process was killed."""
+    # Results must be what a file may hold, and nobody may change them. `random` is restored, too.
     journal = _current.get()
     return compute() if journal is None else journal.stage(name, compute, random)
 
@@ -230,20 +226,17 @@ _path: ContextVar[Path | None] = ContextVar("path", default=None)
 
 def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
     """All that the result of a fit depends on, by name."""
-    values = {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in _IRRELEVANT
-    }
-    if isinstance(estimator.get_params().get("random_state"), int | np.integer):
+    given = estimator.get_params(deep=False)
+    values = {name: value for name, value in given.items() if name not in _IRRELEVANT}
+    if isinstance(given.get("random_state"), int | np.integer):
         # Generators are kept with what was drawn from them: where they stand now means nothing.
         values["random_state"] = int(estimator.random_state)
     key = {"kind of estimator": type(estimator).__name__, **libraries()}
     if hasattr(estimator, "engine"):
         dask = as_dask(estimator.engine)
         key["engine"] = get_engine(estimator.engine).name if dask is None else dask.name
-    given = {name: value() if callable(value) else value for name, value in data.items()}
-    for name, value in {**values, **given}.items():
+    values |= {name: value() if callable(value) else value for name, value in data.items()}
+    for name, value in values.items():
         try:
             key[name] = fingerprint(value)
         except Unknown as error:

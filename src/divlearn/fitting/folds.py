@@ -27,14 +27,12 @@ def make_folds(
     cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
     kept: Indices | None = None, random_state: Any = None, classes: bool = True,
 ) -> list[Fold]:  # fmt: skip
-    """Split matrices into training and held-out parts, of positions within ``kept``.
-
-    A number of folds is an upper bound: there are no more folds than matrices in the largest class,
-    and no more than groups. They are shuffled, stratified by class, and keep groups together. Every
-    class is in every training part: a class with one matrix or group is never held out, and each
-    group is a fold where every draw holds out a whole class. A splitter or pairs of indices refer
-    to all matrices. ``classes`` says whether y holds labels. Empty where nothing can be held out.
-    """
+    """Split matrices into training and held-out parts, of positions within ``kept``."""
+    # A number of folds is an upper bound: there are no more than groups, or than matrices in the
+    # largest class. Folds are shuffled, stratified by class, and keep groups together. Every class
+    # is in every training part: a class with one matrix or group is never held out, and each group
+    # is a fold where every draw holds out a whole class. A splitter or pairs of indices refer to
+    # all matrices. ``classes`` says whether y holds labels. Empty where nothing can be held out.
     known = check_groups(groups, n_matrices)
     rows = np.arange(n_matrices) if kept is None else kept
     labels = None if y is None or not classes else y[rows]

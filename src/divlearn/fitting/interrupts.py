@@ -9,10 +9,7 @@ _T = TypeVar("_T")
 
 
 class Interrupts:
-    """Learn whether the user has stopped some of the work inside.
-
-    A loop that catches KeyboardInterrupt keeps its best so far and calls `note_interrupt`.
-    """
+    """Learn whether the user has stopped some of the work inside, by `note_interrupt`."""
 
     def __init__(self) -> None:
         self.seen = False

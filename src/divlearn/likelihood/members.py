@@ -30,14 +30,11 @@ _STARTS: tuple[Point, ...] = tuple(
 
 @dataclass(frozen=True)
 class Members:
-    """A point, the line alpha + beta = 1 or all of the quadrant, with 0, 1 or 2 free coordinates.
-
-    These are the difference and the product; ``alpha, beta`` are those of the single member.
-    """
+    """A point, the line alpha + beta = 1 or the whole quadrant, with 0, 1 or 2 free coordinates."""
 
     name: str
-    n_free: int
-    alpha: float = 0.0
+    n_free: int  # of the difference and the product
+    alpha: float = 0.0  # like beta that of the single member
     beta: float = 0.0
 
     @property

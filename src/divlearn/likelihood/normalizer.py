@@ -108,11 +108,9 @@ def solve_kappa(
     alpha: float, beta: float, mean_divergence: float, d: int, *, margin: float = math.nan,
     largest: float = math.inf, rtol: float = 1e-9,
 ) -> tuple[float, Normalizer]:  # fmt: skip
-    """Solve for the concentration whose expected divergence is the observed one.
-
-    ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
-    solutions beyond; ``rtol`` is of the divergence.
-    """
+    """Solve for the concentration whose expected divergence is the observed one."""
+    # ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
+    # solutions beyond; ``rtol`` is of the divergence.
     least, moment = smallest_kappa(alpha, beta, d), 0.25 * d * (d + 1)
     # E[D] is moment / kappa if kappa is large, and inverse to the margin near its bound too: on
     # logarithmic scales the slope is always about one.

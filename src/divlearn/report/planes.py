@@ -30,11 +30,9 @@ def plane_section(
     label: str = "value", *, learned: Sequence[tuple[float, float, str]] = (),
     mark: str = "learned", note: str = "", value_format: str = ".1%", floor: float | None = None,
 ) -> Section:  # fmt: skip
-    """Draw a map of the plane, if there is one, with named divergences and learned points.
-
-    ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
-    are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
-    """
+    """Draw a map of the plane, if there is one, with named divergences and learned points."""
+    # ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
+    # are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
     named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
     rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 

@@ -60,15 +60,13 @@ def curves_section(
 def atoms_section(
     title: str, atoms: ArrayLike, uses: ArrayLike, texts: Sequence[str], note: str = ""
 ) -> Section:
-    """Draw SPD matrices as small pictures of their correlations, the most used first.
-
-    The standard deviations appear under the pointer. Of more than 64 rows, averages over blocks are
-    drawn. ``uses``, >= 0, are in any unit; ``texts`` stand below the pictures.
-    """
+    """Draw SPD matrices as small pictures of their correlations, the most used first."""
+    # The standard deviations appear under the pointer. Of more than 64 rows, averages over blocks
+    # are drawn. ``uses``, >= 0, are in any unit; ``texts`` stand below the pictures.
     matrices, used = np.asarray(atoms, dtype=np.float64), np.asarray(uses, dtype=np.float64)
     diagonals, size = np.diagonal(matrices, axis1=1, axis2=2), matrices.shape[-1]
     order = np.argsort(-used, kind="stable")
-    starts = np.arange(0, size, -(-size // _CELLS)) if size else np.arange(0)
+    starts = np.arange(0, size, -(-size // _CELLS))
     rows = _group_means(correlations(matrices[order]), starts).swapaxes(1, 2)
     scales = _group_means(np.sqrt(diagonals[order]), starts)
     digits = 10.0 ** (2 - np.floor(np.log10(scales)))  # three significant ones
@@ -87,8 +85,6 @@ def correlations(matrices: RealArray) -> RealArray:
 
 def _group_means(values: RealArray, starts: Indices) -> RealArray:
     """Means along the last axis of the groups that begin at the given places."""
-    if not len(starts):
-        return values
     counts = np.diff([*starts, values.shape[-1]])
     return np.add.reduceat(values, starts, axis=-1) / counts
 

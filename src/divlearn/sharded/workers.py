@@ -1,12 +1,10 @@
 """Shards on the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Sequence
 from functools import reduce
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
@@ -18,18 +16,14 @@ from divlearn.weights import as_weights
 
 
 class DaskShards(Shards):
-    """Blocks that were prepared once on workers; a lost worker's are made again from their source.
-
-    What functions share travels as a task of its own, so that a worker that joins gets it like any
-    other input. `sent` and `received` count bytes.
-    """
+    """Blocks that were prepared once on workers; those of a lost worker are made again."""
 
     def __init__(self, client: Any, blocks: Sequence[Any], homes: Sequence[str]) -> None:
         self._client, self._blocks, self._homes = client, list(blocks), list(homes)
-        self.sent = self.received = 0
+        self.sent = self.received = 0  # bytes
 
     @classmethod
-    def load(cls, client: Any, sources: Sequence[BlockSource]) -> DaskShards:
+    def load(cls, client: Any, sources: Sequence[BlockSource]) -> Self:
         import dask
 
         # Data in memory here has to travel, once: no reason for a warning.
@@ -85,8 +79,10 @@ class DaskShards(Shards):
         return futures
 
     def _share(self, value: Any) -> Any:
+        # A task of its own, which a worker that joins gets like any other input. Dask does not look
+        # into a closure for futures.
         self.sent += len(pickle.dumps(value, protocol=5))
-        return self._client.submit(lambda: value, pure=False)  # Dask looks for no futures in it
+        return self._client.submit(lambda: value, pure=False)
 
     def _gather(self, futures: list[Any]) -> Any:
         found = self._client.gather(futures)

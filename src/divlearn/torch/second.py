@@ -50,7 +50,7 @@ def _with_one_atom(
     t = values.log()
     a, b = (one[:, None] for one in along[2:])
     scalar = _Scalars(t, *at[2:], in_parameters=bool((a != 0).any() | (b != 0).any()))
-    speed = (_diagonal(e) / values - _diagonal(g))[:, None]  # of t
+    speed = (e.diagonal(dim1=1, dim2=2) / values - g.diagonal(dim1=1, dim2=2))[:, None]  # of t
     turn = (weight * (a * scalar.t_alpha + b * scalar.t_beta)).sum(dim=1)
     slope = (weight * scalar.t).sum(dim=1)
     q = (weight[..., None] * scalar.divided).sum(dim=1)
@@ -78,10 +78,6 @@ def _pencils(X: torch.Tensor, atom: torch.Tensor) -> tuple[torch.Tensor, torch.T
     # What rounding alone decides must not become zero or negative.
     least = torch.finfo(values.dtype).eps * values[:, -1:]
     return values.clamp(min=least), torch.linalg.solve_triangular(factor.mT, Q, upper=True)
-
-
-def _diagonal(matrices: torch.Tensor) -> torch.Tensor:
-    return matrices.diagonal(dim1=-2, dim2=-1)
 
 
 def _halfway(values: torch.Tensor) -> torch.Tensor:
