@@ -81,7 +81,8 @@ class Objective:
 
     def trial(self, point: Dictionary) -> Trial:
         block = self.shards.whole
-        if not (usable if block is None else block.engine.usable)(point.atoms):
+        judge = usable if block is None else block.engine.usable
+        if not judge(point.atoms):
             return Trial(point, np.inf)
         if block is not None and self.tracing:
             trial = self._trace(block, point)
