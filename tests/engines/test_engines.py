@@ -29,14 +29,13 @@ from divlearn.arrays import to_host
 from divlearn.engines import ReferenceEngine
 
 COMPILED = ("native", "cuda")
-every_instruction_set = pytest.mark.parametrize(
-    "engine_name", [*engine_names(), *native_names()[1:]]
-)
+EVERY = [*engine_names(), *native_names()[1:]]
+every_instruction_set = pytest.mark.parametrize("engine_name", EVERY)
 
 # --- against the reference ------------------------------------------------------------------------
 
 every_other = pytest.mark.parametrize(
-    "engine_name", [name for name in (*engine_names(), *native_names()[1:]) if name != "reference"]
+    "engine_name", [name for name in EVERY if name != "reference"]
 )
 
 

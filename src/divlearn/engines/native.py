@@ -28,7 +28,8 @@ _LOG_2 = float(np.log(2.0))
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
-_GROUPS, _FEW_GROUPS, _LARGE = 8, 2, 64  # of lanes in a block, at most, and from this dimension
+# Groups of lanes in a block of native/pullback.hpp, at most, and from the dimension LARGE on.
+_GROUPS, _FEW_GROUPS, _LARGE = 8, 2, 64
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _PAIRS = 4096  # near neighbours that are done again at a time
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread

@@ -45,8 +45,7 @@ def _descend(
     if not run.rows:
         run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        memo = replace(trial.memo, V=list(trial.memo.V), trace=None)
-        run.save(replace(trial, memo=memo), iteration)
+        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

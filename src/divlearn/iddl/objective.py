@@ -45,7 +45,7 @@ class Memo:
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
     units: Units
     head: Head
-    trace: Trace | None = None  # of the divergences, where all matrices are one block
+    trace: Trace | None = None  # of all divergences, where the objective is `tracing`
 
 
 class Objective:
@@ -77,7 +77,7 @@ class Objective:
         self._seen_ways: tuple[RealArray, RealArray] | None = None  # frames, and their ways back
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from
-        self.tracing = False  # whether trials keep what their gradients can go on from
+        self.tracing = False  # whether trials of one block keep what gradients can go on from
 
     def trial(self, point: Dictionary) -> Trial:
         block = self.shards.whole
