@@ -162,6 +162,38 @@ def add_part(
         result.values[rows, atom] = place(extra.values)
 
 
+def lost_atoms(found: Pullback) -> IntArray:
+    """Return the atoms whose gradients are not finite, wherever the gradients are."""
+    finite = np.isfinite(found.whitened).all(axis=(1, 2))
+    for slopes in (found.alpha, found.beta):
+        if slopes is not None:
+            finite &= np.isfinite(slopes).reshape(len(slopes), -1).all(axis=1)
+    return np.flatnonzero(~to_host(finite))
+
+
+def refuse_lost(engine: str, found: Pullback, cotangent: RealArray) -> None:
+    """Raise if gradients for finite weights are not finite: nobody may take them for small."""
+    lost = lost_atoms(found)
+    if len(lost) and bool(np.isfinite(cotangent).all()):
+        raise FloatingPointError(
+            f"the {engine} engine found no finite gradient of {len(lost)} of "
+            f"{len(found.whitened)} atoms (the first is atom {lost[0]}): eigenvalues of these "
+            'pairs exceed double precision; rescale the matrices, or pass regularize="shrink"'
+        )
+
+
+def refuse_nan(engine: str, values: RealArray) -> None:
+    """Raise if a divergence is not a number; a divergence may be infinite."""
+    lost = np.isnan(values)
+    if bool(lost.any()):
+        row, atom = (int(where[0]) for where in np.nonzero(to_host(lost))[:2])
+        raise FloatingPointError(
+            f"the {engine} engine found no divergence of {int(lost.sum())} of {values.size} pairs "
+            f"(the first is matrix {row}, atom {atom}); rescale the matrices, or pass another "
+            "engine"
+        )
+
+
 def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
     """Round to the type of the data; what exceeds its range is infinite."""
     with np.errstate(over="ignore"):
@@ -296,6 +328,7 @@ class Engine(ABC):
         target = out.reshape(len(out), *parameters.alpha.shape)
         with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
             self._encode(prepared, checked, parameters, target)
+        refuse_nan(self.name, target)
         return out
 
     def pullback(
@@ -322,6 +355,7 @@ class Engine(ABC):
             prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
             parameters, values,
         )  # fmt: skip
+        refuse_lost(self.name, result, weights)
         gradient, frames, first, second = result.atoms, result.whitened, result.alpha, result.beta
         if first is not None and second is not None:
             first, second = resolved.restore(first, second)

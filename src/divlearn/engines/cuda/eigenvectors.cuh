@@ -7,6 +7,7 @@
 // Eigenvalues of a T of norm about 1: vectors of those nearer than WINDOW are orthogonalized
 // against each other; below DEGENERATE they carry no information.
 constexpr double WINDOW = 1e-3, DEGENERATE = 1e-10, LEAST_PIVOT = 1e-50;
+constexpr double LEAST_SQUARE = 0.25, LARGEST_SQUARE = 1e300;  // of a vector: 1 or more, at first
 
 // Reads shared memory each time: held in registers from one pass to the next, vectors would spill.
 INLINE double read(const double* x) {
@@ -62,16 +63,19 @@ INLINE void twisted_vector(const double* diagonal, const double* coupling, doubl
     if (i < twist) z[i] = entry = -z[i] * entry;
 }
 
-INLINE void normalize(double (&z)[D]) {
+// Says whether that was possible. The factors of close eigenvalues may overflow, and what Gram-Schmidt
+// leaves of a vector may be rounding.
+INLINE bool normalize(double (&z)[D]) {
   double even_sum = 0.0, odd_sum = 0.0;
 #pragma unroll
   for (int i = 0; i < D; i += 2) {
     even_sum = fma(z[i], z[i], even_sum);
     if (i + 1 < D) odd_sum = fma(z[i + 1 < D ? i + 1 : i], z[i + 1 < D ? i + 1 : i], odd_sum);
   }
-  const double scale = reciprocal_root(even_sum + odd_sum);
+  const double square = even_sum + odd_sum, scale = reciprocal_root(square);
 #pragma unroll
   for (int i = 0; i < D; ++i) z[i] *= scale;
+  return square > LEAST_SQUARE && square < LARGEST_SQUARE;
 }
 
 // x -= (x . y) y.
@@ -95,19 +99,27 @@ struct VectorSpace {
   int* crowded;
 };
 
-// Right-looking: a vector that is done is taken out of those that come after it.
-INLINE void orthogonalize(const Team& team, const VectorSpace& space, double (&z)[C][D]) {
-  bool near = false;
+// Right-looking: a vector that is done is taken out of those that come after it. Columns that nobody
+// `needs` are left alone: they may be those of equal eigenvalues, which are no basis of their space.
+// Says whether the columns of this thread that are needed could be normalized.
+template <class Needs>
+INLINE bool orthogonalize(const Team& team, const VectorSpace& space, const Needs& needs,
+                          double (&z)[C][D]) {
+  bool near = false, usable = true;
+  const auto follows = [&](int i, int j) {
+    return i > j && i < D && needs(i) && fabs(space.values[i] - space.values[j]) < WINDOW;
+  };
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
     if (j >= D) continue;
+    usable &= normalize(z[c]) || !needs(j);
     int followers = 0;
-    for (int i = j + 1; i < D; ++i) followers |= fabs(space.values[i] - space.values[j]) < WINDOW;
-    space.crowded[j] = followers;
-    near |= followers;
+    for (int i = j + 1; i < D; ++i) followers |= follows(i, j);
+    space.crowded[j] = followers && needs(j);
+    near |= space.crowded[j];
   }
-  if (!team.any(near)) return;
+  if (!team.any(near)) return usable;
   team.sync();
 #pragma unroll(G == 1 ? D : 1)
   for (int j = 0; j < D; ++j) {
@@ -115,21 +127,23 @@ INLINE void orthogonalize(const Team& team, const VectorSpace& space, double (&z
 #pragma unroll
     for (int c = 0; c < C; ++c)
       if (team.thread + G * c == j) {
-        normalize(z[c]);
+        usable &= normalize(z[c]) || !needs(j);
 #pragma unroll
         for (int i = 0; i < D; ++i) space.buffer[i] = z[c][i];
       }
     team.sync();
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      const int k = team.thread + G * c;
-      if (k > j && k < D && fabs(space.values[k] - space.values[j]) < WINDOW)
-        remove_overlap(z[c], space.buffer);
+      if (space.crowded[j] && follows(team.thread + G * c, j)) remove_overlap(z[c], space.buffer);
     }
     team.sync();
   }
 #pragma unroll
-  for (int c = 0; c < C; ++c) normalize(z[c]);
+  for (int c = 0; c < C; ++c) {
+    const int j = team.thread + G * c;
+    usable &= normalize(z[c]) || j >= D || !needs(j);
+  }
+  return usable;
 }
 
 // z <- H_0 H_1 ... z with the reflectors (rows of `stored`), one at a time through shared memory.
@@ -228,10 +242,8 @@ INLINE void find_vectors(const Reduced& given, i64 pair, i64 pairs, bool active,
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
     twisted_vector(space.diagonal, space.coupling, space.values[j < D ? j : D - 1], z[c]);
-    normalize(z[c]);
   }
-  orthogonalize(team, space, z);
-  bool degenerate = false;
+  bool degenerate = !orthogonalize(team, space, needs, z);
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;

@@ -14,6 +14,8 @@ from divlearn.engines.base import (
     Trace,
     check_same_size,
     is_descending,
+    refuse_lost,
+    refuse_nan,
     restore_order,
     typical_sizes,
 )
@@ -155,6 +157,7 @@ class CudaEngine(CudaRoutes):
             else:
                 for rows, values in self._encode_blocks(prepared, checked, parameters):
                     table[rows] = values
+            refuse_nan(self.name, table)
             return as_kind(target, kind) if out is None else out
 
     def trace(self, data: Any, atoms: Any, alpha: Any, beta: Any) -> Trace:
@@ -168,6 +171,7 @@ class CudaEngine(CudaRoutes):
             if prepared.order is not None:  # gradients would have to be brought back
                 return super().trace(data, atoms, alpha, beta)
             values, spectra = self._trace(prepared, CudaAtoms(checked), resolved)
+            refuse_nan(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
         def cast(array: Any) -> Any:
@@ -220,6 +224,7 @@ class CudaEngine(CudaRoutes):
             pull = self._pullback if resolved.opposite else self._device_pullback
             given = cp.asnumpy(weights) if resolved.opposite else weights
             found = pull(prepared, checked, resolved, given, parameters, values)
+            refuse_lost(self.name, found, weights)
             return self._finish(found, prepared, checked, resolved)
 
     def _finish(

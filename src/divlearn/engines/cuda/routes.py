@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, add_part
+from divlearn.engines.base import Engine, Prepared, Pullback, add_part, lost_atoms
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
@@ -162,9 +163,51 @@ class CudaRoutes(Engine):
         """Do the same with results on the device; the cotangent may be there too."""
         prepared = CudaAtoms(atoms)
         if with_parameters or with_values:
-            return self._spectral_pullback(
+            found = self._spectral_pullback(
                 data, prepared, parameters, cotangent, with_parameters, with_values
             )
+        else:
+            found = self._pairs_pullback(data, prepared, parameters, cotangent)
+        self._mend_gradients(found, data, prepared, parameters, cotangent)
+        return found
+
+    def _mend_gradients(
+        self,
+        found: Pullback,
+        data: CudaData,
+        atoms: CudaAtoms,
+        parameters: Parameters,
+        cotangent: Any,
+    ) -> None:
+        """Compute gradients that are not finite again, on the CPU."""
+        lost = lost_atoms(found)
+        if not len(lost) or not bool(cp.isfinite(cp.asarray(cotangent)).all()):
+            return
+        warnings.warn(
+            f"the CUDA engine found no finite gradient of {len(lost)} of {len(atoms)} atoms (the "
+            f"first is atom {lost[0]}), so the CPU computed them; please report it with the data",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        where = cp.asarray(lost)
+        again = self._fallback._pullback(
+            self._elsewhere(data),
+            cp.asnumpy(atoms.matrices[where]),
+            parameters.chosen(lost),
+            as_numpy(cotangent)[:, lost],
+            found.alpha is not None,
+            found.values is not None,
+        )
+        for name in ("atoms", "whitened", "alpha", "beta"):
+            if getattr(found, name) is not None:
+                getattr(found, name)[where] = cp.asarray(getattr(again, name))
+        if found.values is not None:
+            found.values[:, where] = cp.asarray(again.values)
+
+    def _pairs_pullback(
+        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: Any
+    ) -> Pullback:
+        """Gradients in atoms alone, one pair of parameters at a time where that is faster."""
         pairs = self._pairs(data, prepared, parameters)
         if len(pairs) == 1:
             return self._atoms_pullback(data, prepared, parameters, cotangent)
@@ -242,7 +285,9 @@ class CudaRoutes(Engine):
         device.add_vectors(spectra, *_on_device(parameters), cotangent, *sums)
         if spectra.waiting():  # asked last, for the device works meanwhile
             return None
-        return -0.5 * (inner + inner.transpose(0, 2, 1)), first, second
+        whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
+        found = Pullback(whitened, whitened, first, second)
+        return None if len(lost_atoms(found)) else (whitened, first, second)
 
     def _logdet_pullback(
         self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any
