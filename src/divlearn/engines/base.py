@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import IntArray, RealArray, as_real, to_host
+from divlearn.arrays import Indices, IntArray, RealArray, as_real, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
 from divlearn.geometry import logm
@@ -162,13 +162,13 @@ def add_part(
         result.values[rows, atom] = place(extra.values)
 
 
-def lost_atoms(found: Pullback) -> IntArray:
+def lost_atoms(found: Pullback) -> Indices:
     """Return the atoms whose gradients are not finite, wherever the gradients are."""
     finite = np.isfinite(found.whitened).all(axis=(1, 2))
     for slopes in (found.alpha, found.beta):
         if slopes is not None:
             finite &= np.isfinite(slopes).reshape(len(slopes), -1).all(axis=1)
-    return np.flatnonzero(~to_host(finite))
+    return np.flatnonzero(to_host(finite) == 0)
 
 
 def refuse_lost(engine: str, found: Pullback, cotangent: RealArray) -> None:
