@@ -63,10 +63,10 @@ def test_held_out_predictions_are_means_over_folds():
 
 def test_nothing_to_choose_from_or_by():
     X, y = blobs(1)
-    _, machine, history = fit_svm(X, y, folds_of(y), penalties=[2.0])
+    _, machine, history, _ = fit_svm(X, y, folds_of(y), penalties=[2.0])
     assert machine.C == 2.0
     assert np.isnan(history["accuracy"]).all()
-    _, machine, history = fit_svm(X[:3], y[:3], folds_of(y[:3]), penalties=[2.0, 3.0])
+    _, machine, history, _ = fit_svm(X[:3], y[:3], folds_of(y[:3]), penalties=[2.0, 3.0])
     assert machine.C == 2.0
     assert np.isnan(history["accuracy"]).all()
 
@@ -79,7 +79,7 @@ def test_nothing_to_choose_from_or_by():
 def test_machines_are_those_of_scikit_learn(kernel, p):
     X, y = blobs(2, p=p)
     few = PENALTIES[kernel][:4]  # the solver ends by itself
-    found, machine, history = fit_svm(1e3 * X, y, folds_of(y), kernel=kernel, penalties=few)
+    found, machine, history, _ = fit_svm(1e3 * X, y, folds_of(y), kernel=kernel, penalties=few)
     unit = np.sqrt(X.var(axis=0).sum())
     assert found == pytest.approx(1e3 * unit)
     axes = {"C": few} | ({"gamma": GAMMAS} if kernel == "rbf" else {})
@@ -99,7 +99,7 @@ def test_machines_are_those_of_scikit_learn(kernel, p):
 def test_given_values_are_taken():
     X, y = blobs(3)
     assert fit_svm(X, y, folds_of(y), penalties=[0.25])[1].C == 0.25
-    _, _, history = fit_svm(X, y, folds_of(y), kernel="rbf", gammas=[0.7])
+    _, _, history, _ = fit_svm(X, y, folds_of(y), kernel="rbf", gammas=[0.7])
     assert set(history["gamma"]) == {0.7}
     assert len(history["C"]) == len(PENALTIES["rbf"])
 
@@ -113,6 +113,6 @@ def test_the_solver_is_stopped_where_it_takes_too_long(monkeypatch):
 
 def test_constant_vectors():
     y = np.arange(10) % 2
-    unit, machine, _ = fit_svm(np.ones((10, 3)), y, [])
+    unit, machine, _, _ = fit_svm(np.ones((10, 3)), y, [])
     assert unit == 1.0
     assert set(machine.predict(np.ones((2, 3)))) <= {0, 1}

@@ -52,8 +52,9 @@ def test_what_was_chosen_is_kept():
     assert len(model.history_["accuracy"]) == n_tried
     best = int(model.history_["accuracy"].argmax())
     assert (model.C_, model.gamma_) == (model.history_["C"][best], model.history_["gamma"][best])
-    accuracy = model.history_["accuracy"].max()
-    assert f"held-out accuracy {accuracy:.3f}, the highest of {n_tried}" in model.message_
+    assert model.held_out_accuracy_ <= model.history_["accuracy"].max()
+    said = f"held-out accuracy {model.held_out_accuracy_:.3f}, with the best of {n_tried} chosen"
+    assert said in model.message_
     assert model.message_.startswith(f"C = {model.C_:g}, gamma = {model.gamma_:g}")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import re
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,21 +121,56 @@ def test_history(data):
     assert len(several["held_out_loss"]) == 2
 
 
-def test_the_start_is_averaged_where_it_helps():
+def judged_by(monkeypatch, losses):
+    """Let held-out losses be these, one after the other."""
+    make, losses = classifier.labelled_task, iter(losses)
+
+    def judge(scores, rows):
+        return np.full(len(rows), next(losses) / len(rows))
+
+    judged = lambda *args: replace(make(*args), judge=judge)  # noqa: E731
+    monkeypatch.setattr(classifier, "labelled_task", judged)
+
+
+@pytest.mark.parametrize(
+    ("losses", "kept"),
+    [((1, 2, 3), "the start is"), ((3, 1, 2), "the learned model is"), ((3, 2, 1), "both are")],
+)
+def test_start_learned_and_average_compete(monkeypatch, losses, kept):
     X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
-    model = IDDLClassifier(loss="softmax", cv=3, max_iter=3, random_state=0).fit(X, y)
-    start = IDDLClassifier(loss="softmax", cv=3, max_iter=0, random_state=0).fit(X, y)
-    np.testing.assert_allclose(
-        [one.atoms for one in model.starts_], start.atoms_.reshape(3, 9, 3, 3)
-    )
-    assert start.starts_ == []
-    said = [float(number) for number in re.findall(r"\d\.\d+", model.message_)]
-    assert said[2] < said[1] == pytest.approx(model.history_["held_out_loss"][1], rel=1e-3)
-    assert log_loss(y, model.oof_proba_) == pytest.approx(said[2], rel=1e-3)
-    alone = copy(model)
-    alone.starts_ = []
-    mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
-    np.testing.assert_allclose(model.predict_proba(X), softmax(mean / model.temperature_, axis=1))
+    options = {"loss": "softmax", "gamma": 0.01, "cv": 3, "random_state": 0}
+    start = IDDLClassifier(max_iter=0, **options).fit(X, y)
+    judged_by(monkeypatch, losses)  # of the start, of what was learned, of their average
+    model = IDDLClassifier(max_iter=3, **options).fit(X, y)
+    said = "held-out loss {} at the start, {} after 3 iterations, {} with both averaged; {} kept"
+    assert model.message_ == said.format(*losses, kept)
+    assert model.n_iter_ == (0 if kept == "the start is" else 3)
+    assert len(model.stop_reasons_) == 3
+    np.testing.assert_allclose(model.history_["held_out_loss"], losses[:2])
+    if kept == "the start is":
+        np.testing.assert_array_equal(model.atoms_, start.atoms_)
+    assert len(model.starts_) == (3 if kept == "both are" else 0)
+    if kept == "both are":
+        alone = copy(model)
+        alone.starts_ = []
+        mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
+        expected = softmax(mean / model.temperature_, axis=1)
+        np.testing.assert_allclose(model.predict_proba(X), expected)
+
+
+def test_heads_of_a_fold_are_chosen_without_it():
+    """Each of three heads is the best on two of three folds, and bad on the third."""
+    rows = [np.arange(2) + 2 * k for k in range(3)]
+    parts = [SimpleNamespace(rows=some) for some in rows]
+    choices = []
+    for k in range(3):
+        shares = np.full(6, 0.1)
+        shares[rows[k]] = 1.0 + k / 10
+        choices.append(learning.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
+    best, scores, loss = learning.choose_honestly(partial(learning.least, choices), parts)
+    assert best.gamma == 0
+    assert scores.ravel().tolist() == [0, 0, 1, 1, 2, 2]
+    assert loss == pytest.approx(6.6)
 
 
 @pytest.mark.parametrize("max_iter", [0, 2])
@@ -193,10 +229,7 @@ def test_the_authors_code_preset(data):
 
 def test_the_penalty_whose_learned_models_do_best_is_chosen(data, monkeypatch):
     X, y, _, _ = data
-    losses = iter([3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
-    make = classifier.labelled_task
-    judged = lambda *args: replace(make(*args), judge=lambda *_: next(losses))  # noqa: E731
-    monkeypatch.setattr(classifier, "labelled_task", judged)
+    judged_by(monkeypatch, [3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
     assert IDDLClassifier.paper("A").set_params(n_atoms=6, max_iter=1).fit(X, y).gamma_ == 0.1
     with pytest.raises(ValueError, match="cv=3 must be None with gamma"):
         IDDLClassifier(gamma="cv", cv=3).fit(X, y)
@@ -280,8 +313,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
     X, y, _, _ = data
     IDDLClassifier(verbose=1, **FAST).fit(X, y)
     said = capsys.readouterr().out
-    assert "loss softmax" in said
-    assert "loss ridge" in said
+    assert "loss softmax, gamma=" in said or "loss ridge, gamma=" in said
     assert "held-out loss" in said
 
 

@@ -6,14 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 
 from divlearn import abld, pairwise_abld
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting.calibration import fit_temperature
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
 from divlearn.iddl.losses import RidgeLoss
-from divlearn.iddl.tasks import fit_temperature
 
 VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
 GAMMA = 1e-3
@@ -32,7 +33,7 @@ def features(V, seen):
 
 
 def brute_force(X, targets, atoms, folds, judge, points):
-    """Loss of every point, with scikit-learn's ridge regression and one divergence at a time."""
+    """Losses of every point, with scikit-learn's ridge regression and one divergence at a time."""
     losses = []
     for alpha, beta in points:
         scores = np.zeros(targets.shape)
@@ -41,7 +42,7 @@ def brute_force(X, targets, atoms, folds, judge, points):
             ridge = Ridge(alpha=2 * len(train) * GAMMA).fit(features(V, V), targets[train])
             scores[held] = ridge.predict(features(W, V)).reshape(scores[held].shape)
         losses.append(judge(scores))
-    return losses
+    return np.array(losses)  # (n_points, n_matrices)
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -54,24 +55,26 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
     if numbers:
         numbers = np.sqrt(np.linalg.eigvalsh(X)[:, -1])
         targets = ((numbers - numbers.mean()) / numbers.std())[:, None]
-        losses = brute_force(
-            X, targets, atoms, folds, lambda s: ((s - targets) ** 2).mean(), points
-        )
+        losses = brute_force(X, targets, atoms, folds, lambda s: ((s - targets) ** 2)[:, 0], points)
         kind, y, options = IDDLRegressor, numbers, {}
     else:
-        weights = np.full(len(y), 1 / len(y))
-        losses = brute_force(
-            X, np.eye(3)[y], atoms, folds, lambda s: fit_temperature(s, y, weights)[1], points
-        )
+
+        def log_losses(scores):
+            temperature, _ = fit_temperature(scores, y, np.full(len(y), 1 / len(y)))
+            return -log_softmax(scores / temperature, axis=1)[np.arange(len(y)), y]
+
+        losses = brute_force(X, np.eye(3)[y], atoms, folds, log_losses, points)
         kind, options = IDDLClassifier, {"loss": "ridge"}
     estimator = kind(
         init=atoms, divergence="V" if tied else "N", gamma=GAMMA, cv=KFold(3), max_iter=0,
         **options,
     ).fit(X, y)  # fmt: skip
-    alpha, beta = points[int(np.argmin(losses))]
-    assert np.sort(losses)[1] > 1.0001 * np.min(losses)  # the best is the best by more than digits
-    assert (estimator.alpha_ == alpha).all()
-    assert (estimator.beta_ == beta).all()
+    for model, (train, _) in zip(estimator.models_, folds, strict=True):
+        judged = losses[:, train].mean(axis=1)  # the point of a fold is chosen without it
+        alpha, beta = points[int(np.argmin(judged))]
+        assert np.sort(judged)[1] > 1.0001 * np.min(judged)  # by more than digits
+        assert (model.alpha == alpha).all()
+        assert (model.beta == beta).all()
     assert estimator.alpha_.shape == (9, 1)
 
 

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from conftest import wishart
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss
@@ -22,9 +23,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
+from divlearn.fitting.calibration import calibrate, fit_temperature
 from divlearn.fitting.folds import make_folds
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier, tables
-from divlearn.kernels.coupling import couple, fit_coupling, log_probabilities
+from divlearn.kernels.coupling import couple, couple_all, log_probabilities, sharpness_of
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -50,7 +52,9 @@ def test_one_pass_is_a_plain_grid_search(n_classes):
         X, y
     )
     table = model.cv_results_
-    assert len(table["params"]) == 3 * 2 * 2  # of four points one is another turned round
+    # Of four points one is another turned round; the best has two values of C.
+    assert len(table["params"]) == 3 * 2 + 1
+    assert table["param_C"].tolist() == [0.3] * 6 + [10]
     for k, tried in enumerate(table["params"]):
         plain = GridSearchCV(
             make_pipeline(DivergenceKernel(), SVC(kernel="precomputed")),
@@ -79,11 +83,11 @@ def test_the_default_grid():
     X, y = classes(2)
     model = DivergenceKernelClassifier(random_state=0).fit(X, y)
     tried = model.cv_results_
-    assert len(tried["params"]) == len(POINTS) * 5 * 3
+    assert len(tried["params"]) == len(POINTS) * 5 + 2
     points = set(zip(tried["param_alpha"], tried["param_beta"], strict=True))
     assert points == set(POINTS) >= {(0, 0), (0.5, 0.5), (1, 1), (0, 1), (0.25, 0.25), (2, 2)}
     assert set(model.best_params_) == {"alpha", "beta", "scale", "C"}
-    assert "over 4 folds, the highest of 90 combinations" in model.message_
+    assert "over 4 folds, with the best of 32 combinations chosen without each" in model.message_
     assert model.kernel_.divergence == (model.best_params_["alpha"], model.best_params_["beta"])
     assert model.kernel_.scale_ == model.best_params_["scale"]
     assert str(model.kernel_.definiteness())
@@ -194,8 +198,13 @@ def test_out_of_fold_decisions(n_classes):
         decisions = machine.decision_function(kernel.transform(X[test]))
         expected = couple(decisions, n_classes, model.coupling_[0])
         np.testing.assert_allclose(model.oof_decision_[test], expected, rtol=1e-6, atol=1e-9)
-    expected = np.exp(log_probabilities(model.oof_decision_, model.coupling_[1]))
-    np.testing.assert_array_equal(model.oof_proba_, expected)
+    if n_classes == 2:  # calibrated on the other folds
+        scores = np.stack([-model.oof_decision_, model.oof_decision_], axis=1) / 2
+        for train, test in folds:
+            shares = np.full(len(train), 1 / len(train))
+            temperature, _ = fit_temperature(scores[train], y[train], shares)
+            expected = softmax(scores[test] / temperature, axis=1)
+            np.testing.assert_allclose(model.oof_proba_[test], expected, rtol=1e-6)
     accuracy = (model.classes_[model.oof_proba_.argmax(axis=1)] == y).mean()
     assert accuracy == pytest.approx(model.best_score_, abs=0.1)
     assert log_loss(y, model.oof_proba_) < np.log(n_classes)
@@ -498,7 +507,7 @@ def test_the_temperature_of_known_probabilities():
     rng = np.random.default_rng(29)
     decisions = rng.normal(0, 2, 20_000)
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.4))).astype(np.intp)
-    (_, temperature), _ = fit_coupling(decisions, codes, 2, np.ones(20_000))
+    _, temperature = sharpness_of(calibrate(couple_all(decisions, 2), codes, np.ones(20_000)))
     assert temperature == pytest.approx(0.4, rel=0.05)
 
 
@@ -506,7 +515,7 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     codes = np.arange(30) % 3
     first, second = np.triu_indices(3, 1)
     decisions = (codes[:, None] == first).astype(float) - (codes[:, None] == second)
-    (sharpness, temperature), scores = fit_coupling(decisions, codes, 3, np.ones(30))
-    np.testing.assert_array_equal(scores, couple(decisions, 3, sharpness))
+    sharpness, temperature = sharpness_of(calibrate(couple_all(decisions, 3), codes, np.ones(30)))
+    scores = couple(decisions, 3, sharpness)
     probabilities = np.exp(log_probabilities(scores, temperature))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)

@@ -14,7 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.log_svm import FOLDS, TunedClassifier, fit_svm, was_interrupted
+from divlearn.baselines.log_svm import (
+    FOLDS,
+    Machine,
+    TunedClassifier,
+    fit_svm,
+    was_interrupted,
+)
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
@@ -38,8 +44,8 @@ _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take mo
 class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
-    best_score_: float
     dictionary_: RealArray
+    held_out_accuracy_: float
     history_: dict[str, NDArray[np.generic]]
     machine_: SVC
     message_: str
@@ -86,8 +92,9 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
                 self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
             )  # fmt: skip
-            self.unit_, self.machine_, history = _fit_machine(codes, data.codes, folds)
-        self.best_score_ = float(np.fmax.reduce(history["accuracy"]))
+            fitted = _fit_machine(codes, data.codes, folds)
+        self.unit_, self.machine_ = fitted.unit, fitted.machine
+        self.held_out_accuracy_ = fitted.held_out_accuracy
         self.parameters_ = chosen | {"C": self.machine_.C}
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
@@ -107,7 +114,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             return candidates[0]
 
         def score(parameters: Parameters) -> float:
-            _, _, history = _fit_machine(self._codes(view, parameters), labels, folds)
+            history = _fit_machine(self._codes(view, parameters), labels, folds).history
             if was_interrupted(history):
                 raise KeyboardInterrupt
             accuracy = float(history["accuracy"].max())
@@ -187,9 +194,7 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
     return [float(penalty)]
 
 
-def _fit_machine(
-    codes: RealArray, labels: Indices, folds: Folds
-) -> tuple[float, SVC, dict[str, RealArray]]:
+def _fit_machine(codes: RealArray, labels: Indices, folds: Folds) -> Machine:
     if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
         codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit
     return fit_svm(codes, labels, folds, penalties=_PENALTIES)

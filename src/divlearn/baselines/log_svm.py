@@ -4,25 +4,27 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from itertools import product
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
-from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_number
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.selection import choose
+from divlearn.fitting.selection import HeldOut, choose, nest_folds
 from divlearn.log_vectors import log_vectors
 
 FOLDS = 5  # to choose by
+Candidate = tuple[float, ...]  # C, and gamma of a Gaussian kernel
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = {
@@ -81,7 +83,8 @@ class LogEuclideanSVM(TunedClassifier):
     C_, gamma_ : float, the latter only for the Gaussian kernel.
     history_ : dict of arrays
         Candidates "C" and, where there is one, "gamma", and their held-out "accuracy"; NaN where
-        nothing had to be chosen, or an interrupt came before.
+        nothing had to be chosen, or an interrupt came before. The highest is optimistic.
+    held_out_accuracy_ : float, with parameters chosen for every fold without the fold, or NaN.
     message_ : str, what was chosen, in a sentence.
     n_features_in_ : int, size of the matrices.
 
@@ -97,6 +100,7 @@ class LogEuclideanSVM(TunedClassifier):
     C_: float
     gamma_: float
     history_: dict[str, RealArray]
+    held_out_accuracy_: float
     message_: str
 
     def __init__(
@@ -117,12 +121,14 @@ class LogEuclideanSVM(TunedClassifier):
                 check_number(value, name, positive=True)
 
     def _fit(self, data: Labelled) -> None:
-        self._unit, self._machine, self.history_ = fit_svm(
-            log_vectors(data.matrices), data.codes, data.folds(FOLDS, self.random_state),
+        self._unit, self._machine, self.history_, self.held_out_accuracy_ = fit_svm(
+            log_vectors(data.matrices),
+            data.codes,
+            data.folds(FOLDS, self.random_state),
             kernel=self.kernel,
             penalties=None if self.C is None else [float(self.C)],
             gammas=None if self.gamma is None else [float(self.gamma)],
-        )  # fmt: skip
+        )
         accuracy = self.history_["accuracy"]
         names = [name for name in self.history_ if name != "accuracy"]
         for name in names:
@@ -131,7 +137,10 @@ class LogEuclideanSVM(TunedClassifier):
         n_scored, given = int(np.isfinite(accuracy).sum()), len(accuracy) == 1
         how = "as given" if given else "no class has two matrices or groups, one to hold out"
         if n_scored:
-            how = f"held-out accuracy {np.nanmax(accuracy):.3f}, the highest of {n_scored}"
+            how = (
+                f"held-out accuracy {self.held_out_accuracy_:.3f}, with the best of {n_scored} "
+                "chosen without each fold"
+            )
         if was_interrupted(self.history_):
             how += "; interrupted by the user"
         if self._machine.fit_status_:
@@ -148,40 +157,72 @@ class LogEuclideanSVM(TunedClassifier):
         return self._machine.predict(vectors / self._unit)
 
 
+class Machine(NamedTuple):
+    """A support vector machine, and how its parameters were chosen."""
+
+    unit: float  # root of the total variance, by which vectors are divided
+    machine: SVC
+    history: dict[str, RealArray]  # of candidates; NaN where nothing was held out or reached
+    held_out_accuracy: float  # with parameters chosen without each fold; NaN likewise
+
+
 def fit_svm(
-    vectors: RealArray, y: NDArray[Any], folds: Folds, *, kernel: str = "linear",
-    penalties: Sequence[float] | None = None, gammas: Sequence[float] | None = None,
-) -> tuple[float, SVC, dict[str, RealArray]]:  # fmt: skip
+    vectors: RealArray,
+    y: NDArray[Any],
+    folds: Folds,
+    *,
+    kernel: str = "linear",
+    penalties: Sequence[float] | None = None,
+    gammas: Sequence[float] | None = None,
+) -> Machine:
     """Fit a support vector machine; C, and gamma of a Gaussian kernel, by held-out accuracy."""
-    # Returned are the root of the total variance, by which vectors are divided, the machine and a
-    # history. A single candidate is taken as it is, and the first where nothing can be held out.
+    # A single candidate is taken as it is, and the first where nothing can be held out.
     unit = float(np.sqrt(vectors.var(axis=0).sum()))
     if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)):
         unit = 1.0  # the vectors are all the same
     scaled = vectors / unit
-    # With fewer samples than features a table of kernels is smaller than the data, and BLAS makes
-    # it many times faster than the solver would.
-    whole = scaled.shape[1] > len(scaled)
     axes = {"C": PENALTIES[kernel] if penalties is None else penalties}
     if kernel == "rbf":
         axes["gamma"] = GAMMAS if gammas is None else gammas
-    grid = list(ParameterGrid(axes))
-
-    def score(parameters: dict[str, float]) -> float:
-        right = []
-        for train, held in folds:
-            machine = _fit(kernel, whole, scaled[train], y[train], **parameters)
-            right.append(machine.predict(scaled[held]) == y[held])
-        return float(np.concatenate(right).mean())
-
-    best, scores = 0, [np.nan] * len(grid)
+    grid = list(product(*axes.values()))
+    best, scores, accuracy = grid[0], np.full(len(grid), np.nan), np.nan
     if len(grid) > 1 and folds:
-        best, scores = choose(grid, score)
-    scores += [np.nan] * (len(grid) - len(scores))  # not reached before an interrupt
-    history = {name: np.array([one[name] for one in grid]) for name in axes}
+        held_out = _held_out(kernel, scaled, y, folds)
+        place, known = choose(grid, held_out.score)
+        best, scores[: len(known)] = grid[place], known
+        accuracy = see_through(partial(_honest_accuracy, held_out, grid[: len(known)]))
+    history = {name: np.array([one[k] for one in grid]) for k, name in enumerate(axes)}
     # Without a function for a kernel, so that the machine can be kept in a file.
-    machine = _fit(kernel, False, scaled, y, **grid[best])
-    return unit, machine, history | {"accuracy": np.array(scores)}
+    machine = _fit(kernel, False, scaled, y, *best)
+    return Machine(unit, machine, history | {"accuracy": scores}, accuracy)
+
+
+def _held_out(kernel: str, X: RealArray, y: NDArray[Any], folds: Folds) -> HeldOut[Candidate]:
+    # With fewer samples than features a table of kernels is smaller than the data, and BLAS makes
+    # it many times faster than the solver would.
+    whole = X.shape[1] > len(X)
+    # Linear machines with different C predict nearly the same: their choice is hardly optimistic.
+    nest = nest_folds(folds, y) if kernel == "rbf" else None
+    everything = [*folds, *(nest.folds if nest else ())]
+
+    def decide(candidate: Candidate, number: int) -> RealArray:
+        train, held = everything[number]
+        machine = _fit(kernel, whole, X[train], y[train], *candidate)
+        return machine.predict(X[held]) == y[held]
+
+    def judge(parts: Sequence[RealArray], _: Sequence[Indices]) -> float:
+        return float(np.concatenate(parts).mean())
+
+    return HeldOut(decide, judge, folds, nest)
+
+
+def _honest_accuracy(held_out: HeldOut[Candidate], grid: Sequence[Candidate]) -> float:
+    """Held-out accuracy with parameters that are chosen without each fold."""
+    # The width of a kernel is what its choice is optimistic about: one C serves all widths.
+    middle = grid[len(grid) // 2][0]
+    some = grid if len(grid[0]) == 1 else [one for one in grid if one[0] == middle]
+    chosen = held_out.best_without_each(some, lambda _: [])
+    return float(np.concatenate(held_out.parts(chosen)).mean())
 
 
 def was_interrupted(history: dict[str, RealArray]) -> bool:

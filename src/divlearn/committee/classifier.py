@@ -87,8 +87,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     ----------
     classes_ : ndarray
     weights_ : dict, of the members.
-    oof_accuracy_ : dict, of the members and of "average", held-out accuracy.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average.
+    oof_accuracy_ : dict, of the members and of "average", held-out accuracy
+        What a member chooses, and the weights, are chosen for every fold without the fold.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, likewise.
     members_ : dict of fitted classifiers
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
@@ -138,7 +139,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             folds = data.folds(self.cv, draw_seed(self.random_state))
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
-            see_through(partial(self._weigh, data))
+            see_through(partial(self._weigh, data, folds))
         return self
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
@@ -248,7 +249,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
-    def _weigh(self, data: Labelled) -> None:
+    def _weigh(self, data: Labelled, folds: Folds) -> None:
+        """Weight the members; held-out averages have weights from the other folds."""
         said = np.stack([member.oof_proba_ for member in self.members_.values()])
         tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
         said, codes = floored(said[:, tested]), data.codes[tested]
@@ -257,7 +259,12 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         counts = count_samples(data.weights[tested], units)
         found = fit_weights(said, codes, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
-        average = np.tensordot(found, said, axes=1)
+        average = np.empty(said.shape[1:])
+        for _, held in folds:
+            own = np.isin(tested, held)
+            others = ~own if not own.all() else own
+            without = fit_weights(said[:, others], codes[others], counts[others])
+            average[own] = np.tensordot(without, said[:, own], axes=1)
         self.oof_proba_ = data.spread(tested, average)
         right = {
             name: p.argmax(axis=1) == codes

@@ -1,58 +1,57 @@
 """Choosing among candidates by the calibrated log-loss of held-out data."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import log_softmax
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.calibration import Calibration, calibrate, fit_temperature
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import average_held_out, choose
-from divlearn.iddl.tasks import fit_temperature
-from divlearn.kernels import coupling
+from divlearn.fitting.selection import HeldOut, Nest, average_held_out, cross_calibrate
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 _T = TypeVar("_T")
-Calibration = tuple[float, float]  # sharpness, zero unless decisions are of pairs; temperature
+
+
+class Target(NamedTuple):
+    """Classes of matrices, and their weights."""
+
+    codes: Indices
+    weights: RealArray
 
 
 def choose_held_out(
-    candidates: Sequence[_T], decide: Callable[[_T, int], RealArray], y: Indices,
-    weights: RealArray, folds: Folds, *, pairs: bool = False,
-) -> tuple[_T, Calibration, RealArray]:  # fmt: skip
-    """Choose a candidate; return it, its calibration and its held-out probabilities."""
-    # `decide` gives the decisions of a candidate on the held-out part of a fold, by its number:
-    # scores of classes, or decisions between `pairs` of them. Probabilities may be NaN: of matrices
-    # that no fold holds out.
-    n_classes = int(y.max()) + 1
-    found = []
+    candidates: Sequence[_T],
+    decide: Callable[[_T, int], RealArray],
+    target: Target,
+    folds: Folds,
+    nest: Nest | None = None,
+    refine: Callable[[_T], Sequence[_T]] = lambda _: (),
+) -> tuple[_T, Calibration, RealArray]:
+    """Choose a candidate; return it, its calibration, and held-out probabilities.
 
-    def score(candidate: _T) -> float:
-        parts = [decide(candidate, k) for k in range(len(folds))]
-        rows, decisions = average_held_out(parts, folds, len(y))
-        own = weights[rows]
-        if pairs:
-            calibration, scores = coupling.fit_coupling(decisions, y[rows], n_classes, own)
-            said = coupling.log_probabilities(scores, calibration[1])
-        else:
-            calibration = 0.0, fit_temperature(decisions, y[rows], own / own.sum())[0]
-            said = log_probabilities(decisions, n_classes, calibration)
-        found.append((calibration, rows, said))
-        true = np.maximum(said[np.arange(len(rows)), y[rows]], _LEAST)
-        return float(np.average(true, weights=own))
+    `decide` gives scores, shape (n_samples, n_classes, n_forms), as in `HeldOut`. Probabilities of
+    a fold are those of the candidate that is chosen without the fold. They are NaN for matrices
+    that no fold holds out.
+    """
+    codes, weights = target
 
-    best, _ = choose(candidates, score)
-    calibration, rows, said = found[best]
-    probabilities = np.full((len(y), n_classes), np.nan)
-    probabilities[rows] = np.exp(said)
-    return candidates[best], calibration, probabilities
+    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> float:
+        scores, where = np.concatenate(parts), np.concatenate(rows)
+        form = scores.shape[-1] // 2  # to try all takes long, and seldom changes the order
+        shares = weights[where] / weights[where].sum()
+        known = Calibration(form, fit_temperature(scores[..., form], codes[where], shares)[0])
+        true = known.log_probabilities(scores)[np.arange(len(where)), codes[where]]
+        return float(shares @ np.maximum(true, _LEAST))
 
-
-def log_probabilities(decisions: RealArray, n_classes: int, calibration: Calibration) -> RealArray:
-    sharpness, temperature = calibration
-    if not sharpness:
-        return log_softmax(decisions / temperature, axis=1)
-    scores = coupling.couple(decisions, n_classes, sharpness)
-    return coupling.log_probabilities(scores, temperature)
+    held_out = HeldOut(decide, judge, folds, nest)
+    best = held_out.best(candidates, refine)
+    tested, scores = average_held_out(held_out.parts([best] * len(folds)), folds, len(codes))
+    calibration = calibrate(scores, codes[tested], weights[tested])
+    honest = held_out.parts(held_out.best_without_each(candidates, refine))
+    rows, said = cross_calibrate(honest, folds, codes, weights)
+    probabilities = np.full((len(codes), said.shape[1]), np.nan)
+    probabilities[rows] = said
+    return best, calibration, probabilities

@@ -8,8 +8,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.committee.held_out import choose_held_out, log_probabilities
+from divlearn.committee.held_out import Target, choose_held_out
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting.calibration import Calibration
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.kernels.tables import Point, cross_table
@@ -40,9 +41,10 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             (point, count), (train, held) = candidate, folds[k]
             return _scores(known[point][np.ix_(held, train)], data.codes[train], count)
 
-        self.best_, self.calibration_, self.oof_proba_ = choose_held_out(
-            list(product(known, _COUNTS)), decide, data.codes, data.weights, folds
+        self.best_, calibration, self.oof_proba_ = choose_held_out(
+            list(product(known, _COUNTS)), decide, Target(data.codes, data.weights), folds
         )
+        self.calibration_ = calibration.form, calibration.temperature
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
@@ -53,12 +55,12 @@ class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
             table = cross_table(engine, X, self.matrices_, point)
         scores = _scores(table, self.codes_, count)
-        return np.exp(log_probabilities(scores, len(self.classes_), self.calibration_))
+        return np.exp(Calibration(*self.calibration_).log_probabilities(scores))
 
 
 def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
-    """Negative logarithms of mean divergences to the nearest matrices of every class."""
+    """Negative logarithms of mean divergences to the nearest matrices of every class, one form."""
     classes = range(codes.max() + 1)
     means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
     distances = np.stack(means, axis=1)
-    return -np.log(np.maximum(distances, _LEAST * distances.mean()))
+    return -np.log(np.maximum(distances, _LEAST * distances.mean()))[..., None]

@@ -12,10 +12,13 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
-from divlearn.committee.held_out import choose_held_out, log_probabilities
+from divlearn.committee.held_out import Target, choose_held_out
 from divlearn.engines import get_engine
+from divlearn.fitting.calibration import Calibration
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.selection import nest_folds
 from divlearn.geometry import invsqrtm
+from divlearn.kernels.coupling import couple_all
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
@@ -27,6 +30,7 @@ Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviatio
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
 Model = dict[str, Any]
 Learn = Callable[..., Model]  # of parameters
+Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 
 
 def tangent_vectors(X: RealArray, space: Space) -> RealArray:
@@ -73,22 +77,52 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
         parts, self.space_, vectors = features
         prepare, decide, parameters = _MODELS[self.model]
+        nest = nest_folds(folds, y) if self.model == "rbf" else None
+        everything = list(folds)
+        if nest is not None:
+            # The space of all matrices knows no labels: what is chosen in it is not optimistic.
+            everything += nest.folds
+            parts = [*parts, *((vectors[train], vectors[held]) for train, held in nest.folds)]
         learners = [
             prepare(seen, y[train], sample_weight[train])
-            for (seen, _), (train, _) in zip(parts, folds, strict=True)
+            for (seen, _), (train, _) in zip(parts, everything, strict=True)
         ]
-        self.best_params_, self.calibration_, self.oof_proba_ = choose_held_out(
-            list(ParameterGrid(parameters)),
-            lambda chosen, k: decide(learners[k](**chosen), parts[k][1]),
-            y, sample_weight, folds, pairs=self.model == "rbf",
-        )  # fmt: skip
+        first, then = _candidates(parameters)
+        best, calibration, self.oof_proba_ = choose_held_out(
+            first,
+            lambda chosen, k: decide(learners[k](**dict(chosen)), parts[k][1]),
+            Target(y, sample_weight),
+            folds,
+            nest,
+            then,
+        )
+        self.best_params_ = dict(best)
+        self.calibration_ = calibration.form, calibration.temperature
         self.classes_ = np.arange(int(y.max()) + 1)
         self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)
         return self
 
     def predict_proba(self, X: RealArray) -> RealArray:
-        decisions = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
-        return np.exp(log_probabilities(decisions, len(self.classes_), self.calibration_))
+        scores = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
+        return np.exp(Calibration(*self.calibration_).log_probabilities(scores))
+
+
+def _candidates(
+    grid: dict[str, list[float]],
+) -> tuple[list[Candidate], Callable[[Candidate], list[Candidate]]]:
+    """Return candidates to try first, and those to try next to the best of them.
+
+    A machine with a kernel gets the best gamma with the middle C first; others get all at once.
+    """
+    if "gamma" not in grid:
+        return [tuple(one.items()) for one in ParameterGrid(grid)], lambda _: []
+    middle = grid["C"][len(grid["C"]) // 2]
+    first: list[Candidate] = [(("gamma", gamma), ("C", middle)) for gamma in grid["gamma"]]
+
+    def refine(best: Candidate) -> list[Candidate]:
+        return [(best[0], ("C", C)) for C in grid["C"] if middle != C]
+
+    return first, refine
 
 
 def _shares(y: Indices, weights: RealArray) -> RealArray:
@@ -125,7 +159,7 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
-    return vectors @ model["coefficients"].T + model["offsets"]
+    return (vectors @ model["coefficients"].T + model["offsets"])[..., None]
 
 
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
@@ -143,13 +177,20 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
     table = euclidean_distances(vectors, model["vectors"], squared=True)
-    return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
+    machine = model["machine"]
+    decisions = np.asarray(machine.decision_function(decay(table, model["gamma"])))
+    return couple_all(decisions, len(machine.classes_))
 
 
-# What is learned once for all parameters, then for each; decisions of a model; the parameters.
+def _rda_scores(model: Model, vectors: RealArray) -> RealArray:
+    return rda_scores(model, vectors)[..., None]
+
+
+# What is learned once for all parameters, then for each; scores of a model, (n_samples, n_classes,
+# n_forms); the parameters.
 _MODELS: dict[str, tuple[Callable[..., Learn], Callable[..., RealArray], dict[str, Any]]] = {
     "lda": (_lda, _linear_scores, {}),
-    "rda": (_rda, rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
+    "rda": (_rda, _rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "logistic": (_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
     "rbf": (_rbf, _rbf_decisions, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }  # fmt: skip

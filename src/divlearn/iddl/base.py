@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -19,11 +20,12 @@ from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
 from divlearn.iddl.learning import (
     Choice,
+    Ensemble,
     Learned,
     choose_gamma,
     choose_heads,
-    learn_ensemble,
     learn_single,
+    train_folds,
 )
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.starts import initial_atoms, search_plane
@@ -72,26 +74,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
-    def _fit(
-        self, task: Task, seed: int, apart: bool = False
-    ) -> list[tuple[Learned, Learned | None]]:
-        """Choose, train and keep the best; returns all that was learned, the best first.
-
-        Models from before learning are averaged with others where that is better, or stay `apart`.
-        """
+    def _fit(self, task: Task, seed: int) -> Learned:
+        """Choose, train and keep the best."""
         with limit_blas(1), Interrupts() as interrupts:
-            learned = self._learn(task, seed, apart)
-        learned.sort(key=lambda one: one[0].choice.held_out_loss)
-        for one, _ in learned:
-            say(self, f"loss {one.choice.loss.name}, gamma={one.choice.gamma:g}: {one.message}")
-        self._keep(learned[0][0])
-        if interrupts.seen and "interrupted" not in self.message_:
-            self.message_ += "; interrupted by the user"
-        self.n_features_in_ = task.shards.d
-        return learned
+            learned = self._learn(task, seed)
+            kept = learned.best() if isinstance(learned, Ensemble) else learned
+        self._keep(kept, task, interrupted=interrupts.seen)
+        return kept
 
-    def _learn(self, task: Task, seed: int, apart: bool) -> list[tuple[Learned, Learned | None]]:
-        """Train models; returns for every loss what was learned, and what it started from."""
+    def _learn(self, task: Task, seed: int) -> Learned | Ensemble:
+        """Train one model of everything, or models of the folds."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
         # Heads that are solved for again in the end need few digits while atoms move.
@@ -103,31 +95,41 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
-            return [(learn_single(whole, recipe, self._variant(whole), None), None)]
+            return learn_single(whole, recipe, self._variant(whole), [], [])
         parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
-        pair = None
-        if starts_from_grid(self.divergence):
-            search = partial(search_plane, parts, recipe, task.judge, tied=self.divergence == "V")
-            pair = stage("plane", search)
-            say(self, f"divergences start at alpha={pair[0]:g}, beta={pair[1]:g}")
-        variant = self._variant(parts[0], pair)
+        *pairs, pair = self._search_plane(parts, recipe, task)
+        variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
-        def choose(models: Sequence[Model]) -> list[Choice]:
+        def choose(models: Sequence[Model]) -> list[list[Choice]]:
             gammas = _GAMMAS if given is None else (given,)
             return choose_heads(parts, models, losses, gammas, task.judge)
 
         first: list[Model] = []
         if self.gamma == "cv":
+            variant = self._variant(parts[0], pair)
             starts = [choose_gamma(parts, recipe, variant, _LEARNED_GAMMAS, task.judge)]
         else:
-            first = [start_model(part, recipe, variant) for part in parts]
+            known = zip(parts, variants, strict=True)
+            first = [start_model(part, recipe, variant) for part, variant in known]
             starts = choose(first)
         if whole is not None:
-            best = min(starts, key=lambda choice: choice.held_out_loss)
-            return [(learn_single(whole, recipe, self._variant(whole, pair), best), None)]
+            return learn_single(
+                whole, recipe, self._variant(whole, pair), list(chain(*starts)), parts
+            )
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        judge = None if apart else task.judge
-        return learn_ensemble(whole, parts, first, starts, recipe, variant, choose, judge)
+        trained = train_folds(parts, recipe, variants)
+        return Ensemble(whole, parts, first, starts, trained, choose, task.judge)
+
+    def _search_plane(
+        self, parts: Sequence[Part], recipe: Recipe, task: Task
+    ) -> Sequence[tuple[float, float] | None]:
+        """Find where divergences start, for every fold and for all data; None if that is given."""
+        if not starts_from_grid(self.divergence):
+            return [None] * (len(parts) + 1)
+        search = partial(search_plane, parts, recipe, task.judge, tied=self.divergence == "V")
+        found = stage("plane", search)
+        say(self, f"divergences start at alpha={found[-1][0]:g}, beta={found[-1][1]:g}")
+        return found
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         return make_variant(self.divergence, len(part.atoms), pair)
@@ -152,12 +154,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
         return make_atoms
 
-    def _keep(self, learned: Learned) -> None:
+    def _keep(self, learned: Learned, task: Task, *, interrupted: bool) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
         self.loss_, self.gamma_ = choice.loss.name, choice.gamma
         self.n_iter_, self.message_ = learned.n_iter, learned.message
-        self.history_ = learned.history
+        if interrupted and "interrupted" not in self.message_:
+            self.message_ += "; interrupted by the user"
+        self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
+        self.n_features_in_ = task.shards.d
+        say(self, f"loss {self.loss_}, gamma={self.gamma_:g}: {self.message_}")
 
     def _cv(self) -> Any:
         """Return the folds to choose by, though a single model is trained on everything."""

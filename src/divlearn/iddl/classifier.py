@@ -9,16 +9,20 @@ from sklearn.base import clone
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
+from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
+from divlearn.fitting.selection import cross_calibrate
 from divlearn.iddl.base import IDDLBase, ScoreMixin
-from divlearn.iddl.learning import Choice, Learned
+from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
-from divlearn.iddl.tasks import fit_temperature, labelled_task, sharded_classes_task
+from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
 from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import LocalShards
+from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
@@ -34,8 +38,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2` with :math:`\sum_i w_i = 1`.
     Atoms easily overfit. By default only a few steps optimise them, with penalties on the head and
     on the distance to their initial values. The penalty of the final head is chosen on held-out
-    data. Predictions average the models of several folds and, if that lowers the held-out loss, the
-    same models with the initial atoms.
+    data. Predictions average the models of several folds: those that were learned, the same models
+    with the initial atoms, or both, whichever has the lowest held-out loss.
 
     Parameters
     ----------
@@ -80,16 +84,18 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     ----------
     classes_ : ndarray
     atoms_, alpha_, beta_ : ndarray, concatenated over the models.
-    models_ : list, what is averaged.
+    models_ : list, what is averaged: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
-        Averaged with the others if that lowers the held-out loss, else empty.
+        Averaged with learned ones if that has the lowest held-out loss, else empty.
     loss_, gamma_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; with cv=None, by
-        the model with its initial atoms. NaN for matrices that no fold holds out.
-    n_iter_ : int, number of iterations.
-    message_ : str, why learning stopped.
+        the model with its initial atoms. All choices for a fold are made on the other folds. NaN
+        for matrices that no fold holds out.
+    n_iter_ : int, number of iterations; 0 if the initial atoms are kept.
+    message_ : str, what was learned and kept, in a sentence.
+    stop_reasons_ : list of str, why the solver stopped, for every model that was trained.
     history_ : dict of arrays, one row per iteration, or per block of `solver="bcd"`
         Several models add "model", the number of the model of every row, and "held_out_loss",
         before and after learning.
@@ -198,7 +204,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
                 task, data = sharded_classes_task(
                     shards, groups, self.class_weight, self._cv(), self.engine, seeds
                 )
-            self._finish(self._fit(task, seeds[1]), data)
+            kept = self._fit(task, seeds[1])
+            self._calibrate(kept, task, data)
         if block is None:
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
@@ -213,34 +220,32 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(LocalShards([block]), data, data.folds(self._cv(), fold_seed))
-        learned = self._fit(task, seed, apart=True)
-        self._finish(learned, data)
-        return {
-            f"{stage} {one.choice.loss.name}": self._member(one, data)
-            for pair in learned
-            for stage, one in zip(("learned", "start"), pair, strict=True)
-            if one is not None
-        }
+        with limit_blas(1), Interrupts() as interrupts:
+            ensemble = self._learn(task, seed)
+            assert isinstance(ensemble, Ensemble)
+            members = ensemble.members()
+        found: dict[str, Self] = {}
+        for pair in members:
+            for stage, learned in zip(("learned", "start"), pair, strict=True):
+                member: Self = clone(self)
+                member._keep(learned, task, interrupted=interrupts.seen)
+                member._calibrate(learned, task, data)
+                found[f"{stage} {learned.choice.loss.name}"] = member
+        return found
 
-    def _finish(self, learned: list[tuple[Learned, Learned | None]], data: Labelled) -> None:
-        self.classes_ = data.classes
-        self._calibrate(learned[0][0].choice, data)
-
-    def _member(self, learned: Learned, data: Labelled) -> Self:
-        member: Self = clone(self)
-        member.classes_, member.n_features_in_ = self.classes_, self.n_features_in_
-        member._keep(learned)
-        member._calibrate(learned.choice, data)
-        return member
-
-    def _calibrate(self, choice: Choice, data: Labelled) -> None:
-        rows, scores = choice.rows, choice.scores
-        self.temperature_ = 1.0
+    def _calibrate(self, learned: Learned, task: Task, data: Labelled) -> None:
+        """Fit the temperature, and make probabilities of held-out scores."""
+        self.classes_, self.temperature_ = data.classes, 1.0
         self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
-        if len(rows):
-            share = data.weights[rows] / data.weights[rows].sum()
-            self.temperature_, _ = fit_temperature(scores, data.codes[rows], share)
-            self.oof_proba_ = data.spread(rows, softmax(scores / self.temperature_, axis=1))
+        rows = learned.choice.rows
+        if not len(rows):
+            return
+        scores, weights = learned.choice.scores[..., None], data.weights[rows]
+        self.temperature_ = calibrate(scores, data.codes[rows], weights).temperature
+        ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
+        honest = np.split(learned.honest_scores[..., None], ends)
+        rows, probabilities = cross_calibrate(honest, task.folds, data.codes, data.weights)
+        self.oof_proba_ = data.spread(rows, probabilities)
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores, whose softmax is `predict_proba`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from divlearn.fitting.interrupts import note_interrupt, see_through
 from divlearn.fitting.progress import tell, track
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.training import History, Judge, Model, Part, Recipe, train
+from divlearn.iddl.training import History, Judge, Model, Part, Recipe, Trained, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
@@ -25,14 +26,23 @@ _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A head that was chosen, and what heads of its kind say of held-out data."""
+    """Heads that may be chosen, one for each fold, and what they say of held-out data."""
 
     loss: Loss
     gamma: float
-    held_out_loss: float
-    rows: Indices  # what was held out
+    rows: Indices  # what was held out, fold by fold
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
-    heads: Sequence[Head | None] = ()  # of the folds, near to those of everything
+    shares: RealArray  # of these rows in the held-out loss
+    heads: Sequence[Head | None] = ()  # near to those of everything
+    learned: bool = False  # whether the heads are for learned models, not for the first ones
+    joined: Choice | None = None  # heads for the first models, whose scores are averaged with these
+
+    @property
+    def held_out_loss(self) -> float:
+        return float(self.shares.sum())
+
+
+Chooser = Callable[[Indices], Choice]  # from the held-out rows to choose by
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +50,46 @@ class Learned:
     """Models that predict together, how their heads were chosen, and how they were learned."""
 
     choice: Choice
+    honest_scores: RealArray  # of the rows of the choice, with heads chosen without each fold
     models: list[Model]
     starts: list[Model]  # of the first atoms, which predict with them
     n_iter: int
     message: str
+    stop_reasons: list[str]  # of the models that were trained
     history: History
 
 
+def least(choices: Sequence[Choice], positions: Indices) -> Choice:
+    """Return the choice of the least loss, judged by some held-out rows."""
+    return min(choices, key=lambda choice: float(choice.shares[positions].sum()))
+
+
+def choose_honestly(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, RealArray, float]:
+    """Choose by all folds; return also scores, and their loss, of choices made without each fold.
+
+    These are not optimistic, as the scores of what is best on all folds would be.
+    """
+    rows = np.concatenate([part.rows for part in parts])
+    best = chooser(np.arange(len(rows)))
+    scores, loss, start = best.scores.copy(), 0.0, 0
+    for part in parts:
+        own = slice(start, start + len(part.rows))
+        others = np.flatnonzero(~np.isin(rows, part.rows))
+        chosen = chooser(others) if len(others) else best
+        scores[own] = chosen.scores[own]
+        loss += float(chosen.shares[own].sum())
+        start = own.stop
+    return best, scores, loss
+
+
 def choose_heads(
-    parts: Sequence[Part], models: Sequence[Model], losses: Sequence[Loss],
-    gammas: Sequence[float], judge: Judge,
-) -> list[Choice]:  # fmt: skip
-    """Choose the penalty for every loss by held-out data; `models` has one model per fold."""
+    parts: Sequence[Part],
+    models: Sequence[Model],
+    losses: Sequence[Loss],
+    gammas: Sequence[float],
+    judge: Judge,
+) -> list[list[Choice]]:
+    """Try penalties for every loss on held-out data; `models` has one model per fold."""
     designs = []
     for part, model in zip(parts, models, strict=True):
         assert part.shards.whole is not None
@@ -61,9 +99,12 @@ def choose_heads(
 
 
 def _follow_penalties(
-    parts: Sequence[Part], designs: Sequence[tuple[RealArray, RealArray]], loss: Loss,
-    gammas: Sequence[float], judge: Judge,
-) -> Choice:  # fmt: skip
+    parts: Sequence[Part],
+    designs: Sequence[tuple[RealArray, RealArray]],
+    loss: Loss,
+    gammas: Sequence[float],
+    judge: Judge,
+) -> list[Choice]:
     """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
     rows = np.concatenate([part.rows for part in parts])
     samples = [
@@ -77,21 +118,23 @@ def _follow_penalties(
             solve_head(loss.roughly(_JUDGED), one, gamma, warm)[0]
             for one, warm in zip(samples, heads, strict=True)
         ]
-        scores = np.concatenate([
-            to_host(scores_of(head, unseen))
-            for head, (_, unseen) in zip(heads, designs, strict=True)
-            if head is not None
-        ])  # fmt: skip
-        choices.append(Choice(loss, gamma, judge(scores, rows), rows, scores, heads))
+        scores = np.concatenate(
+            [
+                to_host(scores_of(head, unseen))
+                for head, (_, unseen) in zip(heads, designs, strict=True)
+                if head is not None
+            ]
+        )
+        choices.append(Choice(loss, gamma, rows, scores, judge(scores, rows), heads))
         if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
             break
-    return min(choices, key=lambda choice: choice.held_out_loss)
+    return choices
 
 
 def choose_gamma(
     parts: Sequence[Part], recipe: Recipe, variant: Variant, gammas: Sequence[float], judge: Judge
-) -> Choice:
-    """Choose the penalty by held-out data of models that were learned with it, as the paper does.
+) -> list[Choice]:
+    """Try penalties on held-out data of models that were learned with them, as the paper does.
 
     Models are learned by the joint solver, whichever learns the final one, for a few iterations.
     From the largest penalty on, each starts from the atoms of the one before.
@@ -110,38 +153,121 @@ def choose_gamma(
             replace(part, atoms=model.atoms) for part, model in zip(parts, models, strict=True)
         ]
         said = np.concatenate(scores)
-        choices.append(Choice(recipe.loss, gamma, judge(said, rows), rows, said))
+        choices.append(Choice(recipe.loss, gamma, rows, said, judge(said, rows)))
         tell("penalties", len(choices), len(gammas), f"loss {choices[-1].held_out_loss:.4g}")
-    return min(choices, key=lambda choice: choice.held_out_loss)
+    return choices
 
 
-def learn_single(whole: Part, recipe: Recipe, variant: Variant, choice: Choice | None) -> Learned:
-    if choice is not None:
+def learn_single(
+    whole: Part, recipe: Recipe, variant: Variant, choices: Sequence[Choice], parts: Sequence[Part]
+) -> Learned:
+    """Train one model of everything; with the best of the choices, where there are some."""
+    none = np.zeros(0, dtype=np.intp)
+    choice = Choice(recipe.loss, recipe.gamma, none, np.zeros((0, 1)), np.zeros(0))
+    scores = choice.scores
+    if choices:
+        choice, scores, _ = choose_honestly(partial(least, choices), parts)
         recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
     model, n_iter, message, history = train(whole, recipe, variant)
-    if choice is None:
-        none = np.zeros(0, dtype=np.intp)
-        choice = Choice(recipe.loss, recipe.gamma, np.inf, none, np.zeros((0, 1)))
-    return Learned(choice, [model], [], n_iter, message, history)
+    return Learned(choice, scores, [model], [], n_iter, message, [message], history)
 
 
-def learn_ensemble(
-    whole: Part, parts: Sequence[Part], first: Sequence[Model], starts: Sequence[Choice],
-    recipe: Recipe, variant: Variant, choose: Callable[[Sequence[Model]], list[Choice]],
-    judge: Judge | None,
-) -> list[tuple[Learned, Learned | None]]:  # fmt: skip
-    """Train one model per fold, then choose heads for them, one of every loss.
-
-    `first` are the models to start from, and `starts` the heads chosen for these. Without a judge,
-    returns what was learned for every loss beside what it started from. With one, these are
-    averaged where it says so, and only the best loss, which comes first, gets heads on everything.
+class Ensemble:
+    """Models of the folds, before and after learning, and the heads to choose from.
 
     The head that is solved for while atoms move does not tell whether they generalise: a held-out
     loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
     strong penalty and a tether keep atoms from overfitting.
+
+    `starts` and `ends` have, for every loss, the heads that were tried for the first and for the
+    learned models. `ends` is empty if there was no iteration.
     """
-    runs = []
-    for part in track(parts, "models"):
+
+    def __init__(
+        self,
+        whole: Part,
+        parts: Sequence[Part],
+        first: list[Model],
+        starts: list[list[Choice]],
+        trained: Sequence[Trained],
+        choose: Callable[[Sequence[Model]], list[list[Choice]]],
+        judge: Judge,
+    ) -> None:
+        self._whole, self._parts, self._judge = whole, parts, judge
+        self._models = first, [model for model, *_ in trained]
+        self._n_iter = max(n_iter for _, n_iter, *_ in trained)
+        self._stop_reasons = [message for *_, message, _ in trained]
+        self._history = _join([history for *_, history in trained])
+        self._starts, self._ends = starts, []
+        if self._n_iter:
+            ends = see_through(partial(choose, self._models[1]))
+            self._ends = [[replace(one, learned=True) for one in some] for some in ends]
+
+    def members(self) -> list[tuple[Learned, Learned]]:
+        """Return for every loss what was learned, and what it started from."""
+        first = [self._finish(partial(least, starts)) for starts in self._starts]
+        learned = [self._finish(partial(least, ends)) for ends in self._ends]
+        return list(zip(learned or first, first, strict=True))
+
+    def best(self) -> Learned:
+        """Return the start, what was learned, or their average, whichever predicts best."""
+        if not self._ends:
+            return self._finish(partial(least, list(chain(*self._starts))))
+        averages: dict[tuple[int, int], Choice] = {}
+
+        def average(start: Choice, end: Choice) -> Choice:
+            """Learned models err on other matrices than the first, and are too sure of them."""
+            key = id(start), id(end)
+            if key not in averages:
+                scores = (start.scores + end.scores) / 2
+                shares = self._judge(scores, end.rows)
+                averages[key] = replace(end, scores=scores, shares=shares, joined=start)
+            return averages[key]
+
+        def contenders(positions: Indices) -> list[list[Choice]]:
+            """Return the best start, learned model and average of every loss."""
+            starts = [least(some, positions) for some in self._starts]
+            ends = [least(some, positions) for some in self._ends]
+            return [starts, ends, list(map(average, starts, ends))]
+
+        losses = []
+        for kind in range(3):
+            chooser = lambda some, kind=kind: least(contenders(some)[kind], some)  # noqa: E731
+            losses.append(choose_honestly(chooser, self._parts)[2])
+        learned = self._finish(lambda some: least(list(chain(*contenders(some))), some))
+        kept = "both are" if learned.choice.joined else "the learned model is"
+        message = (
+            "held-out loss {:.4g} at the start, {:.4g} after {} iterations, {:.4g} with both "
+            "averaged; {} kept"
+        ).format(
+            *losses[:2],
+            self._n_iter,
+            losses[2],
+            kept if learned.choice.learned else "the start is",
+        )
+        history = learned.history | {"held_out_loss": np.array(losses[:2])}
+        return replace(learned, message=message, history=history)
+
+    def _finish(self, chooser: Chooser) -> Learned:
+        """Choose heads, and solve for them again on everything."""
+        choice, scores, loss = choose_honestly(chooser, self._parts)
+
+        def refit(one: Choice) -> list[Model]:
+            return see_through(partial(_refit, self._whole, self._models[one.learned], one))
+
+        n_iter = self._n_iter if choice.learned else 0
+        message = f"held-out loss {loss:.4g} after {n_iter} iterations"
+        starts = refit(choice.joined) if choice.joined else []
+        reasons, history = self._stop_reasons, self._history
+        return Learned(choice, scores, refit(choice), starts, n_iter, message, reasons, history)
+
+
+def train_folds(
+    parts: Sequence[Part], recipe: Recipe, variants: Sequence[Variant]
+) -> list[Trained]:
+    """Train one model per fold."""
+    runs: list[Trained] = []
+    for part, variant in track(list(zip(parts, variants, strict=True)), "models"):
         one = partial(train, part, recipe, variant)
         try:
             runs.append(stage("model", one))
@@ -150,57 +276,17 @@ def learn_ensemble(
                 raise
             note_interrupt()  # which makes the rest short: an average needs all folds
             runs.append(one())
-    models = [model for model, *_ in runs]
-    n_iter = max(n for _, n, *_ in runs)
-    history = _join([history for *_, history in runs])
-
-    ends = see_through(partial(choose, models)) if n_iter else starts
-    pairs = []
-    for before, after in zip(starts, ends, strict=True):
-        losses = before.held_out_loss, after.held_out_loss
-        said = "held-out loss {:.4g} at the start, {:.4g} after {} iterations".format(
-            *losses, n_iter
-        )
-        known = history | {"held_out_loss": np.array(losses)}
-        learned = Learned(after, models, [], n_iter, said, known)
-        start = replace(learned, choice=before, models=list(first)) if n_iter else learned
-        pairs.append((learned, start))
-
-    def refit(learned: Learned) -> Learned:
-        return see_through(partial(_refit, whole, learned))
-
-    if judge is None and not n_iter:
-        return [(both, both) for both in (refit(learned) for learned, _ in pairs)]
-    if judge is None:
-        return [(refit(learned), refit(start)) for learned, start in pairs]
-    averaged = [_average(*pair, judge) if n_iter else (pair[0], None) for pair in pairs]
-    best, joined = min(averaged, key=lambda one: one[0].choice.held_out_loss)
-    kept = replace(refit(best), starts=[] if joined is None else refit(joined).models)
-    return [(kept, None), *((one, None) for one, _ in averaged if one is not best)]
+    return runs
 
 
-def _average(learned: Learned, start: Learned, judge: Judge) -> tuple[Learned, Learned | None]:
-    """Join what learning started from, where the average predicts held-out data better.
-
-    Learned models err on other matrices than the first ones, and are too sure on shifted data.
-    """
-    choice = learned.choice
-    scores = (choice.scores + start.choice.scores) / 2
-    loss = judge(scores, choice.rows)
-    learned = replace(learned, message=f"{learned.message}, {loss:.4g} with both averaged")
-    if not loss < choice.held_out_loss:
-        return learned, None
-    return replace(learned, choice=replace(choice, scores=scores, held_out_loss=loss)), start
-
-
-def _refit(whole: Part, learned: Learned) -> Learned:
-    choice, refitted = learned.choice, []
+def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
+    refitted = []
     loss = choice.loss.roughly(_JUDGED)
-    for model, warm in zip(learned.models, choice.heads, strict=True):
+    for model, warm in zip(models, choice.heads, strict=True):
         features = whole.shards.hold(_embed_rows, model)
         samples = Samples(whole.shards, whole.targets, features, loss.bias)
         refitted.append(replace(model, head=solve_head(loss, samples, choice.gamma, warm)[0]))
-    return replace(learned, models=refitted)
+    return refitted
 
 
 def _embed_rows(block: Block, model: Model) -> RealArray:

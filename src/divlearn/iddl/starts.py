@@ -96,14 +96,21 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> l
 
 def search_plane(
     parts: Sequence[Part], recipe: Recipe, judge: Judge, *, tied: bool
-) -> tuple[float, float]:
-    """Find the point whose divergences to the first atoms, with a head, do best held out."""
+) -> list[tuple[float, float]]:
+    """Find the points whose divergences to the first atoms, with a head, do best held out.
+
+    Returns the best without each fold, which the model of the fold starts from, and that of all.
+    """
     points = list(product(_VALUES, _VALUES))
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]
     rows = np.concatenate([part.rows for part in parts])
     scores = np.concatenate([_scores(part, recipe, points) for part in parts], axis=1)
-    return points[int(np.argmin([judge(one, rows) for one in scores]))]
+    shares = np.stack([judge(one, rows) for one in scores])
+    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
+    everything = np.arange(len(rows))
+    judged = [some if len(some) else everything for some in (*others, everything)]
+    return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
 
 
 def _scores(part: Part, recipe: Recipe, points: Sequence[tuple[float, float]]) -> RealArray:

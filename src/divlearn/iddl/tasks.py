@@ -1,6 +1,5 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.engines import get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
+from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Folds, check_groups, make_folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.targets import (
@@ -29,9 +29,6 @@ from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
 from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_total_weight
-
-_RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
-_ROOT_ERROR, _ROOT_STEPS = 1e-12, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +101,10 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
     """Tell classes apart: held-out scores of the block are judged by calibrated log-loss."""
     codes, weights = data.codes, data.weights / data.weights.sum()
 
-    def judge(scores: RealArray, rows: Indices) -> float:
-        return fit_temperature(scores, codes[rows], weights[rows] / weights[rows].sum())[1]
+    def judge(scores: RealArray, rows: Indices) -> RealArray:
+        shares, own = weights[rows] / weights[rows].sum(), codes[rows]
+        temperature, _ = fit_temperature(scores, own, shares)
+        return -shares * log_softmax(scores / temperature, axis=1)[np.arange(len(rows)), own]
 
     wanted = np.eye(len(data.classes))[codes]
     return Task(
@@ -197,9 +196,9 @@ def numbers_task(
         sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
         folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
 
-    def judge(scores: RealArray, rows: Indices) -> float:
+    def judge(scores: RealArray, rows: Indices) -> RealArray:
         errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
-        return float(weights[rows] @ errors / weights[rows].sum())
+        return weights[rows] * errors / weights[rows].sum()
 
     task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
     return task, mean, scale, single
@@ -225,57 +224,3 @@ def _scaled(
     block: Block, mean: RealArray, scale: RealArray, total: float
 ) -> tuple[RealArray, RealArray]:
     return (_columns(block) - mean) / scale, block.weights / total
-
-
-def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tuple[float, float]:
-    """Temperature of least log-loss on held-out scores, and that loss.
-
-    By the rule of succession a sample is of another class with probability 1/(n + 2): scores that
-    are all right do not lead to probabilities of one.
-    """
-    n_samples, n_classes = scores.shape
-    doubt = 1 / (n_samples + 2)
-    targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
-    targets[np.arange(n_samples), codes] = 1 - doubt
-    targets *= weights[:, None]
-    # Classes come first: sums over them are then sums of long rows.
-    gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
-    linear, shares = float((targets.T * gaps).sum()), targets.sum(axis=1)
-
-    def slope(t: float) -> tuple[float, float]:
-        """Differentiate in the sharpness, the inverse of the temperature, and this again in t."""
-        sharpness = float(np.exp(-t))
-        powers = np.exp(sharpness * gaps)
-        powers /= powers.sum(axis=0)
-        powers *= gaps
-        means = powers.sum(axis=0)
-        powers *= gaps
-        change = -sharpness * float(shares @ (powers.sum(axis=0) - means**2))
-        return float(shares @ means) - linear, change
-
-    sharp, flat = _RANGE
-    if slope(sharp)[0] <= 0:  # the sharper the better
-        found = sharp
-    elif slope(flat)[0] >= 0:
-        found = flat
-    else:
-        found = _falling_root(slope, sharp, flat)
-    temperature = float(np.exp(found))
-    logarithms = log_softmax(scores / temperature, axis=1)
-    return temperature, -float(weights @ logarithms[np.arange(n_samples), codes])
-
-
-def _falling_root(
-    function: Callable[[float], tuple[float, float]], low: float, high: float
-) -> float:
-    """Find where a falling function is zero, by Newton's method, or bisection where that leaves."""
-    t = 0.5 * (low + high)
-    for _ in range(_ROOT_STEPS):
-        value, change = function(t)
-        low, high = (t, high) if value > 0 else (low, t)
-        following = t - value / change if change < 0 else low
-        # A short step ends it even out of the bracket: rounding alone leads there.
-        if abs(following - t) <= _ROOT_ERROR:
-            break
-        t = following if low < following < high else 0.5 * (low + high)
-    return t

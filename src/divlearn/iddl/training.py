@@ -1,7 +1,7 @@
 """One model: what it is trained on, how, and what it says of new matrices."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ SOLVERS: dict[str, Callable[..., Fit]] = {
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 
 History = dict[str, NDArray[np.generic]]
-Judge = Callable[[RealArray, Indices], float]  # loss of held-out scores and their rows
+# Shares in the loss of held-out rows, which add up to it, from scores and rows.
+Judge = Callable[[RealArray, Indices], RealArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Part:
     targets: Parts
     atoms: RealArray
     held: Block | None = None
-    rows: Indices | None = None  # of the held-out block in the sample
+    rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # of it in the sample
 
 
 @dataclass(frozen=True, eq=False)

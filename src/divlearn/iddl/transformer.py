@@ -22,7 +22,16 @@ from divlearn.iddl.training import Model
 from divlearn.iddl.variants import make_variant, starts_from_grid
 from divlearn.sharded.blocks import Block
 
-_LEARNED = "models_", "loss_", "gamma_", "n_iter_", "message_", "history_", "n_features_in_"
+_LEARNED = (
+    "models_",
+    "loss_",
+    "gamma_",
+    "n_iter_",
+    "message_",
+    "stop_reasons_",
+    "history_",
+    "n_features_in_",
+)
 
 
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]

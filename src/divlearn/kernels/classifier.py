@@ -7,22 +7,22 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
-from divlearn.fitting.folds import Fold, Folds
+from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import average_held_out, choose
+from divlearn.fitting.selection import average_held_out, choose, cross_calibrate
 from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
+from divlearn.kernels.search import Candidate, Search, fit_svc
 from divlearn.kernels.tables import Point, decay
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -39,7 +39,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
 
     with :math:`\tilde D` the mean of both directions; see `DivergenceKernel`. One pass of spectra
-    between all training matrices serves every alpha, beta, s and C of the grid and every fold.
+    between all training matrices serves every alpha, beta, s and C and every fold.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
-        Penalty of the support vector machine, > 0; the best of several values is chosen.
+        Penalty of the support vector machine, > 0. Divergence and scale are chosen with the middle
+        value, then the best value is chosen for these.
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
@@ -69,8 +70,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     best_score_ : float, that accuracy; optimistic, being the highest of many.
     cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
-        Held-out `decision_function` with the best parameters; NaN for matrices that no fold tests
-        or that have no weight.
+        Held-out `decision_function`; NaN for matrices that no fold tests or that have no weight.
+        For every fold the parameters are chosen anew, on data without the fold, so that these
+        figures are not optimistic.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices.
     svc_ : SVC, the machine, fitted on all training matrices.
@@ -151,15 +153,13 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def fit_tables(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Self:
         """Fit to tables of divergences between matrices that were checked."""
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        self._choose(data, folds, known)
-        best = self.best_params_
-        point = best["alpha"], best["beta"]
-        table = known[point]
-        see_through(partial(self._calibrate, data, folds, table))
-        whole = decay(table, best["scale"])
-        self.svc_ = see_through(partial(_fit_svc, whole, best["C"], data.codes, data.weights))
+        search = self._choose(data, folds, known)
+        best = see_through(partial(self._keep, search, data))
+        point = best.alpha, best.beta
+        whole = decay(known[point], best.scale)
+        self.svc_ = see_through(partial(fit_svc, whole, best.C, data.codes, data.weights))
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        kernel = DivergenceKernel(point, best["scale"], engine=engine)
+        kernel = DivergenceKernel(point, best.scale, engine=engine)
         self.kernel_ = see_through(partial(kernel.fit, data.matrices))
         return self
 
@@ -183,93 +183,50 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     def _check_grid(self) -> tuple[list[float], list[float]]:
         return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
-    def _choose(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> None:
-        """Try the grid, and keep the best; an interruption keeps the best so far."""
+    def _choose(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Search:
+        """Try divergences and scales, then C; an interruption keeps the best so far."""
         multiples, Cs = self._check_grid()
-        copies, n_threads = tables.find_copies(data.matrices), get_engine(self.engine).n_threads
-        tried: list[tuple[float, ...]] = []
-        accuracies: list[RealArray] = []
+        copies = tables.find_copies(data.matrices)
+        search = Search(known, Cs, data, folds, get_engine(self.engine).n_threads)
 
         def score(point: Point) -> float:
             unit = tables.median_scale(known[point], copies, data.weights)
-            scales = [unit * multiple for multiple in multiples]
-            # Threads: the solver of support vector machines runs without Python's lock.
-            found = Parallel(n_jobs=n_threads, prefer="threads")(
-                delayed(_fold_accuracies)(known[point], scale, Cs, data, fold)
-                for scale in scales
-                for fold in folds
-            )
-            parts = np.reshape(found, (len(scales), len(folds), len(Cs))).transpose(0, 2, 1)
-            accuracies.extend(parts.reshape(-1, len(folds)))
-            tried.extend((*point, scale, C) for scale in scales for C in Cs)
-            best = float(parts.mean(axis=-1).max())
+            best = search.try_scales(point, [unit * multiple for multiple in multiples])
             say(self, f"(alpha, beta) = ({point[0]:g}, {point[1]:g}): accuracy {best:.3f}")
             return best
 
         _, scores = choose(track(list(known), "divergences"), score)
-        self.cv_results_ = _tabulate(tried, np.array(accuracies))
-        best = int(self.cv_results_["mean_test_score"].argmax())
-        self.best_score_ = float(self.cv_results_["mean_test_score"][best])
-        self.best_params_ = self.cv_results_["params"][best]
-        chosen = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
-        self.message_ = (
-            f"{chosen}: accuracy {self.best_score_:.3f} over {len(folds)} folds, the "
-            f"highest of {len(tried)} combinations"
-        )
+        self.message_ = ""
         if len(scores) < len(known):
             reached = f"{len(scores)} of {len(known)} divergences"
-            self.message_ += f"; interrupted by the user after {reached}"
+            self.message_ = f"; interrupted by the user after {reached}"
+        return search
 
-    def _calibrate(self, data: Labelled, folds: Folds, table: RealArray) -> None:
-        """Decide on held-out matrices, and learn to make probabilities of decisions."""
-        scale, C = self.best_params_["scale"], self.best_params_["C"]
-        parts = []
-        for fold in folds:
-            [machine], outer = _fit_fold(table, scale, [C], data, fold)
-            parts.append(machine.decision_function(outer))
-        tested, decisions = average_held_out(parts, folds, len(data.codes))
-        self.coupling_, scores = coupling.fit_coupling(
-            decisions, data.codes[tested], len(data.classes), data.weights[tested]
-        )
-        probabilities = np.exp(coupling.log_probabilities(scores, self.coupling_[1]))
-        self.oof_decision_ = data.spread(tested, scores)
+    def _keep(self, search: Search, data: Labelled) -> Candidate:
+        """Keep the best, and what machines chosen without each fold say of the fold."""
+        best = search.best()
+        self.best_params_, self.cv_results_ = best._asdict(), search.results()
+        self.best_score_ = float(self.cv_results_["mean_test_score"].max())
+        n = len(data.codes)
+        tested, scores = average_held_out(search.coupled(best), search.folds, n)
+        calibration = calibrate(scores, data.codes[tested], data.weights[tested])
+        self.coupling_ = coupling.sharpness_of(calibration)
+        honest = search.honestly_coupled()
+        tested, probabilities = cross_calibrate(honest, search.folds, data.codes, data.weights)
+        decisions = average_held_out(honest, search.folds, n)[1][..., calibration.form]
+        if len(data.classes) == 2:
+            decisions = decisions[:, 1] - decisions[:, 0]
+        self.oof_decision_ = data.spread(tested, decisions)
         self.oof_proba_ = data.spread(tested, probabilities)
-
-
-def _fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
-    machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
-    return machine.fit(kernel, codes, sample_weight=weights)
-
-
-def _fit_fold(
-    table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
-) -> tuple[list[SVC], RealArray]:
-    """Machines of a training part, one for every C, and the kernel of what is held out to it."""
-    train, held = fold
-    inner = decay(table[np.ix_(train, train)], scale)
-    machines = [_fit_svc(inner, C, data.codes[train], data.weights[train]) for C in Cs]
-    return machines, decay(table[np.ix_(held, train)], scale)
-
-
-def _fold_accuracies(
-    table: RealArray, scale: float, Cs: Sequence[float], data: Labelled, fold: Fold
-) -> list[float]:
-    machines, outer = _fit_fold(table, scale, Cs, data, fold)
-    codes, weights = data.codes[fold[1]], data.weights[fold[1]]
-    return [float(np.average(one.predict(outer) == codes, weights=weights)) for one in machines]
-
-
-def _tabulate(tried: Sequence[tuple[float, ...]], accuracies: RealArray) -> dict[str, Any]:
-    names = ("alpha", "beta", "scale", "C")
-    mean = accuracies.mean(axis=1)
-    return {
-        **{f"param_{name}": column for name, column in zip(names, np.array(tried).T, strict=True)},
-        "params": [dict(zip(names, row, strict=True)) for row in tried],
-        **{f"split{k}_test_score": column for k, column in enumerate(accuracies.T)},
-        "mean_test_score": mean,
-        "std_test_score": accuracies.std(axis=1),
-        "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
-    }
+        right = probabilities.argmax(axis=1) == data.codes[tested]
+        accuracy = float(np.average(right, weights=data.weights[tested]))
+        chosen = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
+        self.message_ = (
+            f"{chosen}: held-out accuracy {accuracy:.3f} over {len(search.folds)} folds, with the "
+            f"best of {len(self.cv_results_['params'])} combinations chosen without each"
+            f"{self.message_}"
+        )
+        return best
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:

@@ -5,13 +5,12 @@ is the loss of a class to a count of its lost decisions.
 """
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.calibration import Calibration
 
-_SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
-_TEMPERATURES = (1e-3, 1e3)
+SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 
@@ -44,24 +43,13 @@ def predict_codes(scores: RealArray) -> Indices:
     return best.astype(np.intp)
 
 
-def fit_coupling(
-    decisions: RealArray, codes: Indices, n_classes: int, weights: RealArray
-) -> tuple[tuple[float, float], RealArray]:
-    """Choose sharpness A by held-out accuracy, temperature T by log-loss; return scores, too."""
-    # By the rule of succession (Platt's targets) a sample is of another class with probability
-    # 1/(n + 2): decisions that are all right do not lead to probabilities of one.
-    doubt = 1 / (weights.sum() + 2)
-    targets = np.full((len(codes), n_classes), doubt / (n_classes - 1))
-    targets[np.arange(len(codes)), codes] = 1 - doubt
-    targets *= weights[:, None] / weights.sum()
-    ranked = []
-    for sharpness in _SHARPNESSES[: 1 if n_classes == 2 else None]:
-        scores = couple(decisions, n_classes, sharpness)
-        found = minimize_scalar(
-            lambda x, scores=scores: -(targets * log_probabilities(scores, np.exp(x))).sum(),
-            bounds=np.log(_TEMPERATURES), method="bounded",
-        )  # fmt: skip
-        accuracy = np.average(predict_codes(scores) == codes, weights=weights)
-        chosen = sharpness, float(np.exp(found.x))
-        ranked.append(((-float(accuracy), float(found.fun)), chosen, scores))
-    return min(ranked, key=lambda one: one[0])[1:]
+def couple_all(decisions: RealArray, n_classes: int) -> RealArray:
+    """Scores by every sharpness, shape (n_samples, n_classes, n_sharpnesses), for `calibrate`."""
+    if n_classes == 2:
+        return np.stack([-decisions, decisions], axis=1)[..., None] / 2
+    return np.stack([couple(decisions, n_classes, one) for one in SHARPNESSES], axis=-1)
+
+
+def sharpness_of(calibration: Calibration) -> tuple[float, float]:
+    """Sharpness and temperature of `couple` that a calibration of `couple_all` stands for."""
+    return SHARPNESSES[calibration.form], calibration.temperature

@@ -1,0 +1,113 @@
+"""The search of `DivergenceKernelClassifier`: divergences and scales first, then C."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.svm import SVC
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.folds import Folds
+from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.selection import HeldOut, nest_folds
+from divlearn.kernels import coupling
+from divlearn.kernels.tables import Point, decay
+
+
+class Candidate(NamedTuple):
+    """Parameters of a machine and of its kernel."""
+
+    alpha: float
+    beta: float
+    scale: float
+    C: float
+
+
+class Search:
+    """Candidates, judged by the accuracy of held-out matrices."""
+
+    def __init__(
+        self,
+        known: dict[Point, RealArray],
+        Cs: Sequence[float],
+        data: Labelled,
+        folds: Folds,
+        n_threads: int,
+    ) -> None:
+        self.folds, self._known, self._Cs, self._data = folds, known, Cs, data
+        self._tried: list[Candidate] = []
+        # Threads: the solver of support vector machines runs without Python's lock.
+        nest = nest_folds(folds, data.codes)
+        self._all_folds = [*folds, *nest.folds]
+        self._held_out = HeldOut(self._correct, self._judge, folds, nest, n_threads)
+
+    def try_scales(self, point: Point, scales: Sequence[float]) -> float:
+        """Try scales of a divergence with the middle C; return the highest accuracy."""
+        middle = self._Cs[(len(self._Cs) - 1) // 2]
+        some = [Candidate(*point, scale, middle) for scale in scales]
+        self._held_out.compute(some)
+        self._tried += some
+        return max(map(self._held_out.score, some))
+
+    def best(self) -> Candidate:
+        """Return the candidate of the highest accuracy over all folds."""
+        return self._held_out.best(self._tried, self._refine)
+
+    def coupled(self, candidate: Candidate) -> list[RealArray]:
+        """Held-out decisions of a candidate for every fold, as `coupling.couple_all` has them."""
+        return [self._coupled(candidate, number) for number in range(len(self.folds))]
+
+    def honestly_coupled(self) -> list[RealArray]:
+        """Return the same for the candidates that are chosen without each fold."""
+        chosen = self._held_out.best_without_each(self._tried, self._refine)
+        return [self._coupled(one, number) for number, one in enumerate(chosen)]
+
+    def results(self) -> dict[str, Any]:
+        """Tabulate what was tried, as `sklearn.model_selection.GridSearchCV` does."""
+        tried = [*self._tried, *self._refine(self.best())]
+        accuracies = np.array([self._accuracies(one) for one in tried])
+        mean = accuracies.mean(axis=1)
+        columns = zip(Candidate._fields, np.array(tried).T, strict=True)
+        return {
+            **{f"param_{name}": column for name, column in columns},
+            "params": [one._asdict() for one in tried],
+            **{f"split{k}_test_score": column for k, column in enumerate(accuracies.T)},
+            "mean_test_score": mean,
+            "std_test_score": accuracies.std(axis=1),
+            "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
+        }
+
+    def _refine(self, candidate: Candidate) -> list[Candidate]:
+        return [candidate._replace(C=C) for C in self._Cs if C != candidate.C]
+
+    def _fit(self, candidate: Candidate, number: int) -> tuple[SVC, RealArray]:
+        """Fit the machine of a training part; return also the kernel of what is held out to it."""
+        (train, held), data = self._all_folds[number], self._data
+        table = self._known[candidate.alpha, candidate.beta]
+        inner = decay(table[np.ix_(train, train)], candidate.scale)
+        machine = fit_svc(inner, candidate.C, data.codes[train], data.weights[train])
+        return machine, decay(table[np.ix_(held, train)], candidate.scale)
+
+    def _correct(self, candidate: Candidate, number: int) -> RealArray:
+        machine, outer = self._fit(candidate, number)
+        return machine.predict(outer) == self._data.codes[self._all_folds[number][1]]
+
+    def _coupled(self, candidate: Candidate, number: int) -> RealArray:
+        machine, outer = self._fit(candidate, number)
+        return coupling.couple_all(machine.decision_function(outer), len(self._data.classes))
+
+    def _accuracies(self, candidate: Candidate) -> list[float]:
+        parts = self._held_out.parts([candidate] * len(self.folds))
+        pairs = zip(parts, self.folds, strict=True)
+        return [self._judge([part], [held]) for part, (_, held) in pairs]
+
+    def _judge(self, parts: Sequence[RealArray], rows: Sequence[Indices]) -> float:
+        weights = self._data.weights
+        pairs = zip(parts, rows, strict=True)
+        return float(np.mean([np.average(part, weights=weights[row]) for part, row in pairs]))
+
+
+def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
+    machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
+    return machine.fit(kernel, codes, sample_weight=weights)
