@@ -4,6 +4,7 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from divlearn.baselines.log_svm import (
     Machine,
     TunedClassifier,
     fit_svm,
-    was_interrupted,
+    held_out_machines,
+    spread,
 )
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
@@ -28,7 +30,7 @@ from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import choose
+from divlearn.fitting.selection import choose, nest_folds
 from divlearn.optim.problem import Problem
 from divlearn.threads import limit_blas
 
@@ -88,13 +90,13 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         n_atoms = self._count_atoms(len(matrices), len(data.classes))
         with limit_blas(1):
             start = self._start(matrices, n_atoms, seed)
-            chosen = self._choose(matrices, start, data.codes, folds)
+            chosen, accuracy = self._choose(matrices, start, data.codes, folds)
             self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
                 self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
             )  # fmt: skip
             fitted = _fit_machine(codes, data.codes, folds)
         self.unit_, self.machine_ = fitted.unit, fitted.machine
-        self.held_out_accuracy_ = fitted.held_out_accuracy
+        self.held_out_accuracy_ = fitted.held_out_accuracy if accuracy is None else accuracy
         self.parameters_ = chosen | {"C": self.machine_.C}
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
@@ -107,22 +109,37 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
 
     def _choose(
         self, matrices: RealArray, atoms: RealArray, labels: Indices, folds: Folds
-    ) -> Parameters:
+    ) -> tuple[Parameters, float | None]:
+        """Choose parameters, and say how accurate such a choice is; None without a choice."""
         view = self._view(matrices, atoms)
         candidates = self._candidates(view, matrices.shape[-1])
-        if len(candidates) == 1:
-            return candidates[0]
+        if len(candidates) == 1 or not folds:
+            return candidates[0], None
 
-        def score(parameters: Parameters) -> float:
-            history = _fit_machine(self._codes(view, parameters), labels, folds).history
-            if was_interrupted(history):
-                raise KeyboardInterrupt
-            accuracy = float(history["accuracy"].max())
-            named = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+        @cache
+        def codes(number: float) -> RealArray:
+            found = _without_rounding(self._codes(view, candidates[int(number)]))
+            return found / spread(found)
+
+        # A machine is C, gamma, which a linear one does not have, and the number of parameters.
+        held_out = held_out_machines(
+            "linear", lambda one: codes(one[2]), labels, folds, nest_folds(folds, labels)
+        )
+
+        def machines(number: float) -> list[tuple[float, float, float]]:
+            return [(C, 1.0, number) for C in _PENALTIES]
+
+        def score(number: int) -> float:
+            accuracy = max(map(held_out.score, machines(number)))
+            chosen = candidates[number]
+            named = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
             say(self, f"{named}: held-out accuracy {accuracy:.3f}")
             return accuracy
 
-        return candidates[choose(track(candidates, "candidates"), score)[0]]
+        best, scores = choose(track(range(len(candidates)), "candidates"), score)
+        middle = [machines(number)[len(_PENALTIES) // 2] for number in range(len(scores))]
+        without = held_out.best_without_each(middle, lambda one: machines(one[2]))
+        return candidates[best], float(np.concatenate(held_out.parts(without)).mean())
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Codes of matrices, shape (n_matrices, n_atoms)."""
@@ -195,6 +212,10 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
 
 
 def _fit_machine(codes: RealArray, labels: Indices, folds: Folds) -> Machine:
-    if np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max():
-        codes = np.zeros_like(codes)  # all matrices are alike: there is nothing but rounding to fit
-    return fit_svm(codes, labels, folds, penalties=_PENALTIES)
+    return fit_svm(_without_rounding(codes), labels, folds, penalties=_PENALTIES)
+
+
+def _without_rounding(codes: RealArray) -> RealArray:
+    """Return zeros where all matrices are alike: there is nothing but rounding to fit."""
+    alike = np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max()
+    return np.zeros_like(codes) if alike else codes

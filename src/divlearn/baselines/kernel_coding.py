@@ -73,7 +73,9 @@ class KernelSparseCoding(_KernelCoded):
     parameters_ : dict, "bandwidth", "penalty", and "C" of the machine.
     machine_ : SVC, of codes divided by ``unit_``.
     unit_ : float, root of the total variance of the training codes.
-    held_out_accuracy_ : float, of the machine, with C chosen for every fold without the fold, or NaN.
+    held_out_accuracy_ : float, or NaN where nothing can be held out
+        For every fold, parameters are chosen without the fold. If there are several to choose from,
+        matrices are coded by the initial dictionary.
     history_ : dict of arrays
         "objective" after every update of a "block", its "iteration" and the "seconds" until then.
     n_iter_ : int

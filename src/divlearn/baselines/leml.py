@@ -234,6 +234,6 @@ def _describe(runs: list[_Run], chosen: _Run) -> str:
     if not scores:
         return message
     return (
-        f"{message}; {chosen['n_constraints']} constraints and eta = {chosen['eta']:g}, "
-        f"held-out accuracy {max(scores):.3f}, the highest of {len(scores)}"
+        f"{message}; {chosen['n_constraints']} constraints and eta = {chosen['eta']:g}, the best "
+        f"of {len(scores)} by held-out accuracy"
     )

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, Self
@@ -20,7 +20,7 @@ from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.selection import HeldOut, choose, nest_folds
+from divlearn.fitting.selection import HeldOut, Nest, choose, nest_folds
 from divlearn.log_vectors import log_vectors
 
 FOLDS = 5  # to choose by
@@ -177,9 +177,7 @@ def fit_svm(
 ) -> Machine:
     """Fit a support vector machine; C, and gamma of a Gaussian kernel, by held-out accuracy."""
     # A single candidate is taken as it is, and the first where nothing can be held out.
-    unit = float(np.sqrt(vectors.var(axis=0).sum()))
-    if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)):
-        unit = 1.0  # the vectors are all the same
+    unit = spread(vectors)
     scaled = vectors / unit
     axes = {"C": PENALTIES[kernel] if penalties is None else penalties}
     if kernel == "rbf":
@@ -187,7 +185,10 @@ def fit_svm(
     grid = list(product(*axes.values()))
     best, scores, accuracy = grid[0], np.full(len(grid), np.nan), np.nan
     if len(grid) > 1 and folds:
-        held_out = _held_out(kernel, scaled, y, folds)
+        # Linear machines with different C predict nearly the same: their choice is hardly
+        # optimistic.
+        nest = nest_folds(folds, y) if kernel == "rbf" else None
+        held_out = held_out_machines(kernel, lambda _: scaled, y, folds, nest)
         place, known = choose(grid, held_out.score)
         best, scores[: len(known)] = grid[place], known
         accuracy = see_through(partial(_honest_accuracy, held_out, grid[: len(known)]))
@@ -197,21 +198,32 @@ def fit_svm(
     return Machine(unit, machine, history | {"accuracy": scores}, accuracy)
 
 
-def _held_out(kernel: str, X: RealArray, y: NDArray[Any], folds: Folds) -> HeldOut[Candidate]:
-    # With fewer samples than features a table of kernels is smaller than the data, and BLAS makes
-    # it many times faster than the solver would.
-    whole = X.shape[1] > len(X)
-    # Linear machines with different C predict nearly the same: their choice is hardly optimistic.
-    nest = nest_folds(folds, y) if kernel == "rbf" else None
+def spread(vectors: RealArray) -> float:
+    """Root of the total variance; 1 where the vectors are all the same."""
+    unit = float(np.sqrt(vectors.var(axis=0).sum()))
+    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)) else unit
+
+
+def held_out_machines(
+    kernel: str,
+    vectors: Callable[[Candidate], RealArray],
+    y: NDArray[Any],
+    folds: Folds,
+    nest: Nest | None,
+) -> HeldOut[Candidate]:
+    """Judge machines by held-out accuracy; candidates are C, and gamma of a Gaussian kernel."""
     everything = [*folds, *(nest.folds if nest else ())]
 
     def decide(candidate: Candidate, number: int) -> RealArray:
-        train, held = everything[number]
-        machine = _fit(kernel, whole, X[train], y[train], *candidate)
+        (train, held), X = everything[number], vectors(candidate)
+        # With fewer samples than features a table of kernels is smaller than the data, and BLAS
+        # makes it many times faster than the solver would.
+        machine = _fit(kernel, X.shape[1] > len(X), X[train], y[train], *candidate[:2])
         return machine.predict(X[held]) == y[held]
 
-    def judge(parts: Sequence[RealArray], _: Sequence[Indices]) -> float:
-        return float(np.concatenate(parts).mean())
+    def judge(parts: Sequence[RealArray], _: Sequence[Indices]) -> RealArray:
+        right = np.concatenate(parts)
+        return right / len(right)
 
     return HeldOut(decide, judge, folds, nest)
 

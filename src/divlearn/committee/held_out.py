@@ -38,13 +38,13 @@ def choose_held_out(
     """
     codes, weights = target
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> float:
+    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         scores, where = np.concatenate(parts), np.concatenate(rows)
         form = scores.shape[-1] // 2  # to try all takes long, and seldom changes the order
         shares = weights[where] / weights[where].sum()
         known = Calibration(form, fit_temperature(scores[..., form], codes[where], shares)[0])
         true = known.log_probabilities(scores)[np.arange(len(where)), codes[where]]
-        return float(shares @ np.maximum(true, _LEAST))
+        return shares * np.maximum(true, _LEAST)
 
     held_out = HeldOut(decide, judge, folds, nest)
     best = held_out.best(candidates, refine)

@@ -112,7 +112,8 @@ class HeldOut(Generic[_T]):
     ----------
     decide : callable, (candidate, number of a fold) to what the candidate, trained on the fold,
         says of its held-out part, one row for each matrix. Folds of the nest come after the others.
-    judge : callable, (parts, rows) to a score; lists of such arrays and of the rows they are for.
+    judge : callable, (parts, rows) to shares in a score, the higher the better, which is their sum
+        Parts are such arrays, rows are what they are for; shares are in their order.
     folds : list of Fold
     nest : Nest or None
         Where the choice without a fold is made; None to make it on the other folds.
@@ -122,7 +123,7 @@ class HeldOut(Generic[_T]):
     def __init__(
         self,
         decide: Callable[[_T, int], RealArray],
-        judge: Callable[[Sequence[RealArray], Sequence[Indices]], float],
+        judge: Callable[[Sequence[RealArray], Sequence[Indices]], RealArray],
         folds: Folds,
         nest: Nest | None = None,
         n_jobs: int = 1,
@@ -130,6 +131,8 @@ class HeldOut(Generic[_T]):
         self.folds, self._decide, self._judge, self._nest = folds, decide, judge, nest
         self._n_jobs = n_jobs
         self._known: dict[tuple[_T, int], RealArray] = {}
+        self._shares: dict[_T, RealArray] = {}
+        self._inner_scores: dict[tuple[_T, int], float] = {}
 
     def compute(self, candidates: Sequence[_T], numbers: Iterable[int] | None = None) -> None:
         """Compute what candidates say of folds, by default of all and of the nest."""
@@ -137,9 +140,12 @@ class HeldOut(Generic[_T]):
         numbers = range(len(self.folds) + n_inner) if numbers is None else numbers
         wanted = [(one, number) for number in numbers for one in candidates]
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
-        found = Parallel(n_jobs=self._n_jobs, prefer="threads")(
-            delayed(self._decide)(*key) for key in wanted
-        )
+        if self._n_jobs == 1 or len(wanted) < 2:
+            found = [self._decide(*key) for key in wanted]
+        else:
+            found = Parallel(n_jobs=self._n_jobs, prefer="threads")(
+                delayed(self._decide)(*key) for key in wanted
+            )
         self._known.update(zip(wanted, found, strict=True))
 
     def parts(self, candidates: Sequence[_T]) -> list[RealArray]:
@@ -150,17 +156,25 @@ class HeldOut(Generic[_T]):
 
     def score(self, candidate: _T, without: int | None = None) -> float:
         """Judge a candidate by all folds, or without a fold."""
-        n = len(self.folds)
-        if without is None or self._nest is None:
-            others = [number for number in range(n) if number != without]
-            self.compute([candidate], others)
-            parts = [self._known[candidate, number] for number in others]
-            return self._judge(parts, [self.folds[number][1] for number in others])
-        judged = self._nest.judged[without]
-        self.compute([candidate], [n + number for number, _ in judged])
-        parts = [self._known[candidate, n + number][outside] for number, outside in judged]
-        rows = [self._nest.folds[number][1][outside] for number, outside in judged]
-        return self._judge(parts, rows)
+        if without is not None and self._nest is not None:
+            return self._inner_score(candidate, without, self._nest)
+        if candidate not in self._shares:
+            held = [held for _, held in self.folds]
+            self._shares[candidate] = self._judge(self.parts([candidate] * len(held)), held)
+        shares = self._shares[candidate]
+        if without is not None:
+            rows = np.concatenate([held for _, held in self.folds])
+            shares = shares[~np.isin(rows, self.folds[without][1])]
+        return _rounded(shares)
+
+    def _inner_score(self, candidate: _T, without: int, nest: Nest) -> float:
+        if (candidate, without) not in self._inner_scores:
+            n, judged = len(self.folds), nest.judged[without]
+            self.compute([candidate], [n + number for number, _ in judged])
+            parts = [self._known[candidate, n + number][outside] for number, outside in judged]
+            rows = [nest.folds[number][1][outside] for number, outside in judged]
+            self._inner_scores[candidate, without] = _rounded(self._judge(parts, rows))
+        return self._inner_scores[candidate, without]
 
     def best(
         self,
@@ -185,3 +199,8 @@ class HeldOut(Generic[_T]):
     ) -> list[_T]:
         """Return for every fold the candidate that is chosen without it."""
         return [self.best(candidates, refine, number) for number in range(len(self.folds))]
+
+
+def _rounded(shares: RealArray) -> float:
+    """Add up shares, such that equal scores are equal whatever the order of rounding errors."""
+    return round(float(shares.sum()), 12)

@@ -37,6 +37,7 @@ class Search:
     ) -> None:
         self.folds, self._known, self._Cs, self._data = folds, known, Cs, data
         self._tried: list[Candidate] = []
+        self._scales: dict[Point, Sequence[float]] = {}
         # Threads: the solver of support vector machines runs without Python's lock.
         nest = nest_folds(folds, data.codes)
         self._all_folds = [*folds, *nest.folds]
@@ -46,8 +47,10 @@ class Search:
         """Try scales of a divergence with the middle C; return the highest accuracy."""
         middle = self._Cs[(len(self._Cs) - 1) // 2]
         some = [Candidate(*point, scale, middle) for scale in scales]
-        self._held_out.compute(some)
+        self._held_out.compute(some, range(len(self.folds)))
+        self._held_out.compute([some[len(some) // 2]])
         self._tried += some
+        self._scales[point] = scales
         return max(map(self._held_out.score, some))
 
     def best(self) -> Candidate:
@@ -59,14 +62,25 @@ class Search:
         return [self._coupled(candidate, number) for number in range(len(self.folds))]
 
     def honestly_coupled(self) -> list[RealArray]:
-        """Return the same for the candidates that are chosen without each fold."""
-        chosen = self._held_out.best_without_each(self._tried, self._refine)
+        """Return the same for candidates that are chosen without each fold.
+
+        To save time, these have the middle scale first; then other scales and C are tried.
+        """
+        middles = [scales[len(scales) // 2] for scales in self._scales.values()]
+        first = [one for one in self._tried if one.scale in middles]
+
+        def refine(best: Candidate) -> list[Candidate]:
+            scales = self._scales[best.alpha, best.beta]
+            others = [best._replace(scale=scale) for scale in scales if scale != best.scale]
+            return [*others, *self._refine(best)]
+
+        chosen = self._held_out.best_without_each(first, refine)
         return [self._coupled(one, number) for number, one in enumerate(chosen)]
 
     def results(self) -> dict[str, Any]:
         """Tabulate what was tried, as `sklearn.model_selection.GridSearchCV` does."""
         tried = [*self._tried, *self._refine(self.best())]
-        accuracies = np.array([self._accuracies(one) for one in tried])
+        accuracies = np.array([self._accuracies(one) for one in tried]).round(12)
         mean = accuracies.mean(axis=1)
         columns = zip(Candidate._fields, np.array(tried).T, strict=True)
         return {
@@ -100,12 +114,13 @@ class Search:
     def _accuracies(self, candidate: Candidate) -> list[float]:
         parts = self._held_out.parts([candidate] * len(self.folds))
         pairs = zip(parts, self.folds, strict=True)
-        return [self._judge([part], [held]) for part, (_, held) in pairs]
+        return [float(self._judge([part], [held]).sum()) for part, (_, held) in pairs]
 
-    def _judge(self, parts: Sequence[RealArray], rows: Sequence[Indices]) -> float:
-        weights = self._data.weights
-        pairs = zip(parts, rows, strict=True)
-        return float(np.mean([np.average(part, weights=weights[row]) for part, row in pairs]))
+    def _judge(self, parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+        """Share of every matrix in the mean over folds of the accuracy."""
+        weights = [self._data.weights[row] for row in rows]
+        pairs = zip(parts, weights, strict=True)
+        return np.concatenate([part * own / own.sum() for part, own in pairs]) / len(parts)
 
 
 def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
