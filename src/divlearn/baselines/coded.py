@@ -128,10 +128,6 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         codes = self.transform(X)
         return self.machine_.decision_function(codes / self.unit_)
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        codes = self.transform(X)
-        return self.machine_.predict(codes / self.unit_)
-
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
             return min(_ATOMS_PER_CLASS * n_classes, n_matrices)

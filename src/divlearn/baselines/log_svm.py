@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
@@ -142,10 +142,6 @@ class LogEuclideanSVM(TunedClassifier):
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
         vectors = log_vectors(check_new(self, X))
         return self._machine.decision_function(vectors / self._unit)
-
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.predict(vectors / self._unit)
 
 
 def fit_svm(

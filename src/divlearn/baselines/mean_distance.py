@@ -217,16 +217,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         squares = all(one is None or one.squared_distance for one in self._field)
         return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return self._distances(X).argmin(axis=1)
-
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
 
         D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
         distance. The shape is (n_matrices, n_classes).
         """
-        return softmax(-self.scale_ * self._distances(X), axis=1)
+        distances = self._distances(X)  # first, for it says if nothing is fitted
+        return softmax(-self.scale_ * distances, axis=1)
 
     def _distances(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)

@@ -1,6 +1,5 @@
 """What estimators of SPD matrices share: labelled input, checked once, and their tags."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -70,19 +69,28 @@ class MatricesMixin:
 
 
 class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
-    """Classifiers of matrices, which say by `_predict_codes` what `predict` needs."""
+    """Classifiers of matrices, with `predict_proba`, `decision_function` or `_predict_codes`."""
 
     classes_: NDArray[Any]
     n_features_in_: int
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable classes, shape (n_matrices,)."""
+        """Most probable classes, shape (n_matrices,); the first of ``classes_`` if some tie."""
         codes = self._predict_codes(X)
         return self.classes_[codes]
 
-    @abstractmethod
     def _predict_codes(self, X: ArrayLike) -> Indices:
         """Return indices of classes, shape (n_matrices,)."""
+        model: Any = self
+        # Scores that differ by rounding may tie as probabilities, so these come first.
+        known = hasattr(model, "predict_proba")
+        return best_codes(model.predict_proba(X) if known else model.decision_function(X))
+
+
+def best_codes(scores: RealArray) -> Indices:
+    """Find the classes of the highest scores, the first that tie; a single score is of two."""
+    best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
+    return best.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)

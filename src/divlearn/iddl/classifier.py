@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import clone
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
@@ -254,6 +254,3 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
         return softmax(self._mean_scores(X) / self.temperature_, axis=1)
-
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return self._mean_scores(X).argmax(axis=1)

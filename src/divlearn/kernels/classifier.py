@@ -169,9 +169,6 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
         return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return coupling.predict_codes(self.decision_function(X))
-
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
         return coupling.log_probabilities(self.decision_function(X), self.coupling_[1])

@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.labelled import best_codes
 
 _SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _TEMPERATURES = (1e-3, 1e3)
@@ -39,11 +40,6 @@ def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
     return log_softmax(scaled, axis=1)
 
 
-def predict_codes(scores: RealArray) -> Indices:
-    best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
-    return best.astype(np.intp)
-
-
 def fit_coupling(
     decisions: RealArray, codes: Indices, n_classes: int, weights: RealArray
 ) -> tuple[tuple[float, float], RealArray]:
@@ -61,7 +57,7 @@ def fit_coupling(
             lambda x, scores=scores: -(targets * log_probabilities(scores, np.exp(x))).sum(),
             bounds=np.log(_TEMPERATURES), method="bounded",
         )  # fmt: skip
-        accuracy = np.average(predict_codes(scores) == codes, weights=weights)
+        accuracy = np.average(best_codes(scores) == codes, weights=weights)
         chosen = sharpness, float(np.exp(found.x))
         ranked.append(((-float(accuracy), float(found.fun)), chosen, scores))
     return min(ranked, key=lambda one: one[0])[1:]
