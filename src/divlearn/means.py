@@ -17,7 +17,7 @@ from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
-from divlearn.weights import as_weights, check_total_weight
+from divlearn.weights import check_weights
 
 __all__ = ["MeanResult", "for_pyriemann", "mean_abld"]
 
@@ -107,7 +107,8 @@ def mean_abld(
     if first.ndim or second.ndim:
         raise ValueError("alpha and beta must be single numbers")
     a, b = nonnegative_point(float(first), float(second))
-    weights = _check_weights(sample_weight, data.n_matrices)
+    weights = check_weights(sample_weight, data.n_matrices)
+    weights /= weights.sum()
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
     max_iter = check_count(max_iter, "max_iter", least=0)
@@ -295,11 +296,3 @@ def _descend(
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
     return replace(result, mean=result.mean.astype(dtype))
-
-
-def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    weights = as_weights(sample_weight, n_matrices)
-    largest = weights.max()
-    check_total_weight(largest)
-    weights = weights / largest  # tiny and huge weights must not underflow in the sum
-    return weights / weights.sum()

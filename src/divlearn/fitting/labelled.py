@@ -15,7 +15,7 @@ from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
-from divlearn.weights import check_total_weight, check_weights
+from divlearn.weights import check_weights, normalize_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
@@ -135,7 +135,10 @@ def check_labelled(
     estimator: Any, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
     class_weight: Any = None, groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
-    """Check what to learn from, and note its classes; `class_weight` multiplies weights."""
+    """Check what to learn from, and note its classes; `class_weight` multiplies weights.
+
+    Weights are divided by their mean after that: the scale of neither matters.
+    """
     matrices = check_training(estimator, X, sample_weight)
     weights = check_weights(sample_weight, len(matrices))
     data = label(matrices, y, weights, class_weight, groups)
@@ -155,10 +158,9 @@ def label(
     with np.errstate(over="ignore"):
         weights = weights[seen] * factors[codes]
     kept = keep_classes(classes, counts, np.bincount(codes, weights))
-    check_total_weight(weights)
     rows = np.flatnonzero(weights)
     codes = (np.cumsum(kept) - 1)[codes[rows]]
-    seen, weights = seen[rows], weights[rows]
+    seen, weights = seen[rows], normalize_weights(weights[rows])
     return Labelled(
         matrices[seen], codes, classes[kept], weights, seen, labels,
         check_groups(groups, len(matrices)),

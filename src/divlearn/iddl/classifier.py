@@ -70,7 +70,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         Folds. One model is trained without each fold, and predictions average the models. None
         trains one model on all matrices.
     max_iter : int, default=10
-    class_weight : dict, "balanced" or None
+    class_weight : dict, "balanced" or None, multiplies sample weights; only ratios matter.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0, 1 prints progress, 2 every iteration as well.
@@ -178,6 +178,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights, of which only the ratios matter; zero leaves a matrix out.
         groups : array-like, shape (n_matrices,), optional
             Matrices of one group, such as patches of one image, stay in one fold.
 

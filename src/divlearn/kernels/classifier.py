@@ -54,7 +54,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
-    class_weight : dict, "balanced" or None, default=None, as in `sklearn.svm.SVC`
+    class_weight : dict, "balanced" or None, default=None, multiplies sample weights.
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
         Its threads also fit the machines.
@@ -133,7 +133,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         """Choose divergence, scale and C, and fit the machine.
 
         X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
-        never held out. Weights multiply C and apply to the accuracy; zero leaves a matrix out.
+        never held out. Weights, divided by their mean, multiply C and apply to the accuracy, so
+        that only their ratios matter; zero leaves a matrix out.
         Folds do not split groups.
         """
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
