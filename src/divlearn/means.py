@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, as_real, beside, to_host
-from divlearn.checks import check_count
+from divlearn.checks import check_count, check_finite
 from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
@@ -124,6 +124,7 @@ def mean_abld(
         there = data.there
         frame = np.linalg.cholesky(to_host(closed(there, beside(weights, there))))
         state = _Iterate(frame, *evaluate(frame @ frame.T))
+        state.check("at the mean in closed form", or_infinite=True)
         message = f"the {closed.__name__.replace('_', ' ')}, in closed form"
         return _rounded(state.result(0, True, message, [state.objective]), given.dtype)
     if init is None:
@@ -215,6 +216,12 @@ class _Iterate:
         self.G = in_frames(slope, frame @ frame.T, frame)
         self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(frame)))
 
+    def check(self, where: str, *, or_infinite: bool = False) -> None:
+        check_finite(self.objective, "the mean divergence", where, or_infinite=or_infinite)
+        # Not its norm, whose squares overflow first.
+        largest = float(np.abs(self.G).max())
+        check_finite(largest, "an entry of the gradient", where, or_infinite=or_infinite)
+
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]
     ) -> MeanResult:
@@ -260,6 +267,7 @@ def search_mean(
     state = _Iterate(frame, *(yield frame @ frame.T))
     history, memory, iteration = [state.objective], Memory(_PAIRS), 0
     while True:
+        state.check(f"in iteration {iteration}")
         converged = state.gradient_norm <= tol
         message = (
             f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
@@ -291,6 +299,7 @@ def _descend(
             memory.learn(step, state.G - trial.G)
             trial.objective = min(trial.objective, state.objective)
             return trial
+    trial.check("after a step that is next to none", or_infinite=True)
     return None
 
 

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from divlearn.cluster import ABKMeans, KarcherKMeans, clusters, kmeans, lloyd
+from divlearn.cluster.clusters import find_nearest
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import Engine, ReferenceEngine
 
@@ -254,3 +255,16 @@ def test_bad_data(data):
     X[7, 0, 1] = X[7, 1, 0] = 100
     with pytest.raises(ValueError, match=r"X\[7\] is indefinite"):
         ABKMeans(3).fit(X)
+
+
+def test_an_objective_beyond_all_range_is_no_result(data):
+    X, _ = data
+    with pytest.raises(FloatingPointError, match="the objective is inf in iteration 0, of start"):
+        ABKMeans(1, (0, 3), init=1e-150 * X[:1]).fit(X)
+
+
+def test_nearest_centres_are_known():
+    table = np.array([[1.0, 2.0], [np.nan, 3.0]])
+    with pytest.raises(FloatingPointError, match="a divergence is nan to the nearest centre"):
+        find_nearest(table)
+    assert find_nearest(np.array([[np.inf, np.inf], [2.0, 1.0]]))[0].tolist() == [0, 1]

@@ -20,6 +20,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.baselines import neighbors, plane
 from divlearn.baselines.discriminants import fit_lda
 from divlearn.baselines.plane import CHOICES
+from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
@@ -316,6 +317,8 @@ def _judge(data: Labelled, folds: Folds, recenter: Any, engine: Engine) -> RealA
                 tables[chosen[:, None], rows] = _tables(prepared, some, CHOICES[chosen], engine)
         gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
+        largest = float(tables[:, held].max())
+        check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
     return tables
 
 

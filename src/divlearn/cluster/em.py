@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from divlearn.arrays import Indices, RealArray, to_host
+from divlearn.checks import check_finite
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
 from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
@@ -169,6 +170,7 @@ def log_joint(block: Block, mixture: Mixture) -> RealArray:
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
     found = Responsibilities(shards, shards.hold(_expect_block, mixture))
+    check_finite(found.log_likelihood, "the log-likelihood", "of the mixture")
     return found, found.log_likelihood / shards.n_seen
 
 

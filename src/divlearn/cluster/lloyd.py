@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_finite
 from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
@@ -123,6 +124,7 @@ class _Lloyd:
     def _note(
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
     ) -> None:
+        check_finite(objective, "the objective", f"in iteration {iteration}, of {block}")
         seconds = time.perf_counter() - self._started
         self.history.append((iteration, block, objective, *point, changed, seconds))
 

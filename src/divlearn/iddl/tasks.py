@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import check_finite
 from divlearn.engines import get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
@@ -97,6 +98,12 @@ def _draw(
     return block.matrices[rows], wanted[rows], weights[rows]
 
 
+def _judged(loss: float) -> float:
+    """Return a loss to choose by; what is no number would be the least of all, or the first."""
+    check_finite(loss, "the held-out loss", "of models to choose from", or_infinite=True)
+    return loss
+
+
 # --- classes --------------------------------------------------------------------------------------
 
 
@@ -105,7 +112,8 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
     codes, weights = data.codes, data.weights / data.weights.sum()
 
     def judge(scores: RealArray, rows: Indices) -> float:
-        return fit_temperature(scores, codes[rows], weights[rows] / weights[rows].sum())[1]
+        share = weights[rows] / weights[rows].sum()
+        return _judged(fit_temperature(scores, codes[rows], share)[1])
 
     wanted = np.eye(len(data.classes))[codes]
     return Task(
@@ -199,7 +207,7 @@ def numbers_task(
 
     def judge(scores: RealArray, rows: Indices) -> float:
         errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
-        return float(weights[rows] @ errors / weights[rows].sum())
+        return _judged(float(weights[rows] @ errors / weights[rows].sum()))
 
     task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
     return task, mean, scale, single
