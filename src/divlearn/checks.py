@@ -1,5 +1,6 @@
 """What estimators require of their parameters and of what is installed."""
 
+import math
 from importlib import import_module
 from numbers import Integral
 from typing import Any
@@ -42,6 +43,15 @@ def check_number(value: Any, name: str, *, positive: bool = False, word: str = "
         allowed = f'"{word}" or ' if word else ""
         relation = ">" if positive else ">="
         raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
+
+
+def check_finite(value: float, what: str, where: str, *, or_infinite: bool = False) -> None:
+    """Raise unless a number that a search goes by is finite, or infinite where this may be."""
+    if math.isnan(value) or (math.isinf(value) and not or_infinite):
+        raise FloatingPointError(
+            f"{what} is {value} {where}, must be finite; divide matrices that differ much in scale "
+            'by their traces, or try engine="reference", which shows whether another engine fails'
+        )
 
 
 def is_number(value: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import RealArray, as_real, beside, to_host
-from divlearn.checks import check_count
+from divlearn.checks import check_count, check_finite
 from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
@@ -17,7 +17,7 @@ from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
-from divlearn.weights import as_weights, check_total_weight
+from divlearn.weights import check_weights
 
 __all__ = ["MeanResult", "for_pyriemann", "mean_abld"]
 
@@ -107,7 +107,8 @@ def mean_abld(
     if first.ndim or second.ndim:
         raise ValueError("alpha and beta must be single numbers")
     a, b = nonnegative_point(float(first), float(second))
-    weights = _check_weights(sample_weight, data.n_matrices)
+    weights = check_weights(sample_weight, data.n_matrices)
+    weights /= weights.sum()
     if not as_real(tol, "tol") > 0:
         raise ValueError(f"tol={tol} must be > 0")
     max_iter = check_count(max_iter, "max_iter", least=0)
@@ -123,6 +124,7 @@ def mean_abld(
         there = data.there
         frame = np.linalg.cholesky(to_host(closed(there, beside(weights, there))))
         state = _Iterate(frame, *evaluate(frame @ frame.T))
+        state.check("at the mean in closed form", or_infinite=True)
         message = f"the {closed.__name__.replace('_', ' ')}, in closed form"
         return _rounded(state.result(0, True, message, [state.objective]), given.dtype)
     if init is None:
@@ -214,6 +216,12 @@ class _Iterate:
         self.G = in_frames(slope, frame @ frame.T, frame)
         self.gradient_norm = float(np.linalg.norm(self.G) / np.sqrt(len(frame)))
 
+    def check(self, where: str, *, or_infinite: bool = False) -> None:
+        check_finite(self.objective, "the mean divergence", where, or_infinite=or_infinite)
+        # Not its norm, whose squares overflow first.
+        largest = float(np.abs(self.G).max())
+        check_finite(largest, "an entry of the gradient", where, or_infinite=or_infinite)
+
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]
     ) -> MeanResult:
@@ -259,6 +267,7 @@ def search_mean(
     state = _Iterate(frame, *(yield frame @ frame.T))
     history, memory, iteration = [state.objective], Memory(_PAIRS), 0
     while True:
+        state.check(f"in iteration {iteration}")
         converged = state.gradient_norm <= tol
         message = (
             f"gradient norm {state.gradient_norm:.2g} {'<=' if converged else '>'} tol={tol:g}"
@@ -290,16 +299,9 @@ def _descend(
             memory.learn(step, state.G - trial.G)
             trial.objective = min(trial.objective, state.objective)
             return trial
+    trial.check("after a step that is next to none", or_infinite=True)
     return None
 
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
     return replace(result, mean=result.mean.astype(dtype))
-
-
-def _check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    weights = as_weights(sample_weight, n_matrices)
-    largest = weights.max()
-    check_total_weight(largest)
-    weights = weights / largest  # tiny and huge weights must not underflow in the sum
-    return weights / weights.sum()

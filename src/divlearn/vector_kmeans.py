@@ -13,15 +13,8 @@ from divlearn.threads import one_thread
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
     """Fit k-means to rows with one thread: several would sum in an order that changes."""
-    exponent = 0
-    if weights is not None:
-        # In units of a power of two, which changes no centre but lets no weight overflow.
-        exponent = int(np.frexp(weights.max())[1])
-        weights = np.ldexp(weights, -exponent)
     with one_thread(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        model.fit(vectors, sample_weight=weights)
-    model.inertia_ = float(np.ldexp(model.inertia_, exponent))
-    return model
+        return model.fit(vectors, sample_weight=weights)
 
 
 def refine_centres(

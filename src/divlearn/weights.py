@@ -1,16 +1,34 @@
-"""Weights of matrices: one check, wherever the matrices are."""
+"""Weights of matrices: one check and one unit, wherever the matrices are."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_real
 
+_LEAST = np.finfo(np.float64).tiny
+
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of all matrices: finite and >= 0, with a sum > 0."""
-    weights = as_weights(sample_weight, n_matrices)
-    check_total_weight(weights)
-    return weights
+    """Return the weights of all matrices: finite and >= 0, those > 0 with a mean of one."""
+    return normalize_weights(as_weights(sample_weight, n_matrices))
+
+
+def normalize_weights(weights: RealArray) -> RealArray:
+    """Divide weights by their mean, so that only their ratios matter."""
+    with np.errstate(over="ignore"):
+        total = float(weights.sum())
+    return divide_weights(weights, mean_weight(total, int(np.count_nonzero(weights))))
+
+
+def mean_weight(total: float, n_seen: int) -> float:
+    """Return the mean of weights > 0 from their sum and number."""
+    check_total_weight(total)
+    return total / n_seen
+
+
+def divide_weights(weights: RealArray, unit: float) -> RealArray:
+    # What has a weight keeps one, however small it is beside the others.
+    return np.where(weights > 0, np.maximum(weights / unit, _LEAST), 0.0)
 
 
 def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:

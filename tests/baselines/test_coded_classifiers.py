@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from hostile_arrays import definite, spread
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -215,3 +216,18 @@ def test_bad_data(data, fitted, index):
         clone(model).fit(X, ["a"] * len(X))
     with pytest.raises(ValueError, match="X has matrices of size 3, but"):
         model.predict(X[:, :3, :3])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelSparseCoding(3, penalty=0.1, random_state=0),
+        KernelSparseCoding(3, kernel="stein", bandwidth=0.5, penalty=0.1, random_state=0),
+        RSPDL(2, penalty=0.1, random_state=0),
+    ],
+)
+def test_atoms_that_cannot_be_moved(model):
+    y = np.arange(12) % 2
+    singular = spread(definite(0, 12, 2) * (1 + 2 * y)[:, None, None], 15)
+    with pytest.raises(ValueError, match=r'singular to learn a dictionary; pass regularize="shr'):
+        clone(model).fit(singular, y)

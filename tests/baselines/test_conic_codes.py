@@ -126,3 +126,11 @@ def test_the_objective_never_rises_and_traces_stay():
     np.testing.assert_allclose(np.trace(amid @ atoms @ amid.T, axis1=1, axis2=2), 4)
     recomputed = [objective(code, x, atoms, 0.3) for code, x in zip(codes, X, strict=True)]
     assert np.mean(recomputed) == pytest.approx(value)
+
+
+def test_matrices_without_a_finite_distance_are_refused():
+    """No search leads away from there, and codes of the start would mean nothing."""
+    X, atoms, amid = make()
+    X[2] *= np.multiply.outer(*2 * [np.logspace(-80, 80, 4)])
+    with pytest.raises(ValueError, match=r"X\[2\] has the distance inf to a combination of the at"):
+        conic_codes(Cone(X, atoms, amid), 0.1)

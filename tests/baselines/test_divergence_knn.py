@@ -123,15 +123,32 @@ def numbers(*values: float) -> np.ndarray:
     return np.exp(np.array(values))[:, None, None]
 
 
-def test_ties_go_to_the_nearest_then_to_the_first_class():
-    X, y = numbers(0, 1, 3, 4), ["b", "a", "b", "a"]
-    for divergence in ("airm", "log-euclidean"):
-        model = DivergenceKNN(2, divergence).fit(X, y)
-        # Neighbours of 0.4 are b at 0.4 and a at 0.6; those of 0.5 are equally near.
-        assert model.predict(numbers(0.4, 0.6)).tolist() == ["b", "a"]
-        np.testing.assert_allclose(model.predict_proba(numbers(0.4)), 0.5)
-    model = DivergenceKNN(2).fit(numbers(-1, 1), ["b", "a"])
-    assert model.predict(numbers(0)).tolist() == ["a"]
+@pytest.mark.parametrize(("ours", "theirs"), [("airm", "riemann"), ("log-euclidean", "logeuclid")])
+def test_ties_go_to_the_first_class_as_in_pyriemann(ours, theirs):
+    X, y = classes(5, n=120, separation=0.5)
+    for k in (2, 4, 5):
+        model = DivergenceKNN(k, ours).fit(X[:60], y[:60])
+        peer = KNearestNeighbor(k, metric=theirs).fit(X[:60], y[:60])
+        ranked = np.sort(model.predict_proba(X[60:]), axis=1)
+        assert (ranked[:, -1] == ranked[:, -2]).sum() > 5
+        np.testing.assert_array_equal(model.predict(X[60:]), peer.predict(X[60:]))
+
+
+@pytest.mark.parametrize("divergence", ["airm", "log-euclidean"])
+def test_weights_multiply_votes(divergence):
+    X, y, weights = numbers(0, 1, 2, 3), ["b", "a", "b", "a"], [3.0, 1.0, 0.0, 2.0]
+    model = DivergenceKNN(2, divergence).fit(X, y, weights)
+    # Neighbours are 0 and 1, then 1 and 3: 2 has no weight.
+    np.testing.assert_allclose(model.predict_proba(numbers(0.1, 2.1)), [[0.25, 0.75], [1, 0]])
+    assert model.predict(numbers(0.9)).tolist() == ["b"]
+    assert model.kneighbors(numbers(2.1), return_distance=False).tolist() == [[3, 1]]
+    near = DivergenceKNN(2, divergence, "distance").fit(X, y, weights)
+    np.testing.assert_allclose(near.predict_proba(numbers(0.25)), [[0.1, 0.9]])  # 1/0.75, 3/0.25
+    left = DivergenceKNN(2, divergence).fit(X[:2], y[:2], [1, 1])
+    right = DivergenceKNN(2, divergence).fit(X, y, [1, 1, 0, 0])
+    np.testing.assert_array_equal(left.predict_proba(X), right.predict_proba(X))
+    with pytest.raises(ValueError, match=r"n_neighbors=4 must be .* <= 3, the number of matrices"):
+        DivergenceKNN(4).fit(X, y, weights)
 
 
 def test_a_copy_outvotes_all_others_by_distance():

@@ -189,3 +189,10 @@ def test_bandwidths_to_choose_from():
     assert bandwidths(kernel, view, 9, 1.5) == [1.5]
     with pytest.raises(ValueError, match=r"bandwidth=0\.7 "):
         bandwidths(kernel, view, 9, 0.7)
+
+
+def test_similarities_that_are_no_numbers_have_no_codes():
+    gram, similarities = problem(4)
+    similarities[2, 1] = np.nan
+    with pytest.raises(FloatingPointError, match="a duality gap is nan of sparse codes"):
+        sparse_codes(similarities, gram, 0.1)

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from divlearn.cluster import ABKMeans, KarcherKMeans, clusters, kmeans, lloyd
+from divlearn.cluster.clusters import find_nearest
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import Engine, ReferenceEngine
 
@@ -195,13 +196,14 @@ def test_it_says_why_it_stopped(data, capsys):
 
 
 @pytest.mark.parametrize("divergence", ["learn", "paper-tied"])
-def test_with_hardly_a_penalty_parameters_grow_without_end(divergence):
+def test_with_hardly_a_penalty_parameters_grow_without_end(divergence, monkeypatch):
+    monkeypatch.setattr("divlearn.cluster.rules._LARGEST", 2.0)
     X, _ = make_wishart_clusters(3, 300, 4, separation=2, random_state=1)
     model = ABKMeans(3, divergence, tol=0, init=X[:3])
     with pytest.warns(ConvergenceWarning, match=r"grow without end.*penalty .* is too small"):
-        found = model.fit(X, sample_weight=np.full(len(X), 1e15))
-    assert "lower sample_weight" in found.message_
-    assert 0 < found.inertia_ < 1e15
+        found = model.fit(X)
+    assert "fix the divergence" in found.message_
+    assert found.inertia_ > 0
     np.testing.assert_array_equal(found.labels_, found.predict(X))
 
 
@@ -253,3 +255,16 @@ def test_bad_data(data):
     X[7, 0, 1] = X[7, 1, 0] = 100
     with pytest.raises(ValueError, match=r"X\[7\] is indefinite"):
         ABKMeans(3).fit(X)
+
+
+def test_an_objective_beyond_all_range_is_no_result(data):
+    X, _ = data
+    with pytest.raises(FloatingPointError, match="the objective is inf in iteration 0, of start"):
+        ABKMeans(1, (0, 3), init=1e-150 * X[:1]).fit(X)
+
+
+def test_nearest_centres_are_known():
+    table = np.array([[1.0, 2.0], [np.nan, 3.0]])
+    with pytest.raises(FloatingPointError, match="a divergence is nan to the nearest centre"):
+        find_nearest(table)
+    assert find_nearest(np.array([[np.inf, np.inf], [2.0, 1.0]]))[0].tolist() == [0, 1]

@@ -84,7 +84,7 @@ def test_the_papers_minimum(spectra, unit, tied):
 
 
 def test_parameters_that_grow_are_noticed():
-    assert "lower sample_weight" in Penalized().trouble((1001, 3, math.nan))
+    assert "fix the divergence" in Penalized().trouble((1001, 3, math.nan))
     assert Penalized().trouble((999, 3, math.nan)) is None
 
 

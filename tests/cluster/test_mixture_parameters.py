@@ -177,3 +177,8 @@ def test_limits_of_the_line():
     np.testing.assert_array_equal(members.locate(0, 5), [1.0])
     assert members.place(np.array([1.0])) == (0, 1)
     assert Members("", 0, 0.3, 0.2).bounds == []
+
+
+def test_no_kappa_is_solved_from_what_is_no_number():
+    with pytest.raises(FloatingPointError, match="the mean divergence is nan that kappa is solved"):
+        solve_kappa(0.5, 0.5, np.nan, 3, margin=1.0)

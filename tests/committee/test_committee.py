@@ -366,3 +366,14 @@ def test_members_that_are_always_right_are_not_sure(name):
     assert model.oof_accuracy_[name] == 1
     doubt = 1 - model.members_[name].oof_proba_[np.arange(40), y]
     assert 0.2 / 42 < doubt.mean() < 5 / 42
+
+
+def test_members_whose_numbers_fail_are_left_out(data, monkeypatch):
+    X, y, *_ = data
+
+    def fail(*_):
+        raise FloatingPointError("the objective is nan")
+
+    monkeypatch.setattr("divlearn.committee.classifier.make_tables", fail)
+    model = SPDClassifier(("tangent lda", "kernel"), random_state=0).fit(X, y)
+    assert model.message_.endswith("kernel was left out: the objective is nan")

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from divlearn.fitting.selection import HeldOut, cross_calibrate, nest_folds
+from divlearn.fitting.selection import HeldOut, choose, cross_calibrate, nest_folds
 
 
 def noise(seed, n=48):
@@ -138,3 +138,18 @@ def test_calibration_of_a_fold_does_not_see_it():
     np.testing.assert_array_equal(rows, np.arange(40))
     np.testing.assert_array_equal(again[:10], found[:10])
     assert (again[10:] != found[10:]).any()
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([1.0, 3.0, 3.0, 2.0], 1),  # the first of those that tie
+        ([1.0, np.nan, 2.0], 2),  # what cannot be judged loses
+        ([-np.inf, np.nan], 0),
+        ([np.nan, np.nan], 0),  # where nothing can be, the first
+    ],
+)
+def test_the_best_score_is_chosen(scores, best):
+    found, given = choose(range(len(scores)), scores.__getitem__)
+    assert found == best
+    np.testing.assert_array_equal(given, scores)

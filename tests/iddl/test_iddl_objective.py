@@ -302,3 +302,24 @@ def test_shares_and_unknown_methods():
     assert share_atoms(2, 3).tolist() == [1, 1, 0]
     with pytest.raises(ValueError, match="init='random' must be one of class-kmeans"):
         initial_atoms(np.eye(2)[None], None, 1, "random", np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("loss", ["ridge", "softmax"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_divergences_that_are_not_finite(monkeypatch, loss, value):
+    """A trial, which may be a step too long, is no number; a start is refused."""
+    objective, start = make(loss=loss, plain=False)
+    true = objective.encode
+    monkeypatch.setattr(objective, "encode", lambda *given: [V + value for V in true(*given)])
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(objective.trial(start).value)
+    for solve in SOLVERS:
+        with pytest.raises(ValueError, match=r"objective is nan at the start: .* pass regularize"):
+            solve_without_traces(solve, objective, start)
+
+
+def solve_without_traces(solve, objective, start):
+    """Such that `encode` is asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(objective.shards), "whole", None)
+        return solve(objective, start, max_iter=2, tol=0.0)

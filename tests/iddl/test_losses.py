@@ -236,3 +236,13 @@ def test_second_derivatives_are_those_of_the_slopes(name):
     np.testing.assert_allclose(
         loss.bend(bends, direction), (ahead - behind) / 2e-7, rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", LOSSES)
+def test_features_that_are_not_finite_have_no_head(name, value):
+    features, targets, weights, _ = problem(6)
+    features[3, 1] = value
+    with pytest.raises(FloatingPointError, match="a product of features is nan that a head sees"):
+        solve(LOSSES[name](), features, targets, weights, 1e-2)

@@ -228,7 +228,7 @@ def test_what_is_tested_twice_or_never():
 
 def test_weights_are_repetitions():
     # As scikit-learn's check does for estimators with a parameter cv: weights and repetitions are
-    # in one of three folds that are given.
+    # in one of three folds that are given. Weights are divided by their mean, so C is multiplied.
     rng = np.random.default_rng(0)
     X, y = classes(30, n=24, dof=5)
     weights, ones = rng.integers(0, 4, 24), np.ones(48)
@@ -241,9 +241,11 @@ def test_weights_are_repetitions():
         DivergenceKernelClassifier(cv=list(LeaveOneGroupOut().split(some, groups=of)), **SMALL)
         for some, of in ((everything[0], group), (X_many, group_many))
     )
-    weighted.fit(*everything)
+    mean = len(X_many) / np.count_nonzero(everything[2])
+    weighted.set_params(C=mean * np.array(SMALL["C"])).fit(*everything)
     repeated.fit(X_many, y_many)
-    assert weighted.best_params_ == pytest.approx(repeated.best_params_, rel=1e-9)
+    expected = repeated.best_params_ | {"C": mean * repeated.best_params_["C"]}
+    assert weighted.best_params_ == pytest.approx(expected, rel=1e-9)
     np.testing.assert_allclose(
         weighted.cv_results_["mean_test_score"], repeated.cv_results_["mean_test_score"]
     )

@@ -51,6 +51,9 @@ def client():
         yield client
 
 
+WEIGHTS = np.random.default_rng(0).uniform(0.5, 2, 60)
+
+
 @pytest.fixture(scope="module")
 def data():
     return make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
@@ -100,9 +103,10 @@ def test_minibatches_are_those_of_one_process(client, data):
 def test_clusters_are_those_of_one_process(client, data):
     X, y = data
     settings = {"divergence": "likelihood", "random_state": 0, "n_init": 1, "max_iter": 1}
-    whole = ABKMeans(4, **settings).fit(X)
+    whole = ABKMeans(4, **settings).fit(X, None, WEIGHTS)
     lazy, _ = arrays(X, y, 25)
-    parts = ABKMeans(4, engine="dask", **settings).fit(lazy)
+    parts = ABKMeans(4, engine="dask", **settings).fit(lazy, None, 1e-6 * WEIGHTS)
+    assert parts.inertia_ == pytest.approx(whole.inertia_)  # weights are divided by their mean
     close(whole.cluster_centers_, parts.cluster_centers_)
     assert (whole.labels_ == parts.labels_).all()
     assert (parts.predict(lazy) == whole.labels_).all()
@@ -126,9 +130,9 @@ def test_mixtures_are_those_of_one_process(client, data):
 
 def test_a_killed_worker_changes_nothing(client, data):
     X, y = data
-    whole = IDDLClassifier(**SETTINGS).fit(X, y)
+    whole = IDDLClassifier(**SETTINGS).fit(X, y, WEIGHTS)
     lazy, labels = arrays(X, y, 10)
-    shards = open_shards(lazy, labels, engine="dask", accuracy=1e-6)
+    shards = open_shards(lazy, labels, WEIGHTS, engine="dask", accuracy=1e-6)
     reduce, calls = shards.reduce, []
 
     def kill_in_between(*arguments, **options):

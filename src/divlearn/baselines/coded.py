@@ -31,7 +31,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import choose, nest_folds
-from divlearn.optim.problem import Problem
+from divlearn.optim.problem import Problem, Trial
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]
@@ -152,10 +152,6 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         codes = self.transform(X)
         return self.machine_.decision_function(codes / self.unit_)
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        codes = self.transform(X)
-        return self.machine_.predict(codes / self.unit_)
-
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
             return min(_ATOMS_PER_CLASS * n_classes, n_matrices)
@@ -171,6 +167,16 @@ class AtomsProblem(Problem):
     """Lower an objective by moving the atoms, codes held."""
 
     codes: RealArray
+
+    def start(self, point: RealArray) -> Trial:
+        """Compute the objective of the first atoms, if there is anything to start from."""
+        trial = self.trial(point)
+        if not np.isfinite(trial.value):
+            raise ValueError(
+                f"the objective is {trial.value} at the first atoms: matrices in X are too close "
+                'to singular to learn a dictionary; pass regularize="shrink"'
+            )
+        return trial
 
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())

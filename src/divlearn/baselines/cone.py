@@ -108,6 +108,11 @@ def conic_codes(
     first = cone.start() if start is None else start
     codes = first.copy()
     values, gradients = cone.evaluate(codes, penalty)
+    for row in np.flatnonzero(~np.isfinite(values))[:1]:  # no search leads away from there
+        raise ValueError(
+            f"X[{row}] has the distance {values[row]} to a combination of the atoms: it is too "
+            'close to singular, or too far from the training data; pass regularize="shrink"'
+        )
     at_start = values.copy()
     recent = np.repeat(values[:, None], _MEMORY, axis=1)
     rows, lengths = np.arange(len(codes)), np.ones(len(codes))

@@ -12,6 +12,7 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.baselines.coded import AtomsProblem, Stage
 from divlearn.baselines.spd_kernels import SPDKernel
+from divlearn.checks import check_finite
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Trial
 
@@ -44,6 +45,7 @@ def bandwidths(kernel: SPDKernel, view: View, d: int, given: float | str) -> Seq
         kernel.check_bandwidth(given, d)
         return [float(given)]
     median = float(np.median(view[0])) or 1.0
+    check_finite(median, "the median divergence", "between matrices and atoms")
     found = [kernel.nearest_bandwidth(multiple / median, d) for multiple in _MULTIPLES]
     return list(dict.fromkeys(found))
 
@@ -78,7 +80,9 @@ def sparse_codes(
             dual = np.clip(moved, -half / weight, half / weight)
             codes = moved - dual
         result[:, rows] = codes
-        left = _gaps(targets, gram, penalty, codes) > tol
+        gaps = _gaps(targets, gram, penalty, codes)
+        check_finite(float(gaps.max()), "a duality gap", "of sparse codes")
+        left = gaps > tol
         if not left.any():
             break
         rows = rows[left]
@@ -132,7 +136,7 @@ def learn_sparse(
     while True:
         problem = KernelAtomsProblem(kernel, bandwidth, penalty, data, codes)
         yield block, atoms, codes, problem.objective(view)
-        start = problem.trial(kernel.point(atoms))
+        start = problem.start(kernel.point(atoms))
         found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
         if found.value < start.value:
             atoms, view = found.memo

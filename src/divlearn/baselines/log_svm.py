@@ -152,10 +152,6 @@ class LogEuclideanSVM(TunedClassifier):
         vectors = log_vectors(check_new(self, X))
         return self._machine.decision_function(vectors / self._unit)
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        vectors = log_vectors(check_new(self, X))
-        return self._machine.predict(vectors / self._unit)
-
 
 class Machine(NamedTuple):
     """A support vector machine, and how its parameters were chosen."""

@@ -20,6 +20,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.baselines import neighbors, plane
 from divlearn.baselines.discriminants import fit_lda
 from divlearn.baselines.plane import CHOICES
+from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
@@ -217,16 +218,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         squares = all(one is None or one.squared_distance for one in self._field)
         return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return self._distances(X).argmin(axis=1)
-
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
 
         D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
         distance. The shape is (n_matrices, n_classes).
         """
-        return softmax(-self.scale_ * self._distances(X), axis=1)
+        distances = self._distances(X)  # first, for it says if nothing is fitted
+        return softmax(-self.scale_ * distances, axis=1)
 
     def _distances(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
@@ -318,6 +317,8 @@ def _judge(data: Labelled, folds: Folds, recenter: Any, engine: Engine) -> RealA
                 tables[chosen[:, None], rows] = _tables(prepared, some, CHOICES[chosen], engine)
         gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
         tables[-1, held] = (gaps**2).sum(axis=2)
+        largest = float(tables[:, held].max())
+        check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
     return tables
 
 

@@ -40,7 +40,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         parameter, "riemann" for "airm", "logdet" for "stein" and "logeuclid" for the first.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
-        distance zero outvote all others.
+        distance zero outvote all others. Sample weights multiply votes.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -51,8 +51,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     Notes
     -----
-    Ties go to the class whose nearest member is nearest, then to the first of ``classes_``. Memory
-    does not grow with the number of pairs.
+    Votes that tie go to the first of ``classes_``, as in scikit-learn and pyRiemann. Memory does
+    not grow with the number of pairs.
 
     Examples
     --------
@@ -77,15 +77,19 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.weights, self.engine, self.regularize = weights, engine, regularize
 
     @labelled.all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least.
+
+        Weights, shape (n_matrices,), multiply the votes of matrices; zero leaves a matrix out.
+        """
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
         self._divergence = known_divergence(self.divergence)
         get_engine(self.engine)
-        data = check_labelled(self, X, y)
+        data = check_labelled(self, X, y, sample_weight)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self._codes, self._matrices = data.codes, data.matrices
+        self._votes, self._kept = data.weights, data.kept
         if self._divergence is None:
             self._vectors = log_vectors(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
@@ -101,17 +105,15 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         divergences unless the divergence is the square of a distance, as "airm" and "stein" are.
         """
         distances, neighbors = self._search(X, n_neighbors)
-        return (distances, neighbors) if return_distance else neighbors
-
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        distances, neighbors = self._search(X)
-        votes, nearest = self._vote(distances, neighbors)
-        # The last key counts most; what ties in all of them stays in the order of classes.
-        return np.lexsort((nearest, -votes), axis=1)[:, 0]
+        given = self._kept[neighbors]
+        return (distances, given) if return_distance else given
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
-        votes, _ = self._vote(*self._search(X))
+        distances, neighbors = self._search(X)
+        votes = np.zeros((len(distances), len(self.classes_)))
+        rows, codes = np.arange(len(votes))[:, None], self._codes[neighbors]
+        np.add.at(votes, (rows, codes), self._weigh(distances) * self._votes[neighbors])
         return votes / votes.sum(axis=1, keepdims=True)
 
     def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
@@ -130,15 +132,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             gaps = vectors[:, None] - self._vectors[neighbors]
             return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
         return _find_nearest(queries, self._matrices, self._divergence, k, get_engine(self.engine))
-
-    def _vote(self, distances: RealArray, neighbors: Indices) -> tuple[RealArray, RealArray]:
-        """Votes for every class, and the distance to its nearest member among the neighbours."""
-        rows, codes = np.arange(len(distances))[:, None], self._codes[neighbors]
-        votes = np.zeros((len(distances), len(self.classes_)))
-        nearest = np.full(votes.shape, np.inf)
-        np.add.at(votes, (rows, codes), self._weigh(distances))
-        np.minimum.at(nearest, (rows, codes), distances)
-        return votes, nearest
 
     def _weigh(self, distances: RealArray) -> RealArray:
         if self.weights == "uniform":
@@ -163,7 +156,7 @@ def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[Rea
 
 
 def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
-    fix = ", the number of matrices; lower n_neighbors or pass more data"
+    fix = ", the number of matrices of weight > 0; lower n_neighbors or pass more data"
     check_count(n_neighbors, "n_neighbors", most=n_matrices, fix=fix)
 
 

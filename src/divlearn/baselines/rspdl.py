@@ -31,12 +31,7 @@ def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
     block = "start"
     while True:
         problem = ConicAtomsProblem(cone, codes, penalty)
-        start = problem.trial(np.linalg.cholesky(cone.atoms))
-        if not np.isfinite(start.value):
-            raise ValueError(
-                "the objective is infinite at the first atoms: matrices in X are too close to "
-                'singular for conic codes; pass regularize="shrink"'
-            )
+        start = problem.start(np.linalg.cholesky(cone.atoms))
         yield block, cone.atoms, codes, start.value
         found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
         cone = cone.span(found.point @ found.point.mT)

@@ -92,7 +92,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, Base
         return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Compute minus the weighted sum of divergences to the nearest centroids."""
+        """Compute minus the sum of divergences to the nearest centroids, weights of mean one."""
         shards = open_new(self, X, sample_weight)
         loss = shards.reduce(lambda block, find: block.weights @ find(block)[1], self._nearest())
         return -float(loss)

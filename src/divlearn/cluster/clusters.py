@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
+from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
 from divlearn.means import arithmetic_mean, search_mean
 from divlearn.optim.frames import in_frames, move_frames
@@ -61,6 +62,8 @@ class Clusters:
         moved, active = centers.copy(), np.arange(len(centers))
         for _ in range(steps):
             slopes = self.slopes(numbers[active], moved[active], points)[1]
+            if not np.isfinite(slopes).all():
+                return self.settle(numbers, centers, points, steps)
             following, sizes = fixed_point_step(moved[active], slopes, *point)
             if not usable(following):
                 return self.settle(numbers, centers, points, steps)
@@ -233,8 +236,11 @@ def nearest_block(
 
 def find_nearest(table: RealArray) -> tuple[Labels, RealArray]:
     """Find the nearest centres where the table is; what is found comes to the host."""
-    labels = table.argmin(axis=1)
-    return to_host(labels).astype(np.intp, copy=False), _pick(table, labels)
+    labels = table.argmin(axis=1)  # of what is no number, where there is any
+    divergences = _pick(table, labels)
+    largest = float(divergences.max(initial=0.0))
+    check_finite(largest, "a divergence", "to the nearest centre", or_infinite=True)
+    return to_host(labels).astype(np.intp, copy=False), divergences
 
 
 def _pick(table: RealArray, columns: Any) -> RealArray:

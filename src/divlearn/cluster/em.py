@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from divlearn.arrays import Indices, RealArray, to_host
+from divlearn.checks import check_finite
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
 from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
@@ -168,31 +169,26 @@ def log_joint(block: Block, mixture: Mixture) -> RealArray:
 
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
-    found = Responsibilities(shards, shards.hold(_expect_block, mixture, _unit(shards)))
+    found = Responsibilities(shards, shards.hold(_expect_block, mixture))
+    check_finite(found.log_likelihood, "the log-likelihood", "of the mixture")
     return found, found.log_likelihood / shards.n_seen
 
 
 def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
-    return Responsibilities(shards, shards.hold(_nearest_block, centers, point, _unit(shards)))
+    return Responsibilities(shards, shards.hold(_nearest_block, centers, point))
 
 
-def _unit(shards: Shards) -> float:
-    """Return the mean weight: of weights in this unit only the ratios matter."""
-    return shards.total_weight / shards.n_seen
-
-
-def _expect_block(block: Block, mixture: Mixture, unit: float) -> Members:
+def _expect_block(block: Block, mixture: Mixture) -> Members:
     logarithms = log_joint(block, mixture)
     density = logsumexp(logarithms, axis=1)
-    weights = block.weights / unit
-    table = np.exp(logarithms - density[:, None]) * weights[:, None]
-    return _members(table, float(weights @ density))
+    table = np.exp(logarithms - density[:, None]) * block.weights[:, None]
+    return _members(table, float(block.weights @ density))
 
 
-def _nearest_block(block: Block, centers: RealArray, point: Point, unit: float) -> Members:
+def _nearest_block(block: Block, centers: RealArray, point: Point) -> Members:
     labels = nearest_block(block, centers, *point)[0]
     table = np.zeros((len(block), len(centers)))
-    table[np.arange(len(block)), labels] = block.weights / unit
+    table[np.arange(len(block)), labels] = block.weights
     return _members(table, 0.0)
 
 

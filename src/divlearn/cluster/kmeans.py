@@ -68,7 +68,8 @@ class _KMeans(CentroidModel):
             where they are. Initial centroids then come from a sample of 10,000 matrices.
         y : ignored
         sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights. A matrix with zero weight gets a label, but moves no centroid.
+            Non-negative weights, which are divided by their mean: only their ratios matter. A
+            matrix with zero weight gets a label, but moves no centroid.
         """
         shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
@@ -161,7 +162,7 @@ class ABKMeans(_KMeans):
         The nearest of these centroids.
     alpha_, beta_ : float
     kappa_ : float, the concentration, only where divergence="likelihood".
-    inertia_ : float, weighted sum of divergences to the nearest centroids.
+    inertia_ : float, weighted sum of divergences to the nearest centroids, for weights of mean one.
     objective_ : float, final value of the objective, with the penalty; for "likelihood", minus the
         log-likelihood with respect to the invariant volume.
     n_iter_ : int

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_finite
 from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
@@ -56,7 +57,7 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
     return {
         "centers": state.centers, "point": state.point,
         "labels": np.concatenate(shards.map(lambda _, found: found[0], beside=[state.found])),
-        "inertia": lloyd.unit * float(state.losses.sum()),
+        "inertia": float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter, "interrupted": interrupted, "message": message,
         "history": history,
@@ -70,7 +71,6 @@ class _Lloyd:
 
     def __init__(self, shards: Shards, rule: Rule) -> None:
         self.shards, self.rule = shards, rule
-        self.unit = shards.total_weight / shards.n_seen  # so that sums do not over- or underflow
         self.history: list[tuple[Any, ...]] = []
         self._started = time.perf_counter()
 
@@ -91,16 +91,14 @@ class _Lloyd:
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
         before, point, rule = self.state, self.state.point, self.rule
-        members = self.shards.hold(
-            _members_block, len(before.centers), self.unit, beside=[before.found]
-        )
+        members = self.shards.hold(_members_block, len(before.centers), beside=[before.found])
         if isinstance(rule, LearnedRule):
             centers, own, spectra = self._move(members, self._measure_spectra)
             self._note(iteration, "centroids", self.objective(own, point), point)
-            total = self.shards.total_weight
-            point, objective, shift = rule.update(point, spectra, total)
+            n_seen = self.shards.n_seen
+            point, objective, shift = rule.update(point, spectra, n_seen)
             centers *= np.exp(shift)
-            self._note(iteration, "parameters", total * objective, point)
+            self._note(iteration, "parameters", n_seen * objective, point)
             state = self._assign(centers, point, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
@@ -120,12 +118,13 @@ class _Lloyd:
 
     def objective(self, losses: RealArray, point: Point) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""
-        total, mean = self.shards.total_weight, float(losses.sum()) / self.shards.n_seen
-        return total * self.rule.objective(mean, point, total, self.shards.d)
+        n_seen = self.shards.n_seen
+        return n_seen * self.rule.objective(losses.sum() / n_seen, point, n_seen, self.shards.d)
 
     def _note(
         self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
     ) -> None:
+        check_finite(objective, "the objective", f"in iteration {iteration}, of {block}")
         seconds = time.perf_counter() - self._started
         self.history.append((iteration, block, objective, *point, changed, seconds))
 
@@ -161,7 +160,7 @@ class _Lloyd:
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         known = [None] * len(self.shards) if before is None else before.found
-        found = self.shards.hold(_assign_block, centers, *point[:2], self.unit, beside=[known])
+        found = self.shards.hold(_assign_block, centers, *point[:2], beside=[known])
         return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
@@ -182,11 +181,11 @@ class _Lloyd:
 
 
 def _assign_block(
-    block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float, unit: float
+    block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float
 ) -> Found:
     before = None if found is None else found[0]
     labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
-    weights, k = block.weights / unit, len(centers)
+    weights, k = block.weights, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
@@ -197,12 +196,12 @@ def _assign_block(
     return labels, divergences, (totals, losses, others, np.array(changed))
 
 
-def _members_block(block: Block, found: Found, n_clusters: int, unit: float) -> Members:
+def _members_block(block: Block, found: Found, n_clusters: int) -> Members:
     seen = np.where(block.weights > 0, found[0], n_clusters)
     order = np.argsort(seen, kind="stable")
     ends = np.searchsorted(seen[order], np.arange(1, n_clusters + 1))
     rows = np.split(order, ends)[:n_clusters]
-    return rows, [block.weights[own] / unit for own in rows]
+    return rows, [block.weights[own] for own in rows]
 
 
 def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list[HeldCloud]:

@@ -38,7 +38,8 @@ class LogEuclideanKMeans(CentroidModel):
     Attributes
     ----------
     cluster_centers_, labels_, n_iter_, message_, n_features_in_ : as in `ABKMeans`
-    inertia_ : float, weighted sum of squared distances to the nearest centroids.
+    inertia_ : float
+        Weighted sum of squared distances to the nearest centroids, for weights of mean one.
 
     Examples
     --------

@@ -5,7 +5,6 @@ with one component on two clusters and two on another.
 """
 
 import hashlib
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -41,9 +40,7 @@ def fit_mixture(
     random_state: np.random.RandomState,
 ) -> Run:  # fmt: skip
     """Return the best of several runs; from given centres there is one, without moves."""
-    drawn = em.shards.draw(3 * n_components)
-    unit = em.shards.total_weight / em.shards.n_seen  # as in `em`
-    block = replace(drawn, weights=drawn.weights / unit)
+    block = em.shards.draw(3 * n_components)
     starts = Starts(block, n_components)
 
     def run() -> Run:

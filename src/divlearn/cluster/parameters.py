@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Spectra
 from divlearn.likelihood import normalizer
 from divlearn.likelihood.members import Members, Point
@@ -117,10 +118,16 @@ class _Problem:
             point, kappa @ in_alpha + share @ z_alpha, kappa @ in_beta + share @ z_beta
         )
         loss = float(kappa @ D + share @ log_z)
+        gradient = np.concatenate([in_coordinates, -kappa * in_t])
+        where = f"at alpha = {point[0]:g}, beta = {point[1]:g}"
+        # An infinite loss is that of a step that was too long.
+        check_finite(loss, "minus the log-likelihood", where, or_infinite=bool(self.best))
+        if loss < np.inf:
+            check_finite(float(np.abs(gradient).max()), "the gradient of the log-likelihood", where)
         if not self.best or loss < self.best[-1]:
             self.best = coordinates, shift, kappa, log_z, loss
             self.margin = kappa - smallest_kappa(*point, self.spectra.d)
-        return loss, np.concatenate([in_coordinates, -kappa * in_t])
+        return loss, gradient
 
     def parameters(self) -> FamilyParameters:
         coordinates, _, kappa, log_z, _ = self.best

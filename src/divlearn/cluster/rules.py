@@ -86,7 +86,8 @@ class Penalized(LearnedRule):
         return (
             f"alpha={point[0]:.3g} and beta={point[1]:.3g} grow without end: divergences fall "
             "to zero along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too "
-            "small beside the weights of the matrices; lower sample_weight, or fix the divergence"
+            "small beside the divergences of so many matrices; fix the divergence, or set "
+            'divergence="likelihood"'
         )
 
 

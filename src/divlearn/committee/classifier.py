@@ -161,7 +161,8 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                     say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
                     try:
                         made = stage(kind, fits[kind])
-                    except ValueError as error:  # no reason to do without the others
+                    # No reason to do without the others.
+                    except (ValueError, FloatingPointError) as error:
                         notes.append(f"{kind} was left out: {error}")
                         continue
                     found |= made

@@ -1,6 +1,5 @@
 """What estimators of SPD matrices share: labelled input, checked once, and their tags."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -16,7 +15,7 @@ from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
-from divlearn.weights import check_total_weight, check_weights
+from divlearn.weights import check_weights, normalize_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
@@ -70,19 +69,28 @@ class MatricesMixin:
 
 
 class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
-    """Classifiers of matrices, which say by `_predict_codes` what `predict` needs."""
+    """Classifiers of matrices, with `predict_proba`, `decision_function` or `_predict_codes`."""
 
     classes_: NDArray[Any]
     n_features_in_: int
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable classes, shape (n_matrices,)."""
+        """Most probable classes, shape (n_matrices,); the first of ``classes_`` if some tie."""
         codes = self._predict_codes(X)
         return self.classes_[codes]
 
-    @abstractmethod
     def _predict_codes(self, X: ArrayLike) -> Indices:
         """Return indices of classes, shape (n_matrices,)."""
+        model: Any = self
+        # Scores that differ by rounding may tie as probabilities, so these come first.
+        known = hasattr(model, "predict_proba")
+        return best_codes(model.predict_proba(X) if known else model.decision_function(X))
+
+
+def best_codes(scores: RealArray) -> Indices:
+    """Find the classes of the highest scores, the first that tie; a single score is of two."""
+    best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
+    return best.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +135,10 @@ def check_labelled(
     estimator: Any, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
     class_weight: Any = None, groups: ArrayLike | None = None,
 ) -> Labelled:  # fmt: skip
-    """Check what to learn from, and note its classes; `class_weight` multiplies weights."""
+    """Check what to learn from, and note its classes; `class_weight` multiplies weights.
+
+    Weights are divided by their mean after that: the scale of neither matters.
+    """
     matrices = check_training(estimator, X, sample_weight)
     weights = check_weights(sample_weight, len(matrices))
     data = label(matrices, y, weights, class_weight, groups)
@@ -147,10 +158,9 @@ def label(
     with np.errstate(over="ignore"):
         weights = weights[seen] * factors[codes]
     kept = keep_classes(classes, counts, np.bincount(codes, weights))
-    check_total_weight(weights)
     rows = np.flatnonzero(weights)
     codes = (np.cumsum(kept) - 1)[codes[rows]]
-    seen, weights = seen[rows], weights[rows]
+    seen, weights = seen[rows], normalize_weights(weights[rows])
     return Labelled(
         matrices[seen], codes, classes[kept], weights, seen, labels,
         check_groups(groups, len(matrices)),

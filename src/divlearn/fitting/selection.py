@@ -31,7 +31,8 @@ def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int,
     with stoppable(lambda: scores):
         for candidate in candidates:
             scores.append(score(candidate))
-    return int(np.argmax(scores)), scores
+    # What cannot be judged loses, unless nothing can be.
+    return int(np.argmax(np.nan_to_num(scores, nan=-np.inf))), scores
 
 
 def average_held_out(

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import clone
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
@@ -74,7 +74,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         Folds. One model is trained without each fold, and predictions average the models. None
         trains one model on all matrices.
     max_iter : int, default=10
-    class_weight : dict, "balanced" or None
+    class_weight : dict, "balanced" or None, multiplies sample weights; only ratios matter.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
     verbose : int, default=0, 1 prints progress, 2 every iteration as well.
@@ -184,6 +184,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
         sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights, of which only the ratios matter; zero leaves a matrix out.
         groups : array-like, shape (n_matrices,), optional
             Matrices of one group, such as patches of one image, stay in one fold.
 
@@ -259,6 +260,3 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
         return softmax(self._mean_scores(X) / self.temperature_, axis=1)
-
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return self._mean_scores(X).argmax(axis=1)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from divlearn.arrays import RealArray, beside, to_host
+from divlearn.checks import check_finite
 from divlearn.iddl.losses import Loss
 from divlearn.sharded.shards import Parts, Shards
 
@@ -54,6 +55,7 @@ class Samples:
         centre = self.centre if self.bias else None
         parts = [self.targets, self.features]
         both: RealArray = self.shards.reduce(_products, centre, beside=parts)
+        check_finite(float(np.abs(both).max()), "a product of features", "that a head sees")
         n_features = both.shape[-2]
         return both[..., :n_features], both[..., n_features:]
 
@@ -175,11 +177,13 @@ class _Newton:
         origin = state = self._origin
         if warm is not None:
             start = np.concatenate([warm[0], warm[1][:, None]], axis=1)
-            state = self._evaluate(start[:, : len(self._basis)] @ self._basis)
-            state = origin if origin.value < state.value else state
+            known = self._evaluate(start[:, : len(self._basis)] @ self._basis)
+            state = known if known.value <= origin.value else origin
         goal = self._loss.tolerance * max(float(np.linalg.norm(origin.gradient)), _TINY)
         for _ in range(_NEWTON_STEPS):
-            if float(np.linalg.norm(state.gradient)) <= goal:
+            size = float(np.linalg.norm(state.gradient))
+            check_finite(size, "the size of the gradient", "of a head")
+            if size <= goal:
                 break
             following = self._search(state, self._step(state, goal))
             if following is None:

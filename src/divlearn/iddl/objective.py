@@ -100,7 +100,9 @@ class Objective:
         alpha, beta = self.variant.expand(point.parameters)
         trace = block.engine.trace(block.data, Prepared.checked(point.atoms), alpha, beta)
         trial = self.solve_head(point, [trace.values.reshape(len(block), -1)])
-        return replace(trial, memo=replace(trial.memo, trace=trace))
+        return (
+            trial if trial.memo is None else replace(trial, memo=replace(trial.memo, trace=trace))
+        )
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -117,10 +119,13 @@ class Objective:
         return self.shards.hold(encode_rows, atoms, *self.variant.expand(parameters))
 
     def solve_head(self, point: Dictionary, V: Parts) -> Trial:
-        """Compute the objective from divergences that are known."""
+        """Compute the objective from divergences that are known; NaN where there is no head."""
         units = self.feature_map.units(self.shards, self.targets, V)
         samples = self.samples(V, units)
-        self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
+        try:
+            self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
+        except FloatingPointError:  # atoms are too far away, as after a step that was too long
+            return Trial(point, np.nan)
         return Trial(point, value, Memo(V, units, self.warm))
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:

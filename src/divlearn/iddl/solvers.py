@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import to_host
+from divlearn.checks import check_finite
 from divlearn.fitting.checkpoint import Loop, loop
 from divlearn.fitting.interrupts import note_interrupt
 from divlearn.fitting.progress import tell
@@ -52,6 +53,7 @@ class Run:
         self._rounds.save((list(self.rows), warm, eigenproblems, *state))
 
     def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> None:
+        check_finite(trial.value, "the objective", f"in iteration {iteration}, after {block}")
         self._trial, self._n_iter = trial, iteration
         self._add(trial, gradient_norm, block)
         if block not in _WITHIN:
@@ -94,8 +96,9 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
         trial = objective.trial(start)
     if not np.isfinite(trial.value):
         raise ValueError(
-            "the objective is infinite at the start: matrices or atoms are too close to singular, "
-            'or differ too much in scale; pass regularize="shrink", or divide each by its trace'
+            f"the objective is {trial.value} at the start: matrices or atoms are too close to "
+            'singular, or differ too much in scale; pass regularize="shrink", or divide each by '
+            "its trace"
         )
     return trial
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
+from divlearn.checks import check_finite
 from divlearn.fitting.checkpoint import loop
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
@@ -23,7 +24,7 @@ _HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of
 _LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
 _BATCH = 64  # matrices per minibatch, at least; fewer matrices are one
 _MOST_BATCHES = 20_000  # of an epoch: after that many steps it is time to look at the objective
-_LARGEST_GRADIENT = 1e100  # beyond, squares overflow
+_ROOM = 1e208  # factor of gradients that must not overflow: their squares are summed up
 _DECAY = 0.9  # of both moments: with one decay for both no step is longer than it says
 _FLAT = 1e-8  # of the largest second moment's root: groups below have no gradient but rounding
 
@@ -103,19 +104,16 @@ class Learner:
         spread = _spread(objective, trial)
         return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
 
-    def step(self, batch: Objective, step_size: float) -> Self | None:
-        """Learn from a minibatch; None where earlier steps were too long to compute with."""
+    def step(self, batch: Objective, step_size: float) -> Self:
+        """Learn from a minibatch; raise where earlier steps were too long to compute with."""
         if not usable(self.point.atoms):
-            return None
-        V = batch.encode(self.point.atoms, self.point.parameters)
-        if batch.shards.reduce(_has_infinities, beside=[V]):
-            return None
+            raise FloatingPointError("atoms are too close to singular; steps were too long")
+        V, where = batch.encode(self.point.atoms, self.point.parameters), "on a minibatch"
+        check_finite(batch.shards.reduce(_largest, beside=[V], merge=max), "a divergence", where)
         trial = batch.hold_head(self.point, V, self.head)
-        if not np.isfinite(trial.value):
-            return None
+        check_finite(trial.value, "the objective", where)
         gradient = batch.gradient(trial)
-        if not np.abs(gradient).max() < _LARGEST_GRADIENT:
-            return None
+        check_finite(_ROOM * float(np.abs(gradient).max()), "the gradient", where)
         moments = self.moments.learn(gradient)
         point = batch.move(self.point, step_size * moments.direction())
         return replace(self, point=point, head=self._follow(batch, trial), moments=moments)
@@ -179,8 +177,8 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
         iteration += 1
         ended, random = _pass_over(objective, learner, step_size, random)
         following = objective.trial(ended.point) if ended else None
-        lower = False
-        if ended and following and following.value <= before:
+        lower, reached = False, following.value if following else np.inf
+        if ended and following and reached <= before:
             lower = True
             learner = ended.settle(objective, following)
             trial = on_host(following)
@@ -193,6 +191,8 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
             message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
             return run.end(trial, iteration, message)
         if step_size < _SHORTEST_STEP:
+            where = f"after an epoch of steps of size {2 * step_size:.2g}"
+            check_finite(reached, "the objective", where, or_infinite=True)
             message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
             return run.end(trial, iteration, message)
     return run.end(trial, iteration, f"max_iter={max_iter} reached")
@@ -214,8 +214,9 @@ def _pass_over(
         objective.learn_atoms, objective.learn_parameters,
     )  # fmt: skip
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
+    first = learner.moments.count  # gradients seen, at the point that epochs before have ended at
     ended, random, eigenproblems = objective.shards.fold(
-        _learn_block, (learner, random, 0), order, lesson, size, step_size,
+        _learn_block, (learner, random, 0), order, lesson, size, step_size, first,
         beside=[objective.targets],
     )  # fmt: skip
     objective.eigenproblems += eigenproblems
@@ -223,8 +224,9 @@ def _pass_over(
 
 
 def _learn_block(
-    block: Block, targets: Any, state: _Carried, lesson: _Lesson, size: int, step_size: float
-) -> _Carried:
+    block: Block, targets: Any, state: _Carried, lesson: _Lesson, size: int, step_size: float,
+    first: int,
+) -> _Carried:  # fmt: skip
     learner, random, eigenproblems = state
     # A minibatch of no weight would have nothing to standardise by.
     rows = np.flatnonzero(to_host(targets[1]))
@@ -233,8 +235,13 @@ def _learn_block(
     random = deepcopy(random)  # the state that came is left as it is
     for chosen in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
         batch = take_rows(block, targets, chosen, lesson)
-        with limit_blas(1):
-            learner = learner.step(batch, step_size)
+        try:
+            with limit_blas(1):
+                learner = learner.step(batch, step_size)
+        except FloatingPointError:
+            if learner.moments.count == first:  # before any step that might have been too long
+                raise
+            learner = None
         eigenproblems += batch.eigenproblems
         if learner is None:
             break
@@ -266,5 +273,5 @@ def _norm(objective: Objective, learner: Learner | None) -> float:
     return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))
 
 
-def _has_infinities(_: Block, V: RealArray) -> int:
-    return int(not np.isfinite(V).all())
+def _largest(_: Block, V: RealArray) -> float:
+    return float(V.max())

@@ -9,6 +9,7 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import check_finite
 from divlearn.engines import get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
@@ -94,6 +95,13 @@ def _draw(
     return block.matrices[rows], wanted[rows], weights[rows]
 
 
+def _judged(shares: RealArray) -> RealArray:
+    """Return shares in a loss to choose by; what is no number would be the least of all."""
+    loss = float(shares.sum())
+    check_finite(loss, "the held-out loss", "of models to choose from", or_infinite=True)
+    return shares
+
+
 # --- classes --------------------------------------------------------------------------------------
 
 
@@ -104,7 +112,8 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
     def judge(scores: RealArray, rows: Indices) -> RealArray:
         shares, own = weights[rows] / weights[rows].sum(), codes[rows]
         temperature, _ = fit_temperature(scores, own, shares)
-        return -shares * log_softmax(scores / temperature, axis=1)[np.arange(len(rows)), own]
+        logarithms = log_softmax(scores / temperature, axis=1)
+        return _judged(-shares * logarithms[np.arange(len(rows)), own])
 
     wanted = np.eye(len(data.classes))[codes]
     return Task(
@@ -198,7 +207,7 @@ def numbers_task(
 
     def judge(scores: RealArray, rows: Indices) -> RealArray:
         errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
-        return weights[rows] * errors / weights[rows].sum()
+        return _judged(weights[rows] * errors / weights[rows].sum())
 
     task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
     return task, mean, scale, single

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, as_axis
+from divlearn.arrays import RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import calibrate
@@ -55,7 +55,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
-    class_weight : dict, "balanced" or None, default=None, as in `sklearn.svm.SVC`
+    class_weight : dict, "balanced" or None, default=None, multiplies sample weights.
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
         Its threads also fit the machines.
@@ -135,7 +135,8 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         """Choose divergence, scale and C, and fit the machine.
 
         X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
-        never held out. Weights multiply C and apply to the accuracy; zero leaves a matrix out.
+        never held out. Weights, divided by their mean, multiply C and apply to the accuracy, so
+        that only their ratios matter; zero leaves a matrix out.
         Folds do not split groups.
         """
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
@@ -168,9 +169,6 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         matrices = check_new(self, X)
         decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
         return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
-
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return coupling.predict_codes(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""

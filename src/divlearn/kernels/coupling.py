@@ -7,7 +7,7 @@ is the loss of a class to a count of its lost decisions.
 import numpy as np
 from scipy.special import log_expit, log_softmax
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.fitting.calibration import Calibration
 
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
@@ -36,11 +36,6 @@ def log_probabilities(scores: RealArray, temperature: float) -> RealArray:
     if scores.ndim == 1:
         return np.stack([log_expit(-scaled), log_expit(scaled)], axis=1)
     return log_softmax(scaled, axis=1)
-
-
-def predict_codes(scores: RealArray) -> Indices:
-    best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
-    return best.astype(np.intp)
 
 
 def couple_all(decisions: RealArray, n_classes: int) -> RealArray:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import log_normalizer, solve_kappa
@@ -203,6 +204,9 @@ class _Profile:
         in_alpha, in_beta = kappa * float(slopes.alpha[0]), kappa * float(slopes.beta[0])
         gradient = np.array([in_alpha + constant.alpha, in_beta + constant.beta])
         loss = kappa * centroid.objective + constant.log_z
+        where = f"at alpha = {alpha:g}, beta = {beta:g}"
+        check_finite(loss, "minus the log-likelihood", where)
+        check_finite(float(np.abs(gradient).max()), "the gradient of the log-likelihood", where)
         fit = LikelihoodFit(
             alpha, beta, kappa, centroid.mean, -loss - self._log_volume, centroid.n_iter,
             centroid.converged, f"centre: {centroid.message}",

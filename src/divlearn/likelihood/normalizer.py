@@ -22,7 +22,7 @@ from scipy.linalg import matmul_toeplitz
 from scipy.special import multigammaln, sici
 
 from divlearn.arrays import RealArray, as_real
-from divlearn.checks import check_count
+from divlearn.checks import check_count, check_finite
 from divlearn.divergence import nonnegative_point
 from divlearn.spectral import abld_scalar, invert_f_t
 
@@ -111,6 +111,8 @@ def solve_kappa(
     """Solve for the concentration whose expected divergence is the observed one."""
     # ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
     # solutions beyond; ``rtol`` is of the divergence.
+    where = "that kappa is solved from"
+    check_finite(mean_divergence, "the mean divergence", where, or_infinite=True)
     least, moment = smallest_kappa(alpha, beta, d), 0.25 * d * (d + 1)
     # E[D] is moment / kappa if kappa is large, and inverse to the margin near its bound too: on
     # logarithmic scales the slope is always about one.
@@ -194,7 +196,7 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     log_z += 0.5 * d * d * math.log(math.pi) - multigammaln(d / 2, d)
     # Where f overflows there are no eigenvalues.
     f, in_alpha, in_beta = (
-        float(density @ np.nan_to_num(row, posinf=0, neginf=0))
+        float(density @ np.nan_to_num(row, nan=np.nan, posinf=0, neginf=0))
         for row in (values.f, values.f_alpha, values.f_beta)
         if row is not None
     )

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
+from divlearn.optim.problem import (
+    Callback,
+    Problem,
+    Progress,
+    Result,
+    Trial,
+    gradient_at,
+    projected,
+    search,
+)
 
 _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
@@ -12,7 +21,7 @@ def minimize_conjugate_gradient(
     callback: Callback | None = None,
 ) -> Result:  # fmt: skip
     """Minimise by conjugate gradients (Polak-Ribiere), without limits; see `minimize_lbfgs`."""
-    trial, gradient = start, problem.gradient(start)
+    trial, gradient = start, gradient_at(problem, start, 0)
     direction = -gradient
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
@@ -28,7 +37,8 @@ def minimize_conjugate_gradient(
             continue
         following, step = found
         taken = float(np.linalg.norm(step) / np.linalg.norm(direction))
-        trial, previous, gradient = following, gradient, problem.gradient(following)
+        iteration += 1
+        trial, previous, gradient = following, gradient, gradient_at(problem, following, iteration)
         before = float(np.vdot(direction, previous))
         factor = float(np.vdot(gradient, gradient - previous)) / float(np.vdot(previous, previous))
         direction = -gradient + max(0.0, factor) * direction
@@ -37,7 +47,6 @@ def minimize_conjugate_gradient(
         # The next step promises as much as this one did at its start, and a little more.
         promise = min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
         length = 1.5 * taken * before / promise
-        iteration += 1
 
 
 def minimize_projected_gradient(
@@ -45,7 +54,7 @@ def minimize_projected_gradient(
     callback: Callback | None = None,
 ) -> Result:  # fmt: skip
     """Minimise by monotone spectral projected gradients (Birgin, Martinez and Raydan, 2000)."""
-    trial, gradient = start, problem.gradient(start)
+    trial, gradient = start, gradient_at(problem, start, 0)
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
@@ -58,9 +67,9 @@ def minimize_projected_gradient(
         if found is None:
             return progress.stuck()
         trial, step = found
-        previous, gradient = gradient, problem.gradient(trial)
+        iteration += 1
+        previous, gradient = gradient, gradient_at(problem, trial, iteration)
         curvature = float(np.vdot(step, gradient - previous))
         squared = float(np.vdot(step, step))
         length = squared / curvature if curvature > squared / _LONGEST else _LONGEST
         length = float(np.clip(length, _SHORTEST, _LONGEST))
-        iteration += 1

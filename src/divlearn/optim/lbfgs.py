@@ -6,7 +6,16 @@ from functools import partial
 import numpy as np
 
 from divlearn.arrays import RealArray, beside, to_host
-from divlearn.optim.problem import Callback, Problem, Progress, Result, Trial, projected, search
+from divlearn.optim.problem import (
+    Callback,
+    Problem,
+    Progress,
+    Result,
+    Trial,
+    gradient_at,
+    projected,
+    search,
+)
 
 Pairs = tuple[list[int], RealArray | None]  # which slots are used, and what is in them
 State = tuple[int, RealArray, Pairs]  # iteration, gradient, pairs
@@ -99,7 +108,7 @@ def minimize_lbfgs(
     returns stops the run. ``broken_off`` is what the `Progress` of a run told that was broken off.
     """
     learned, trial = Memory(memory), start
-    iteration, gradient, pairs = broken_off or (0, problem.gradient(start), ([], None))
+    iteration, gradient, pairs = broken_off or (0, gradient_at(problem, start, 0), ([], None))
     learned.restore(*pairs)
     limits = problem.limits(trial.point)
     while True:
@@ -112,11 +121,11 @@ def minimize_lbfgs(
         if found is None:
             return progress.stuck()
         following, step = found
-        change = problem.gradient(following)
+        iteration += 1
+        change = gradient_at(problem, following, iteration)
         learned.learn(step, change - gradient)
         trial, gradient = following, change
         limits = problem.limits(trial.point)
-        iteration += 1
 
 
 def _line_search(

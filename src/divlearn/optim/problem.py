@@ -9,11 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_finite
 
 _ARMIJO = 1e-4  # share of the decrease a tangent promises that must be kept
 _TRIALS = 30
 _LONGEST = 2.0  # size of a step: further than any model of the objective reaches
 _ROUNDING = 1e-14  # relative changes of the objective that mean nothing
+_NEAR = 1e-8  # size of a step that is not too long for an objective to be a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,15 @@ class Progress:
 Callback = Callable[[Progress], str | None]
 
 
+def gradient_at(problem: Problem, trial: Trial, iteration: int) -> RealArray:
+    """Compute the gradient where a search starts or goes on; raise unless all there is finite."""
+    where = f"in iteration {iteration}"
+    check_finite(trial.value, "the objective", where)
+    gradient = problem.gradient(trial)
+    check_finite(problem.size(gradient), "the size of the gradient", where)
+    return gradient
+
+
 def projected(gradient: RealArray, limits: RealArray | float) -> RealArray:
     """Gradient without the part that pushes against a limit."""
     return np.where((limits >= 0) & (gradient > 0), 0, gradient)
@@ -107,6 +118,9 @@ def search(
         following = problem.trial(problem.move(trial.point, step))
         if following.value <= trial.value + _ARMIJO * expected:
             return following, step
+        if length * size < _NEAR:  # where the domain may end, but numbers are numbers
+            where = f"after a step of size {length * size:.0e}"
+            check_finite(following.value, "the objective", where, or_infinite=True)
         length *= _shorten(following.value - trial.value, expected)
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
 from divlearn.sharded.pieces import Piece
 from divlearn.spd import Shrinkage, check_spd, shrink
-from divlearn.weights import as_weights
+from divlearn.weights import as_weights, divide_weights
 
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
 _THREAD_OPERATIONS = 1e8  # some milliseconds
@@ -44,7 +44,7 @@ class Block:
     data: Prepared
     choice: EngineChoice
     y: NDArray[Any] | None
-    weights: RealArray  # one each where none were given
+    weights: RealArray  # one each where none were given; their mean over all blocks is one
     host: RealArray | None = None  # checked matrices, where the engine keeps its own on a device
     # Of matrices in memory: where parts stay prepared from one call of `take` to the next.
     taken: dict[int, tuple[IntArray, Prepared]] | None = field(default=None, repr=False)
@@ -78,6 +78,10 @@ class Block:
         y = None if self.y is None else self.y[rows]
         data = self.engine.take(self.data, rows)
         return Block(self.number, data, self.choice, y, self.weights[rows], self.matrices[rows])
+
+    def reweighted(self, unit: float) -> Block:
+        """Make a block of the same matrices with weights in another unit."""
+        return replace(self, weights=divide_weights(self.weights, unit))
 
     def __len__(self) -> int:
         return self.data.n_matrices

@@ -19,7 +19,7 @@ from divlearn.sharded.blocks import BlockSource, EngineChoice, block_in_memory, 
 from divlearn.sharded.pieces import Piece, cut_file, from_iterator, is_path, open_file, split
 from divlearn.sharded.shards import LocalShards, Parts, Shards
 from divlearn.spd import Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
-from divlearn.weights import as_weights, check_total_weight, check_weights
+from divlearn.weights import as_weights, check_weights
 
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
@@ -52,7 +52,8 @@ def open_shards(
         they are.
     y, sample_weight : likewise, optional
         Files, as many as for X; or arrays with one row per matrix. Where .npz files of X hold them
-        too, under the names "y" and "sample_weight", pass the same files again.
+        too, under the names "y" and "sample_weight", pass the same files again. Weights are
+        divided by their mean.
     engine : str, Engine or DaskEngine, default="auto"
         "dask" or a `DaskEngine` keeps the shards on workers.
     accuracy : as in `divlearn.get_engine`
@@ -103,7 +104,7 @@ def open_shards(
             shards = DaskShards.load(client, sources)
     if shards.n_matrices == 0:  # which looks at every matrix once
         raise ValueError("X holds no matrices (n_samples=0); pass at least one")
-    check_total_weight(shards.total_weight)
+    shards.normalize_weights()
     shards.shrinkage = shrinkage
     return shards
 

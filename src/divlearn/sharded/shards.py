@@ -18,6 +18,7 @@ import numpy as np
 from divlearn.arrays import Indices, IntArray, RealArray
 from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
+from divlearn.weights import mean_weight
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -63,6 +64,16 @@ class Shards(ABC):
     ) -> Any:  # fmt: skip
         """Hand a state from block to block; the function gets it before what is shared."""
 
+    @abstractmethod
+    def _divide_weights(self, unit: float) -> None:
+        """Divide the weights of all blocks."""
+
+    def normalize_weights(self) -> None:
+        """Divide all weights by their mean, as `divlearn.weights` does for data in memory."""
+        unit = mean_weight(sum(weight for *_, weight in self._outline), self.n_seen)
+        if unit != 1:
+            self._divide_weights(unit)
+
     @property
     def whole(self) -> Block | None:
         """All matrices as one block, where they are in memory."""
@@ -97,11 +108,6 @@ class Shards(ABC):
     def n_seen(self) -> int:
         """Matrices with a weight."""
         return sum(n_seen for *_, n_seen, _ in self._outline)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of all weights."""
-        return sum(weight for *_, weight in self._outline)
 
     @property
     def d(self) -> int:
@@ -150,6 +156,7 @@ class LocalShards(Shards):
         limit = np.inf if memory_limit is None else float(memory_limit)
         self._blocks_left, self._parts_left = _Budget(_SHARE * limit), _Budget(_SHARE * limit)
         self._kept: dict[int, Block] = {}
+        self._unit = 1.0  # of the weights that are read
         self._checked: set[int] = set()
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
@@ -171,6 +178,10 @@ class LocalShards(Shards):
         for i in order:
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state
+
+    def _divide_weights(self, unit: float) -> None:
+        self._unit = unit
+        self._kept = {number: block.reweighted(unit) for number, block in self._kept.items()}
 
     @property
     def whole(self) -> Block | None:
@@ -197,7 +208,7 @@ class LocalShards(Shards):
         source = self._sources[number]
         if isinstance(source, Block):
             return source
-        block = source.load(check=number not in self._checked)
+        block = source.load(check=number not in self._checked).reweighted(self._unit)
         self._checked.add(number)
         if self._blocks_left.take(block.__sizeof__()):
             self._kept[number] = block
@@ -265,13 +276,13 @@ def add(first: Any, second: Any) -> Any:
     return None if first is None else first + second
 
 
-# Of a block that was read: its matrices, their rows, how many have a weight, and its sum.
+# Of a block as it was read: its matrices, their rows, how many have a weight, and its sum.
 _Outline = tuple[int, int, int, float]
 
 
 def _outline(block: Block) -> _Outline:
     n_seen = int(np.count_nonzero(block.weights))
-    with np.errstate(over="ignore"):  # whoever opens the shards looks at the sum
+    with np.errstate(over="ignore"):  # `mean_weight` looks at the sum
         weight = float(block.weights.sum())
     return len(block), block.data.d, n_seen, weight
 

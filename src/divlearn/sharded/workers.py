@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import BlockSource, EngineChoice, make_block
+from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
 from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add
 from divlearn.weights import as_weights
 
@@ -61,6 +61,9 @@ class DaskShards(Shards):
                 key=_names(1)[0], workers=[self._homes[i]], allow_other_workers=True,
             )  # fmt: skip
         return self._gather([carried])[0]
+
+    def _divide_weights(self, unit: float) -> None:
+        self._blocks = self._submit(Block.reweighted, (unit,), ())
 
     def _submit(
         self, function: Function, shared: tuple[Any, ...], beside: Sequence[Parts]

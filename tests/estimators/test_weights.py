@@ -1,0 +1,124 @@
+"""Only the ratios of weights matter: every estimator divides them by their mean."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from test_abuse_estimators import ESTIMATORS, SEED, answers
+
+import divlearn
+from divlearn import baselines
+from divlearn.datasets import make_wishart_clusters
+from divlearn.descriptors import Regularize
+from divlearn.sharded import open_shards
+from divlearn.weights import check_weights
+
+X, Y = make_wishart_clusters(3, 20, 2, separation=1.5, random_state=0)
+WEIGHTS = np.random.default_rng(0).uniform(0.2, 3, len(X)) * (np.arange(len(X)) % 9 > 0)
+SCALES = (2.0**-20, 2.0**20)  # which change no bit of a number but its exponent
+MODELS = ESTIMATORS | {
+    "Regularize": Regularize("shrink"),
+    "SPDClassifier, all": divlearn.SPDClassifier(cv=2, **SEED),
+    "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
+    "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
+    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=5, **SEED),
+    "DivergenceKNN(4)": baselines.DivergenceKNN(4),
+    "DivergenceMDM, choose": baselines.DivergenceMDM("choose", cv=2, **SEED),
+    "DivergenceMDM, field": baselines.DivergenceMDM(["airm", "burg"], filtering=True),
+}
+TAKING = [
+    name
+    for name, model in MODELS.items()
+    if "sample_weight" in inspect.signature(type(model).fit).parameters
+]
+ONE_MODEL = {"cv": None, "gamma": 1e-2, "max_iter": 1, **SEED}
+ON_SHARDS = {
+    "IDDLClassifier": (divlearn.IDDLClassifier(3, loss="ridge", **ONE_MODEL), Y),
+    "IDDLRegressor": (divlearn.IDDLRegressor(3, **ONE_MODEL), np.linalg.slogdet(X)[1]),
+    "ABKMeans, learned": (ESTIMATORS["ABKMeans, learned"], None),
+    "LogEuclideanKMeans": (ESTIMATORS["LogEuclideanKMeans"], None),
+    "ABMixture": (ESTIMATORS["ABMixture"], None),
+}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def check_same(first, second):
+    found = answers(second, X)
+    for name, expected in answers(first, X).items():
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+
+
+def test_who_takes_no_weights():
+    without = {type(MODELS[name]).__name__ for name in MODELS.keys() - set(TAKING)}
+    assert without == {
+        "DivergenceKernel", "Recenter", "LogEuclideanSVM", "LEML", "RSPDL", "KernelLLC",
+        "KernelSparseCoding", "IDDLTransformer",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_the_scale_of_weights_changes_nothing(name):
+    plain = clone(MODELS[name]).fit(X, Y, sample_weight=WEIGHTS)
+    for scale in SCALES:
+        check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=scale * WEIGHTS))
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_equal_weights_are_no_weights(name):
+    plain = clone(MODELS[name]).fit(X, Y)
+    check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=np.full(len(X), 2.0**-20)))
+
+
+@pytest.mark.parametrize("name", [name for name in TAKING if hasattr(MODELS[name], "class_weight")])
+def test_the_scale_of_the_weights_of_classes_changes_nothing(name):
+    plain, *others = (
+        clone(MODELS[name])
+        .set_params(class_weight={0: scale, 1: 2 * scale, 2: 3 * scale})
+        .fit(X, Y, sample_weight=WEIGHTS)
+        for scale in (1.0, *SCALES)
+    )
+    for other in others:
+        check_same(plain, other)
+
+
+@pytest.mark.parametrize("name", ON_SHARDS)
+def test_the_scale_of_weights_of_shards_changes_nothing(name):
+    model, y = ON_SHARDS[name]
+    plain, *others = (
+        clone(model).fit(
+            open_shards(X, y, scale * WEIGHTS, block_size=25, memory_limit=limit), None
+        )
+        for scale in (1.0, *SCALES)
+        for limit in (None, 1000)
+    )  # blocks that are kept, and blocks that are read again
+    for other in others:
+        check_same(plain, other)
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_weights_far_apart(name):
+    weights = np.where(np.arange(len(X)) % 4, 1e300, 1e-300)
+    fitted = clone(MODELS[name]).fit(X, Y, sample_weight=weights)
+    for method, values in answers(fitted, X).items():
+        assert np.isfinite(values).all(), method
+
+
+def test_weights_have_a_mean_of_one():
+    np.testing.assert_allclose(check_weights([1, 0, 2, 3], 4), [0.5, 0, 1, 1.5])
+    assert check_weights(5e-324, 3).tolist() == [1, 1, 1]
+    assert check_weights(None, 3).tolist() == [1, 1, 1]
+    large, tiny, none = check_weights([1e300, 1e-300, 0], 3)
+    assert large == 2
+    assert 0 < tiny < 1e-300  # what has a weight keeps one
+    assert none == 0
+
+
+def test_means_depend_on_ratios_of_weights_alone():
+    plain, *others = (
+        divlearn.mean_abld(X, 0.5, 1.5, scale * WEIGHTS).mean for scale in (1.0, *SCALES)
+    )
+    for other in others:
+        np.testing.assert_array_equal(other, plain)
