@@ -75,7 +75,7 @@ def test_nothing_imports_what_lies_above():
     for name in modules().keys() - {"__init__"}:
         for imported in imports(modules()[name], top_level=False):
             package, _, rest = imported.partition(".")
-            if package != "divlearn":
+            if package != "divlearn" or rest == "__version__":  # a constant, which is there by then
                 continue
             if rest.split(".")[0] not in ORDER:  # the package itself, which pulls in everything
                 assert place(name) >= place("report"), f"{name} imports the whole package"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import divlearn
+from divlearn.report.page import Page, write_report
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
@@ -56,3 +59,19 @@ def test_unknown_names_are_no_attributes():
         _ = divlearn.dataset
     with pytest.raises(ImportError, match="cannot import name 'nothing' from 'divlearn'"):
         from divlearn import nothing  # noqa: F401
+
+
+def test_a_source_tree_works_without_an_installed_distribution(monkeypatch, tmp_path):
+    """Checkpoints, models and reports know the version all the same."""
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    finder = importlib.metadata.MetadataPathFinder
+    monkeypatch.setattr(finder, "find_distributions", classmethod(lambda *_: iter(())))
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("divlearn")
+    X = np.stack([np.eye(2), 2 * np.eye(2)])
+    with divlearn.resumable(tmp_path / "fit"):
+        model = divlearn.ABKMeans(2, random_state=0).fit(X)
+    divlearn.save(model, tmp_path / "model")
+    np.testing.assert_array_equal(divlearn.load(tmp_path / "model").predict(X), model.labels_)
+    write_report(tmp_path / "page.html", Page("A title", "A sentence."), "", {})
+    assert f"<span>divlearn</span> {divlearn.__version__}" in (tmp_path / "page.html").read_text()

@@ -6,21 +6,21 @@ claim. The archive has checksums of its members.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import sys
 import warnings
 import zipfile
 from collections.abc import Collection
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from divlearn import __version__
 from divlearn.atomic import open_atomic
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.files.stacks import MODEL_PAGE
@@ -30,7 +30,6 @@ from divlearn.models.tree import Unknown, flatten, restore
 MODEL = "model"
 VERSION = 3  # of the format: of files, not of the library
 _LONGEST_PAGE = 2**26
-_LIBRARIES = ("divlearn", "numpy", "scikit-learn")
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -105,7 +104,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")
     model, versions = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
-    then, now = versions["scikit-learn"], importlib.metadata.version("scikit-learn")
+    then, now = versions["scikit-learn"], sklearn.__version__
     if then.split(".")[:2] != now.split(".")[:2]:
         message = (
             f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
@@ -150,9 +149,9 @@ def read_object(
             return value, page["libraries"]
 
 
-@cache  # a checkpoint is written many times, and versions are read from files
 def libraries() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    """Return versions; modules know theirs, also where nothing was installed under their name."""
+    return {"divlearn": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def fingerprint(value: Any) -> str:
