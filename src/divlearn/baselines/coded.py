@@ -4,7 +4,7 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
     best_score_: float
-    dictionary_: RealArray
+    dictionary_: Annotated[RealArray, "n_atoms d d"]
     history_: dict[str, NDArray[np.generic]]
     machine_: SVC
     message_: str

@@ -98,6 +98,8 @@ class LogEuclideanSVM(TunedClassifier):
     gamma_: float
     history_: dict[str, RealArray]
     message_: str
+    _unit: float
+    _machine: SVC
 
     def __init__(
         self, kernel: str = "linear", C: float | None = None, gamma: float | None = None,

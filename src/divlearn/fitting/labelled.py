@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,8 +72,8 @@ class MatricesMixin:
 class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
     """Classifiers of matrices, which say by `_predict_codes` what `predict` needs."""
 
-    classes_: NDArray[Any]
-    n_features_in_: int
+    classes_: Annotated[NDArray[Any], "n_classes"]
+    n_features_in_: Annotated[int, "d"]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable classes, shape (n_matrices,)."""

@@ -1,8 +1,8 @@
 """Saving and loading: one zip of .npy arrays and a page of JSON.
 
 Members are ``model.json`` and ``0.npy``, ``1.npy``, ... The page has the version of the format,
-those of the libraries and the tree of the model. Nothing is compressed, so that sizes are what they
-claim. The archive has checksums of its members.
+those of the libraries, the tree of the model, and a digest of the tree and all arrays. Nothing is
+compressed, so that sizes are what they claim. The archive has checksums of its members.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,8 +118,12 @@ def write_object(value: Any, path: Path, kind: str) -> None:
     """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
     tree, arrays = flatten(value, strict=kind != MODEL)
     content = {
-        "format": f"divlearn {kind}", "version": VERSION, "libraries": libraries(), "model": tree,
-    }  # fmt: skip
+        "format": f"divlearn {kind}",
+        "version": VERSION,
+        "libraries": libraries(),
+        "digest": _digest(tree, arrays),
+        "model": tree,
+    }
     page = json.dumps(content, indent=1).encode()
     with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr(MODEL_PAGE, page)
@@ -142,10 +146,14 @@ def read_object(
                 raise Refusal(_foreign(kind, holds_arrays=start.startswith(NPY_MAGIC)))
             file.seek(0)
             page = _read_page(file, kind)
-            value = restore(page["model"], _read_arrays(file, size, limit), trusted)
+            arrays = _read_arrays(file, size, limit)
+            value = restore(page["model"], arrays, trusted, finished=kind == MODEL)
             if not isinstance(value, wanted):
                 name = "an estimator" if wanted is BaseEstimator else wanted.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
+            # Files of version 0.2 have no digest.
+            if page.get("digest", "") not in ("", _digest(page["model"], arrays)):
+                raise Refusal("it was changed since it was written; copy or write it again")
             return value, page["libraries"]
 
 
@@ -156,14 +164,15 @@ def libraries() -> dict[str, str]:
 
 def fingerprint(value: Any) -> str:
     """SHA-256 of all that a file would hold of a value."""
-    tree, arrays = flatten(value, strict=True)
-    page = json.dumps([tree, *map(_digest, arrays.values())])
-    return hashlib.sha256(page.encode()).hexdigest()
+    return _digest(*flatten(value, strict=True))
 
 
-def _digest(array: NDArray[Any]) -> str:
-    found = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+def _digest(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of a tree and its arrays; checksums of the archive know no member from another."""
+    found = hashlib.sha256(json.dumps(tree).encode())
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
