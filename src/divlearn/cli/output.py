@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -24,12 +25,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from divlearn.atomic import check_replaceable
+from divlearn.cli.exits import KEPT
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
-KEPT = 3  # exit code: interrupted, and the best so far was kept
+# How formulas start; the last four are full-width characters.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
@@ -164,6 +167,22 @@ def harmless(text: str, *, keep: str = "\n") -> str:
 
 def _as_markup(text: str, *, keep: str = "\n") -> str:
     return escape(harmless(text, keep=keep))
+
+
+def as_csv(rows: Sequence[Sequence[str]]) -> str:
+    """Make a table of cells that no spreadsheet takes for formulas (OWASP, CSV injection)."""
+    text = io.StringIO()
+    csv.writer(text).writerows([_as_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _as_cell(text: str) -> str:
+    """Put a quote before what would be a formula; numbers, also negative ones, are none."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(_FORMULAS) else text
+    return text
 
 
 def escape_unknown(stream: TextIO) -> None:
