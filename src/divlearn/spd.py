@@ -32,6 +32,11 @@ SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
 _BLOCK_ENTRIES = 32768
+_ROUNDINGS = 10  # sums of rows collect the errors of many entries
+CANCELLING = (
+    "the rows add up to zero, as after an average reference, where more samples do not help: drop "
+    "one channel, project onto one dimension less,"
+)
 
 
 class SPDRepairWarning(UserWarning):
@@ -195,7 +200,17 @@ def _raise_not_definite(
             f"{count}; check how it was computed or {fix}"
         )
     rank = min(int((scaled > tolerance).sum()), d - 1)
+    remedy = "use more samples than variables"
+    if rank == d - 1 and rows_cancel(normalized):
+        remedy = CANCELLING
     raise ValueError(
         f"{where} is rank-deficient: numerical rank {rank} of {d}, eigenvalues from {smallest:.3g} "
-        f"to {largest:.3g} ({after}){count}; use more samples than variables or {fix}"
+        f"to {largest:.3g} ({after}){count}; {remedy} or {fix}"
     )
+
+
+def rows_cancel(matrices: RealArray) -> Any:
+    """Whether every row adds up to zero; semi-definite matrices only, shape (..., d, d)."""
+    tolerance = _ROUNDINGS * tolerances.positive_definite(matrices.shape[-1], matrices.dtype)
+    sums = matrices.sum(axis=(-2, -1))  # zero only if that of every row is
+    return np.abs(sums) <= tolerance * np.trace(matrices, axis1=-2, axis2=-1)

@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,13 +11,13 @@ import typer
 
 from divlearn.atomic import naming_full_disk
 from divlearn.cli.cluster import cluster
-from divlearn.cli.data import with_options
 from divlearn.cli.demo import demo
 from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.exits import INTERRUPTED, NOTHING_KEPT
 from divlearn.cli.fit import fit
+from divlearn.cli.messages import with_options
 from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which
@@ -67,7 +68,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     for command in _COMMANDS:
         app.command()(_answering_ctrl_c(command))
     try:
-        with naming_full_disk(_OUTPUT):  # what is written to files has their names
+        # What is written to files has their names.
+        with naming_full_disk(_OUTPUT), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _complain(_say(message))
             try:
                 app(argv)
             finally:
@@ -104,7 +107,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(error: BaseException) -> str:
+def _say(error: BaseException | str) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     return with_options(" ".join(str(error).split())) or type(error).__name__

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import category
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # How formulas start; the last four are full-width characters.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_PAGES = (".html", ".htm")
 Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
@@ -41,13 +43,13 @@ class Output:
 
     def __init__(
         self, as_json: bool, report: Path | None = None, *, reads: Sequence[Named] = (),
-        writes: Sequence[Named] = (),
+        writes: Sequence[Named] = (), endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.as_json = as_json
         self._report = report
         if report is not None:
-            _check_report(report)
-        check_paths(reads, [*writes, ("--report", report)])
+            _require_libraries()
+        check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
         self.interrupted = False  # whether work was, and kept its best result so far
         self.seconds = 0.0  # of the last work
         self._console = Console(highlight=False, soft_wrap=True)
@@ -124,10 +126,8 @@ class Output:
             raise typer.Exit(KEPT)
 
 
-def _check_report(path: Path) -> None:
-    """Refuse a page that could not be written once the work is done."""
-    if not path.suffix:
-        raise ValueError(f"--report {path} must name a page; add an ending: .html")
+def _require_libraries() -> None:
+    """Refuse a report that could not be made once the work is done."""
     for name in ("jinja2", "plotly"):
         if find_spec(name) is None:
             raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
@@ -197,7 +197,11 @@ def shell_name(path: Path) -> str:
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
+def check_paths(
+    inputs: Sequence[Named],
+    outputs: Sequence[Named],
+    endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
     """Refuse outputs that overwrite an input or each other, or that cannot be written."""
     read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
     for option, path in written:
@@ -212,6 +216,10 @@ def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
                 raise ValueError(f"{this} lies in {that}; choose another {option}")
             if _lies_in(other_path, path):
                 raise ValueError(f"{that} lies in {this}; choose another {option}")
+    for option, path in written:
+        known = endings.get(option, ())
+        if known and path.suffix.lower() not in known:
+            raise ValueError(f"{option} {path} must end in {' or '.join(known)}")
     for option, path in written:
         with _naming(option, path):
             path.parent.mkdir(parents=True, exist_ok=True)

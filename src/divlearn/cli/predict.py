@@ -34,7 +34,12 @@ def predict(
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
+    out = Output(
+        as_json,
+        reads=[("MODEL", model), ("DATA", data)],
+        writes=[("--output", output)],
+        endings={"--output": (".csv",)},
+    )
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")

@@ -177,7 +177,7 @@ def _digest(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
-    source = "save() has" if kind == MODEL else "a fit inside resumable() has"
+    source = "divlearn.save has" if kind == MODEL else "a fit inside resumable() has"
     what = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
     return f"{what} a {kind} of divlearn; pass a file that {source} written"
 
