@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray
@@ -159,6 +159,25 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
         if not _has_cholesky(shifted):
             failing += [start + i for i, one in enumerate(shifted) if not _has_cholesky(one)]
     return np.array(failing, dtype=np.intp)
+
+
+def are_symmetric(stack: NDArray[Any]) -> bool:
+    """Whether matrices, shape (n, d, d), are symmetric up to roundings, where they are finite."""
+    single = stack.dtype.kind == "f" and stack.dtype.itemsize < 8
+    relative = tolerances.asymmetry(np.float32 if single else np.float64)
+    for matrix in stack:
+        finite = np.where(np.isfinite(matrix), matrix, 0).astype(np.float64)
+        if (np.abs(finite - finite.T) > relative * np.abs(finite).max()).any():
+            return False
+    return True
+
+
+def are_covariances(stack: NDArray[Any]) -> bool:
+    """Whether real numbers are a stack of symmetric matrices with variances on their diagonals."""
+    square = stack.ndim == 3 and stack.shape[1] == stack.shape[2] > 1 and len(stack) > 0
+    if not square or stack.dtype.kind not in "iuf":
+        return False
+    return bool((np.diagonal(stack, axis1=1, axis2=2) > 0).all()) and are_symmetric(stack)
 
 
 def usable(matrices: RealArray) -> bool:

@@ -25,6 +25,7 @@ from divlearn.atomic import open_atomic
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.files.stacks import MODEL_PAGE
 from divlearn.files.variables import Refusal, check_limit, explaining, open_regular, quote
+from divlearn.models.samples import guarded
 from divlearn.models.tree import Unknown, flatten, restore
 
 MODEL = "model"
@@ -32,7 +33,7 @@ VERSION = 3  # of the format: of files, not of the library
 _LONGEST_PAGE = 2**26
 
 
-def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike[str], X: Any = None) -> None:
     """Save an estimator, fitted or not, in one file.
 
     Parameters
@@ -42,6 +43,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     path : str or path-like
         An existing file is replaced once the new file is complete: an error, a full disk or a kill
         leaves the old file intact.
+    X : array-like, optional
+        Some of the samples that a pipeline was fitted to; see Notes.
 
     See Also
     --------
@@ -53,6 +56,12 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
     pyRiemann, ufuncs, and functions of a few of their modules; name others in its ``trusted``.
     `save` refuses lambdas, classes inside functions, and estimators with compiled parts (trees).
+
+    Transformers of recordings, shape (n_channels, n_times), take covariances too, and predictions
+    are then wrong. A fitted pipeline whose first step is such a transformer of pyRiemann, or of
+    another package if X are recordings, gets one more step in the file, "recordings". It refuses
+    covariances, and if X is given says of which shape the recordings were. Descriptors of divlearn
+    refuse them by themselves.
 
     Examples
     --------
@@ -68,7 +77,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
             f"model is {type(model).__name__}, must be an estimator; pass what was fitted"
         )
     try:
-        write_object(model, Path(path), MODEL)
+        write_object(guarded(model, X), Path(path), MODEL)
     except Unknown as error:
         raise TypeError(f"{type(model).__name__} cannot be saved: {error}") from None
 
