@@ -10,6 +10,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
+import divlearn
 from divlearn.engines.native import instruction_sets
 
 MARKERS = ("<!-- benchmark -->", "<!-- /benchmark -->")
@@ -19,13 +20,14 @@ def machine() -> dict[str, Any]:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    libraries = ("divlearn", "numpy", "scipy", "pyriemann", "torch")
+    libraries = ("numpy", "scipy", "pyriemann", "torch")
+    versions = {one.name: one.version for one in distributions() if one.name in libraries}
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": cores(),
         "instruction_sets": list(instruction_sets()),
         "python": platform.python_version(),
-        "versions": {one.name: one.version for one in distributions() if one.name in libraries},
+        "versions": {"divlearn": divlearn.__version__, **versions},
         "blas": sorted(
             f"{info['internal_api']} {info['version']} {info.get('architecture', '')}".strip()
             for info in threadpool_info()

@@ -251,6 +251,28 @@ def test_rank_deficient():
         check_spd(batch_with(np.ones((3, 3)), 3))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("d", "n"), [(2, 50), (8, 200), (64, 500)])
+def test_an_average_reference_needs_no_more_samples(d, n, dtype):
+    """Only the constant vector tells it: copies of a channel have the same rank."""
+    rng = np.random.default_rng(d)
+    channels = rng.uniform(1, 3, (d, 1)) * rng.standard_normal((5, d, n))
+    copied = channels.astype(dtype)
+    copied[:, 0] = copied[:, 1]
+    with pytest.raises(ValueError, match=rf"rank {d - 1} of {d}.*; use more samples than var"):
+        check_spd(copied @ copied.mT)
+    referenced = channels.astype(dtype)
+    referenced -= referenced.mean(axis=1, keepdims=True)
+    covariances = referenced @ referenced.mT
+    message = rf"rank {d - 1} of {d}.*average reference.* drop one channel, project .* or {HINT}"
+    with pytest.raises(ValueError, match=message) as caught:
+        check_spd(covariances)
+    assert "use more samples" not in str(caught.value)
+    check_spd(covariances[:, 1:, 1:])  # the advice helps
+    basis = np.linalg.qr(np.eye(d, dtype=dtype) - 1 / d)[0][:, : d - 1]
+    check_spd(basis.T @ covariances @ basis)
+
+
 def test_a_rejected_matrix_is_never_said_to_have_full_rank():
     # Rounding may leave a singular matrix with eigenvalues just above the tolerance.
     factors = np.random.default_rng(0).standard_normal((2000, 3, 2))

@@ -1,42 +1,51 @@
 """divlearn: learn which divergence on SPD matrices your data wants, together with the task."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from divlearn.divergence import (
-    DIVERGENCES,
-    Divergence,
-    abld,
-    abld_grad,
-    divergence_plane,
-    get_divergence,
-    pairwise_abld,
-)
-from divlearn.engines import available_engines, get_engine
-from divlearn.means import mean_abld
-from divlearn.spd import check_spd
+if TYPE_CHECKING:
+    from divlearn.divergence import (
+        DIVERGENCES,
+        Divergence,
+        abld,
+        abld_grad,
+        divergence_plane,
+        get_divergence,
+        pairwise_abld,
+    )
+    from divlearn.engines import available_engines, get_engine
+    from divlearn.means import mean_abld
+    from divlearn.spd import check_spd
 
 __version__ = "0.2.0"
 
-# Estimators import scikit-learn, which takes a second: only where they are asked for.
+# NumPy takes a moment to import, and scikit-learn a second: only where something is asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "fitting", "iddl",
-    "judge", "kernels", "likelihood", "models", "optim", "report", "sharded", "torch", "transfer",
+    "baselines", "cluster", "committee", "datasets", "descriptors", "divergence", "engines",
+    "fitting", "iddl", "judge", "kernels", "likelihood", "means", "models", "optim", "report",
+    "sharded", "spd", "spectral", "torch", "transfer",
 )  # fmt: skip
 _LATE = {
     name: f"divlearn.{module}"
     for module, names in {
         "cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
         "committee": ("SPDClassifier",),
+        "divergence": (
+            "DIVERGENCES", "Divergence", "abld", "abld_grad", "divergence_plane", "get_divergence",
+            "pairwise_abld",
+        ),
+        "engines": ("available_engines", "get_engine"),
         "fitting": ("resumable",),
         "iddl": ("IDDLClassifier", "IDDLRegressor", "IDDLTransformer"),
         "judge": ("evaluate", "plane_map", "which_divergence"),
         "kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
+        "means": ("mean_abld",),
         "models": ("load", "save"),
+        "spd": ("check_spd",),
         "transfer": ("Recenter",),
     }.items()
     for name in names
-}
+}  # fmt: skip
 
 __all__ = [
     "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
@@ -49,11 +58,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
     if name in _MODULES:
         return import_module(f"divlearn.{name}")
-    raise AttributeError(f"module 'divlearn' has no attribute {name!r}")
+    if name not in _LATE:
+        raise AttributeError(f"module 'divlearn' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_LATE[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

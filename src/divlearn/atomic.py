@@ -1,5 +1,6 @@
 """Files that are either old or new, whatever happens while they are written."""
 
+import errno
 import os
 import stat
 import tempfile
@@ -8,15 +9,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+_ELSEWHERE = "free disk space or choose another folder"
+_FULL = {
+    errno.ENOSPC: _ELSEWHERE,
+    errno.EDQUOT: _ELSEWHERE,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) or choose another folder",
+}
+
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Open a file that takes its place once it is complete; until then what was there stays."""
-    check_replaceable(path, str(path))
+    given = str(path)
+    check_replaceable(path, given)
     path = path.resolve()  # so that a link stays one
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming_full_disk(given), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(handle)
@@ -27,6 +36,17 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             os.unlink(name)
         raise
     _sync_folder(path.parent)
+
+
+@contextmanager
+def naming_full_disk(name: str) -> Iterator[None]:
+    """Let the error of a full disk name what was written, and say what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{error.strerror}; {_FULL[error.errno]}", name) from error
 
 
 def check_replaceable(path: Path, name: str) -> None:

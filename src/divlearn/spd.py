@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray
@@ -32,6 +32,11 @@ SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
 _BLOCK_ENTRIES = 32768
+_ROUNDINGS = 10  # sums of rows collect the errors of many entries
+CANCELLING = (
+    "the rows add up to zero, as after an average reference, where more samples do not help: drop "
+    "one channel, project onto one dimension less,"
+)
 
 
 class SPDRepairWarning(UserWarning):
@@ -156,6 +161,25 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     return np.array(failing, dtype=np.intp)
 
 
+def are_symmetric(stack: NDArray[Any]) -> bool:
+    """Whether matrices, shape (n, d, d), are symmetric up to roundings, where they are finite."""
+    single = stack.dtype.kind == "f" and stack.dtype.itemsize < 8
+    relative = tolerances.asymmetry(np.float32 if single else np.float64)
+    for matrix in stack:
+        finite = np.where(np.isfinite(matrix), matrix, 0).astype(np.float64)
+        if (np.abs(finite - finite.T) > relative * np.abs(finite).max()).any():
+            return False
+    return True
+
+
+def are_covariances(stack: NDArray[Any]) -> bool:
+    """Whether real numbers are a stack of symmetric matrices with variances on their diagonals."""
+    square = stack.ndim == 3 and stack.shape[1] == stack.shape[2] > 1 and len(stack) > 0
+    if not square or stack.dtype.kind not in "iuf":
+        return False
+    return bool((np.diagonal(stack, axis1=1, axis2=2) > 0).all()) and are_symmetric(stack)
+
+
 def usable(matrices: RealArray) -> bool:
     """Whether all are positive definite, with digits to spare; else a step was too long."""
     tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(matrices.shape[-1])
@@ -195,7 +219,17 @@ def _raise_not_definite(
             f"{count}; check how it was computed or {fix}"
         )
     rank = min(int((scaled > tolerance).sum()), d - 1)
+    remedy = "use more samples than variables"
+    if rank == d - 1 and rows_cancel(normalized):
+        remedy = CANCELLING
     raise ValueError(
         f"{where} is rank-deficient: numerical rank {rank} of {d}, eigenvalues from {smallest:.3g} "
-        f"to {largest:.3g} ({after}){count}; use more samples than variables or {fix}"
+        f"to {largest:.3g} ({after}){count}; {remedy} or {fix}"
     )
+
+
+def rows_cancel(matrices: RealArray) -> Any:
+    """Whether every row adds up to zero; semi-definite matrices only, shape (..., d, d)."""
+    tolerance = _ROUNDINGS * tolerances.positive_definite(matrices.shape[-1], matrices.dtype)
+    sums = matrices.sum(axis=(-2, -1))  # zero only if that of every row is
+    return np.abs(sums) <= tolerance * np.trace(matrices, axis1=-2, axis2=-1)

@@ -1,7 +1,7 @@
 """Transfer between subjects, sessions and devices: re-centring of groups of SPD matrices."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,9 +94,9 @@ class Recenter(MatrixTransformer):
     __metadata_request__transform = {"groups": True}  # noqa: RUF012
 
     groups_: NDArray[Any]
-    means_: RealArray
-    dispersions_: RealArray
-    mean_: RealArray
+    means_: Annotated[RealArray, "n_groups d d"]
+    dispersions_: Annotated[RealArray, "n_groups"]
+    mean_: Annotated[RealArray, "d d"]
 
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "airm", *, stretch: bool = False,

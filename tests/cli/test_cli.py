@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from types import ModuleType
 
 import numpy as np
@@ -38,6 +39,10 @@ def data(tmp_path_factory):
         folder / "images.npz", X=X, y=NAMES[y], files=[f"{number // 2}.png" for number in range(60)]
     )
     np.save(folder / "unlabelled.npy", X)
+    np.savez(folder / "one.npz", X=X, y=np.full(60, 7))
+    np.savez(folder / "rare.npz", X=X, y=np.arange(60) == 0)
+    (folder / "alone.csv").write_text("a\n" * 60)
+    (folder / "twelve.txt").write_text("\n".join(str(number % 12) for number in range(60)))
     X[3] = np.nan
     X[7] = 1
     np.savez(folder / "bad.npz", X=X, y=y)
@@ -101,8 +106,15 @@ def test_wrong_options(capsys, data):
         (["which", "{}/bad.npz"], r"X[3] has a NaN entry"),
         (["which", "{}/matrices.npz", "--matrices", "Z"], "Z"),
         (["which", "{}/matrices.npz", "--labels", "Z"], "Z"),
-        (["which", "{}/matrices.npz", "--cv", "1"], "cv=1"),
-        (["which", "{}/matrices.npz", "--engine", "steam"], "engine='steam'"),
+        (["which", "{}/matrices.npz", "--cv", "1"], "--cv 1 must be >= 2"),
+        (["evaluate", "{}/matrices.npz", "--cv", "-3"], "--cv -3 must be >= 2"),
+        (["which", "{}/matrices.npz", "--seed", "-1"], "--seed -1 must be >= 0 and <= 4294967295"),
+        (["which", "{}/matrices.npz", "--engine", "steam"], "--engine steam must be one of auto,"),
+        (["fit", "{}/matrices.npz", "--model", "rbf", "--engine", "steam"], "--engine steam must"),
+        (["which", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes; add"),
+        (["fit", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes"),
+        (["fit", "{}/rare.npz"], "one to train on and one to test on; drop it or pass --model id"),
+        (["fit", "{}/matrices.npz", "--groups", "{}/alone.csv"], "1 group, must have >= 2 to hold"),
         (["which", "{}/matrices.npz", "--regularize", "hope"], "--regularize 'hope' must be"),
         (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels; name their array with --labels"),
         (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
@@ -113,13 +125,20 @@ def test_wrong_options(capsys, data):
         (["predict", "{}/no model", "{}/bad.npz", "-o", "{}"], "is a folder, must be a file"),
         (["describe", "{}/no images", "-o", "{}"], "is a folder, must be a file"),
         (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic matches no classifier"),
-        (["cluster", "{}/matrices.npz", "-k", "100"], "n_clusters=100 must be <= n_matrices=60"),
+        (["cluster", "{}/matrices.npz", "-k", "0"], "-k/--clusters 0 must be >= 1"),
+        (["cluster", "{}/matrices.npz", "-k", "61"], "-k/--clusters 61 must be <= 60, the num"),
+        (["cluster", "{}/matrices.npz", "-k", "61", "--method", "mixture"], "--clusters 61 must"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--method", "magic"], "--method magic must be"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "1,x"], "two numbers"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "1,2,3"], "two numbers"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "nan,1"], "two numbers"),
+        (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "no"], "--divergence 'no' must"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--method", "karcher", "--divergence", "stein"],
          "must be left out with --method karcher"),
         (["predict", "{}/matrices.npz", "{}/matrices.npz"], "not a model of divlearn"),
         (["describe", "{}", "-o", "x.npz"], "holds no images in sub-folders"),
+        (["describe", "{}", "-o", "x.npz", "--patch", "1"], "--patch 1 must be >= 2"),
+        (["describe", "{}", "-o", "x.npz", "--preset", "sky"], "--preset sky must be one of"),
         (["doctor", "{}/nothing.npz"], "No such file"),
         (["doctor", "{}/matrices.npz", "--matrices", "Z"], "--matrices 'Z' is not in it"),
     ],
@@ -132,6 +151,7 @@ def test_one_sentence_and_exit_code_one(capsys, data, tmp_path, monkeypatch, arg
     assert len(complaint.splitlines()) == 1
     assert complaint.startswith("divlearn: ")
     assert message in complaint
+    assert not re.search(r"\b(cv|engine|n_clusters|n_components|patch|divergence)=", complaint)
 
 
 # ------------------------------------------------------------------ commands
@@ -350,12 +370,6 @@ def test_cluster_chooses_their_number(capsys, data, tmp_path, options, divergenc
     assert "<h2>Number of clusters</h2>" in (tmp_path / "page.html").read_text()
 
 
-def test_no_clusters_are_refused(capsys, data):
-    code, printed, complaint = run(capsys, "cluster", data / "matrices.npz", "-k", 0)
-    assert (code, printed) == (1, "")
-    assert "n_clusters=0 must be >= 1" in complaint
-
-
 def test_describe_says_what_it_used(capsys, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
     pixels = np.random.default_rng(0).integers(256, size=(2, 24, 24, 3)).astype(np.uint8)
@@ -476,7 +490,49 @@ def test_reports(capsys, data, tmp_path, monkeypatch, arguments, parts):
         assert part in page
 
 
-def test_a_report_needs_a_name(capsys, data, tmp_path):
-    code, _, complaint = run(capsys, "which", data / "matrices.npz", "--report", tmp_path / "page")
-    assert code == 1
-    assert "add an ending: .html" in complaint
+@pytest.mark.parametrize(
+    ("arguments", "ending"),
+    [
+        (
+            ["which", "{}/matrices.npz", "--report", "new/page"],
+            "new/page must end in .html or .htm",
+        ),
+        (["fit", "{}/matrices.npz", "--report", "new/page.txt"], ".txt must end in .html or .htm"),
+        (["evaluate", "{}/bad.npz", "--report", "new/page.pdf"], ".pdf must end in .html or .htm"),
+        (["predict", "{}/no model", "{}/bad.npz", "-o", "new/said.txt"], ".txt must end in .csv"),
+        (["describe", "{}", "-o", "new/matrices.h5"], "new/matrices.h5 must end in .npz"),
+        (["demo", "-o", "new/plane.txt"], "must end in .png or .pdf or .svg or .jpg"),
+    ],
+)
+def test_endings_of_outputs_are_checked_before_any_work(
+    capsys, data, tmp_path, monkeypatch, arguments, ending
+):
+    monkeypatch.chdir(tmp_path)
+    code, printed, complaint = run(capsys, *(argument.format(data) for argument in arguments))
+    assert (code, printed) == (1, "")
+    assert complaint.endswith(f"{ending}\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["which", "evaluate"])
+def test_a_number_of_folds_is_an_upper_bound_and_the_program_says_so(capsys, data, command):
+    arguments = [command, data / "images.npz", *(["--only", "1-NN, AIRM"] * (command != "which"))]
+    arguments += ["--groups", data / "twelve.txt"]
+    code, printed, _ = run(capsys, *arguments, "--cv", 13)
+    assert code == 0
+    assert "12 folds, fewer than --cv 13: there are no more groups" in printed
+    assert run_json(capsys, *arguments, "--cv", 13)[1]["n_folds"] == 12
+    _, printed, _ = run(capsys, *arguments, "--cv", 12)
+    assert "fewer than" not in printed
+
+
+def test_warnings_are_sentences_of_the_program(capsys, tmp_path):
+    np.savez(tmp_path / "equal.npz", X=np.stack([np.eye(2), 2 * np.eye(2)] * 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, complaint = run(capsys, "cluster", tmp_path / "equal.npz", "-k", 3)
+    assert code == 0
+    assert complaint == (
+        "divlearn: found 2 distinct clusters, fewer than -k/--clusters 3, probably because X holds "
+        "equal matrices; lower -k/--clusters\n"
+    )

@@ -125,7 +125,8 @@ def test_images_are_not_replaced(capsys, folder):
         pixels = np.random.default_rng(0).integers(0, 255, (32, 32), dtype=np.uint8)
         image.fromarray(pixels).save(Path("images", name, "1.png"))
     before = contents(Path("images/bark"))
-    assert main(["describe", "images", "-o", "images/bark/1.png"]) == 1
+    os.symlink("images/bark/1.png", "link.npz")
+    assert main(["describe", "images", "-o", "link.npz"]) == 1
     assert "and the image images/bark/1.png are the same file" in capsys.readouterr().err
     assert contents(Path("images/bark")) == before
     for _ in range(2):  # what is no image may be replaced, also in the folder

@@ -13,6 +13,12 @@ from sklearn.exceptions import NotFittedError
 from test_abuse_estimators import ESTIMATORS, answers, data, fitted
 
 import divlearn
+from divlearn.descriptors import (
+    BlockDiagonal,
+    CovarianceKernel,
+    RBFKernelDescriptor,
+    RegionCovariance,
+)
 
 
 class Broken(RuntimeError):
@@ -49,9 +55,28 @@ def test_a_fit_that_fails_leaves_what_was_learned(name, monkeypatch):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_all_fits_are_whole(name):
     """Also where no engine can fail in the middle of them."""
-    for method in ("fit", "partial_fit"):
-        if hasattr(ESTIMATORS[name], method):
-            assert hasattr(getattr(type(ESTIMATORS[name]), method), "__wrapped__")
+    assert hasattr(type(ESTIMATORS[name]).fit, "__wrapped__")
+
+
+SERIES = np.random.default_rng(0).standard_normal((3, 2, 9))
+IMAGES = np.random.default_rng(0).uniform(size=(2, 20, 20, 3))
+# What they are fitted to first, and what they cannot be fitted to.
+DESCRIPTORS = {
+    "tracks": (RBFKernelDescriptor(), SERIES, np.ones((3, 3, 9))),
+    "streams": (BlockDiagonal(), [[np.eye(2)] * 2] * 3, [[np.eye(2), -np.eye(2), np.eye(2)]]),
+    "images": (RegionCovariance("cancer"), IMAGES, IMAGES[..., 0]),
+    "features": (CovarianceKernel("cancer"), IMAGES, IMAGES[..., 0]),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "fit_transform"])
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_descriptors_stay_as_they_were_too(name, method):
+    model, good, bad = DESCRIPTORS[name]
+    before = dict(vars(model.fit(good)))
+    with pytest.raises((ValueError, TypeError)):
+        getattr(model, method)(bad)
+    assert vars(model) == before
 
 
 def test_a_first_fit_that_fails_is_none():

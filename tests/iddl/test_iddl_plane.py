@@ -126,7 +126,7 @@ def test_encoders_and_fixed_divergences(data):
     assert (stein.alpha_ == 0.5).all()
 
 
-BAD = ["gird", [], [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)], [("a", 1)], 3]
+BAD = ["gird", "jeffreys", [], [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)], [("a", 1)], 3]
 
 
 @pytest.mark.parametrize("divergence", BAD, ids=str)

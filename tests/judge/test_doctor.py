@@ -67,6 +67,22 @@ def test_what_is_healthy_passes_the_check(index, spoil):
             check_spd(X)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_average_reference_is_told_from_too_few_samples(dtype):
+    rng = np.random.default_rng(0)
+    recordings = rng.standard_normal((6, 8, 100)).astype(dtype)
+    recordings -= recordings.mean(axis=1, keepdims=True)
+    X = recordings @ recordings.mT
+    (found,) = examine(X).findings
+    assert found.kind == "rank-deficient"
+    assert found.text.startswith("rank 7 of 8")
+    assert "average reference" in found.advice
+    assert "drop one channel" in found.advice
+    X[2] = recordings[2, :, :4] @ recordings[2, :, :4].T  # too few samples as well
+    (found,) = examine(X).findings
+    assert "take more samples" in found.advice
+
+
 def test_units_and_classes(X):
     X[2] *= 1e-9
     found = examine(X, np.zeros(12))

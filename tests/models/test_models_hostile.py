@@ -54,10 +54,14 @@ def members_of(content: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def rewritten(content: bytes, change) -> bytes:
-    """The same file with another page."""
+def rewritten(content: bytes, change, arrays=None, *, forged: bool = True) -> bytes:
+    """The same file with another page or arrays; one who forges it takes care of the digest."""
     members = members_of(content)
+    for name, array in (arrays or {}).items():
+        members[f"{name}.npy"] = npy_bytes(array)
     page = json.loads(members["model.json"])
+    if forged:
+        del page["digest"]
     change(page)
     members["model.json"] = json.dumps(page).encode()
     return npz_bytes(members, zipfile.ZIP_STORED)
@@ -91,7 +95,7 @@ def set_state(**values):
     return lambda page: page["model"]["state"].update(values)
 
 
-NUMBERS = {name: {"array": "0"} for name in ("alpha", "beta", "kappa", "log_z")}
+NUMBERS = {name: {"array": "1"} for name in ("alpha", "beta", "kappa", "log_z")}
 
 
 PARAMETERS = "divlearn.cluster.parameters.FamilyParameters"
@@ -273,6 +277,121 @@ def test_every_attribute_replaced(tmp_path, name):
             with contextlib.suppress(ValueError, TypeError):
                 forged.predict(X)
     assert 0 < sum(outcomes) < len(outcomes)
+
+
+def find_arrays(node, place=""):
+    """Names of all arrays of a tree, and the class and the attribute that they are of."""
+    if isinstance(node, dict) and node.keys() == {"object", "state"}:
+        for key, value in node["state"].items():
+            yield from find_arrays(value, f"{node['object'].rpartition('.')[2]}.{key}")
+    elif isinstance(node, dict) and list(node) == ["array"]:
+        yield node["array"], place
+    elif isinstance(node, dict | list):
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from find_arrays(part, place)
+
+
+def saved(name, path):
+    """A small fitted model in a file, its content, and its arrays with their places."""
+    X, y = make_wishart_clusters(3, 6, 2, separation=4, random_state=0)
+    save(clone(FORGED[name]).fit(X, y), path)
+    content = path.read_bytes()
+    tree = json.loads(members_of(content)["model.json"])["model"]
+    with np.load(path) as stored:
+        return content, [(key, place, stored[key]) for key, place in find_arrays(tree)]
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_nan_is_refused_except_in_what_was_measured(tmp_path, name):
+    path = tmp_path / "model"
+    content, arrays = saved(name, path)
+    refused = set()
+    for key, place, array in arrays:
+        if array.dtype.kind != "f":
+            continue
+        wrong = array.copy()
+        wrong.flat[-1:] = np.nan
+        path.write_bytes(rewritten(content, put(), {key: wrong}))
+        kind, _, attribute = place.partition(".")
+        if attribute in ("history_", "oof_proba_"):
+            load(path)
+            continue
+        refused.add(attribute)
+        with pytest.raises(ValueError, match=f"its {kind} has NaN in {attribute}, must have numb"):
+            load(path)
+    assert len(refused) > 0
+
+
+def test_nan_is_not_saved(model, tmp_path):
+    bad = clone(model)
+    vars(bad).update(vars(model), cluster_centers_=np.full((2, 2, 2), np.nan))
+    with pytest.raises(
+        ValueError, match=r"^model.cluster_centers_ has NaN, must have numbers; fit"
+    ):
+        save(bad, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def other_shapes(array):
+    """Arrays that many computations take in place of one, since they broadcast."""
+    yield array[..., None]
+    if array.ndim:
+        yield array[:1, ...]
+        yield array[..., :1]
+        yield array.ravel()[0]
+
+
+# As many rows as there were iterations, matrices or clusters: nothing else in the file says so.
+FREE = {"cluster_centers_", "labels_", "oof_proba_", "weights_"}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_arrays_that_broadcast_are_refused(tmp_path, name):
+    path = tmp_path / "model"
+    content, arrays = saved(name, path)
+    tried = set()
+    for key, place, array in arrays:
+        kind, _, attribute = place.partition(".")
+        for other in other_shapes(array):
+            free = attribute in FREE and other.ndim == array.ndim
+            if other.shape == array.shape or free or "history_" in place or "oof_" in place:
+                continue
+            tried.add(attribute)
+            path.write_bytes(rewritten(content, put(), {key: other}))
+            with pytest.raises(
+                ValueError, match=rf"its {kind} has \w+ of shape .* must have the sh"
+            ):
+                load(path)
+    assert {
+        "ABKMeans": {"cluster_centers_"},
+        "DivergenceMDM": {"means_", "weights_"},
+        "IDDLClassifier": {"atoms", "alpha", "beta", "offset", "units", "head"},
+    }[name] <= tried
+
+
+EXCHANGED = {
+    "divlearn.KarcherKMeans": "it was changed since it was written; copy or write it again",
+    "divlearn.transfer.Recenter": "it was changed since it was written",
+    "sklearn.cluster.KMeans": "it was changed since it was written",
+    "divlearn.ABMixture": "float is not the type of alpha_",
+    "divlearn.IDDLClassifier": "value for alpha_, which is not an attribute",
+}
+
+
+@pytest.mark.parametrize("other", EXCHANGED)
+def test_a_class_in_place_of_another_is_refused(content, tmp_path, other):
+    path = tmp_path / "model"
+    path.write_bytes(
+        rewritten(content, lambda page: page["model"].update(object=other), forged=False)
+    )
+    with pytest.raises(ValueError, match=EXCHANGED[other]):
+        load(path)
+
+
+def test_files_without_a_digest(model, content, tmp_path):
+    """Version 0.2 wrote none."""
+    (tmp_path / "model").write_bytes(rewritten(content, put()))
+    assert same(load(tmp_path / "model"), model)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)

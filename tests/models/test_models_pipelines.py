@@ -26,6 +26,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from divlearn import SPDClassifier, load, save
 from divlearn.baselines import DivergenceMDM
+from divlearn.models.samples import Recordings
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,9 @@ def test_as_a_pickle_keeps_it(data, tmp_path, name):
     model = COMPOSED[name].fit(X, y)
     again, pickled = there_and_back(model, tmp_path), pickle.loads(pickle.dumps(model))
     assert type(again) is type(model)
+    if hasattr(again, "steps"):
+        (name, step), *again.steps = again.steps
+        assert (name, type(step)) == ("recordings", Recordings)
     assert repr(again) == repr(pickled)
     for method in ("predict", "predict_proba", "decision_function"):
         if hasattr(model, method):

@@ -93,6 +93,28 @@ def test_float32(device):
     assert torch.allclose(values.double(), exact, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0)])
+def test_no_matrices_give_no_divergences_and_no_gradients(device, shape):
+    """As in the layers of torch."""
+    _, B, alpha, beta = make(3, 1, 2, device)
+    X = torch.zeros(*shape, 3, 3, dtype=torch.float64, device=device)
+    tensors = [tensor.requires_grad_() for tensor in (X, B, alpha, beta)]
+    values = encode(*tensors)
+    assert values.shape == (*shape, 2)
+    gradients = torch.autograd.grad(values.sum(), tensors, create_graph=True)
+    second = torch.autograd.grad(gradients[1].square().sum(), tensors)
+    for gradient, other, tensor in zip(gradients, second, tensors, strict=True):
+        assert torch.equal(gradient, torch.zeros_like(tensor))
+        assert torch.equal(other, torch.zeros_like(tensor))
+    layer = DivergenceLayer(4, 3, [(0.5, 0.5), (0, 1)], dtype=torch.float32, device=device)
+    found = layer(X.detach().float())
+    assert (found.shape, found.dtype) == ((*shape, 8), torch.float32)
+    found.sum().backward()
+    assert not layer.atoms.grad.any()
+    with pytest.raises(ValueError, match="not square"):
+        encode(torch.zeros(0, 3, 4), B.detach().cpu().float(), 0.0, 0.0)
+
+
 # --- second derivatives ---------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +46,7 @@ _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take mo
 class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
-    dictionary_: RealArray
+    dictionary_: Annotated[RealArray, "n_atoms d d"]
     held_out_accuracy_: float
     history_: dict[str, NDArray[np.generic]]
     machine_: SVC

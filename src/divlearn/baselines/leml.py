@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -96,12 +96,15 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     (90, 16)
     """
 
-    Q_: RealArray
+    Q_: Annotated[RealArray, "d d"]
     n_constraints_: int
     eta_: float
     n_iter_: int
     message_: str
     history_: dict[str, RealArray]
+    _root: Annotated[RealArray, "d d"]
+    _vectors: Annotated[RealArray, "n_matrices n_entries"]
+    _codes: Annotated[Indices, "n_matrices"]
 
     def __init__(
         self, n_constraints: int | str = "plateau", eta: float | None = None, *,

@@ -102,6 +102,8 @@ class LogEuclideanSVM(TunedClassifier):
     history_: dict[str, RealArray]
     held_out_accuracy_: float
     message_: str
+    _unit: float
+    _machine: SVC
 
     def __init__(
         self, kernel: str = "linear", C: float | None = None, gamma: float | None = None,

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,13 +113,13 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     (2, 3, 4, 4)
     """
 
-    means_: RealArray
+    means_: Annotated[RealArray, "... n_classes d d"]
     scale_: float
-    weights_: RealArray
+    weights_: Annotated[RealArray, "n_divergences"]
     cv_results_: dict[str, Any]
-    oof_proba_: RealArray
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _field: Field
-    _filter: tuple[RealArray, RealArray] | None
+    _filter: tuple[Annotated[RealArray, "d d"], RealArray] | None
 
     def __init__(
         self, divergence: str | Divergence | Sequence[Any] = "airm",

@@ -1,7 +1,7 @@
 """Nearest neighbours in any divergence of SPD matrices."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,6 +67,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     """
 
     _divergence: Divergence | None
+    _matrices: Annotated[RealArray, "n_matrices d d"]
+    _codes: Annotated[Indices, "n_matrices"]
 
     def __init__(
         self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",

@@ -1,6 +1,7 @@
 """Riemannian dictionary learning and sparse coding (Cherian and Sra): RSPDL."""
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class RSPDL(coded.CodedClassifier):
     (True, True)
     """
 
-    whitener_: RealArray
+    whitener_: Annotated[RealArray, "d d"]
 
     def __init__(
         self, n_atoms: int | str = "auto", *, penalty: float | str = "auto", max_iter: int = 10,

@@ -3,18 +3,21 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 
+from divlearn.atomic import naming_full_disk
 from divlearn.cli.cluster import cluster
-from divlearn.cli.data import with_options
 from divlearn.cli.demo import demo
 from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
+from divlearn.cli.exits import INTERRUPTED, NOTHING_KEPT
 from divlearn.cli.fit import fit
+from divlearn.cli.messages import with_options
 from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which
@@ -34,7 +37,7 @@ any. Exit codes: 0 done, 1 error (one sentence says which), 2 wrong options, 3 i
 best result so far kept, 130 interrupted with nothing kept.
 """
 _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
-_INTERRUPTED = 130
+_OUTPUT = "standard output"
 
 
 def _show_version(wanted: bool) -> None:
@@ -53,7 +56,7 @@ def _version_option(
     pass
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str] | None = None) -> int:
     """Run the program on arguments, those of the process by default; return the exit code."""
     escape_unknown(sys.stdout)
     app = typer.Typer(
@@ -63,33 +66,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     app.callback()(_version_option)
     for command in _COMMANDS:
-        app.command()(_with_errors_told(command))
+        app.command()(_answering_ctrl_c(command))
     try:
-        app(argv)
+        # What is written to files has their names.
+        with naming_full_disk(_OUTPUT), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _complain(_say(message))
+            try:
+                app(argv)
+            finally:
+                sys.stdout.flush()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+    except BrokenPipeError:  # the reader has seen enough
+        _drop_output()
+        return 1
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+        if isinstance(error, OSError) and error.filename == _OUTPUT:
+            _drop_output()
+        _complain(_say(error))
+        return 1
     return 0
 
 
-def _with_errors_told(command: Callable[..., None]) -> Callable[..., None]:
+def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
+    """Answer before typer does, which knows other exit codes."""
+
     @functools.wraps(command)
-    def told(*arguments: Any, **options: Any) -> None:
+    def answering(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
-            _complain(f"interrupted; {_say(interrupt) if interrupt.args else 'nothing is kept'}")
-            raise typer.Exit(_INTERRUPTED) from None
-        except BrokenPipeError:
-            # The reader closed the pipe; the rest of the output must not be flushed to it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-            _complain(_say(error))
-            raise typer.Exit(1) from None
+            _complain(f"interrupted; {_say(interrupt)}" if interrupt.args else NOTHING_KEPT)
+            raise typer.Exit(INTERRUPTED) from None
 
-    return told
+    return answering
 
 
-def _say(error: BaseException) -> str:
+def _drop_output() -> None:
+    """Send what is left of the output nowhere: Python would try to write it once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(error: BaseException | str) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     return with_options(" ".join(str(error).split())) or type(error).__name__

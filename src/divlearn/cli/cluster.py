@@ -1,5 +1,6 @@
 """``divlearn cluster``: clusters of matrices."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,8 @@ _MOST = 20  # clusters to choose from
 def cluster(
     data: options.Data,
     n_clusters: Annotated[int | None, typer.Option(
-        "--clusters", "-k", help="Number of clusters; the one with the lowest BIC by default."
+        "--clusters", "-k", help="Number of clusters; the one with the lowest BIC by default.",
+        callback=options.between("-k/--clusters", 1),
     )] = None,
     method: Annotated[
         str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
@@ -50,6 +52,7 @@ def cluster(
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
     dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
+    _check_number(n_clusters, len(dataset.matrices))
     with out.working(f"Clustering {len(dataset.matrices)} matrices"):
         bics, why = _choose_number(model, dataset.matrices) if n_clusters is None else ({}, "")
         count = min(bics, key=bics.__getitem__) if n_clusters is None else n_clusters
@@ -71,6 +74,14 @@ def cluster(
         labels=found, sizes=sizes, summary=text, agreement=scores,
         agreement_with_groups=with_groups, data=digest,
     )  # fmt: skip
+
+
+def _check_number(n_clusters: int | None, n_matrices: int) -> None:
+    if n_clusters is not None and n_clusters > n_matrices:
+        raise ValueError(
+            f"-k/--clusters {n_clusters} must be <= {n_matrices}, the number of matrices; lower "
+            "it or pass more data"
+        )
 
 
 def _choose_number(model: Any, matrices: Any) -> tuple[dict[int, float], str]:
@@ -111,11 +122,12 @@ def _parse(divergence: str) -> str | tuple[float, ...]:
     if "," not in divergence:
         return divergence
     try:
-        return tuple(map(float, divergence.split(",")))
-    except ValueError:
-        raise ValueError(
-            f"--divergence {divergence} must be a name or two numbers: 0.5,1.5"
-        ) from None
+        alpha, beta = map(float, divergence.split(","))
+        if math.isfinite(alpha) and math.isfinite(beta):
+            return alpha, beta
+    except ValueError:  # no numbers, or not two of them
+        pass
+    raise ValueError(f"--divergence {divergence} must be a name or two numbers: 0.5,1.5")
 
 
 def _say(model: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,13 +60,37 @@ def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[
 
     if dataset.groups is None:
         return _group_by_image(dataset, out)
-    out.say(f"Folds keep the {len(np.unique(dataset.groups))} groups of {groups} together.")
+    n_groups = len(np.unique(dataset.groups))
+    if n_groups < 2:
+        raise ValueError(
+            f"--groups {groups} has 1 group, must have >= 2 to hold one out; leave out --groups"
+        )
+    out.say(f"Folds keep the {n_groups} groups of {groups} together.")
     return dataset.groups
+
+
+def say_folds(n_folds: int, cv: int, out: Output) -> None:
+    """Say that there are fewer folds than asked for; an interrupt has its own words."""
+    if n_folds < cv and not out.interrupted:
+        out.say(
+            f"{n_folds} folds, fewer than --cv {cv}: there are no more groups, or matrices in the "
+            "largest class."
+        )
 
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:
     if dataset.labels is None:
         raise ValueError(f"{path.name} has no labels; name their array with --labels NAME")
+    return require_classes(dataset, path)
+
+
+def require_classes(dataset: Dataset, path: Path) -> Dataset:
+    """Refuse labels that are all the same."""
+    if dataset.labels is not None and len(set(dataset.labels.tolist())) == 1:
+        raise ValueError(
+            f"all labels of {path.name} are {dataset.labels[0]}, must be of >= 2 classes; add "
+            "matrices of others, or name another array with --labels NAME"
+        )
     return dataset
 
 
@@ -91,11 +114,3 @@ def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
         return None
     out.say("Several matrices are of one image: they are held out together.")
     return groups
-
-
-def with_options(text: str) -> str:
-    """Name options of the program in place of parameters."""
-    text = text.replace('"shrink", here or to check_spd', '"shrink"')
-    text = re.sub(r'\bregularize="(\w+)"', r"--regularize \1", text)
-    text = re.sub(r"\b(matrices|labels|groups|regularize)=", r"--\1 ", text)
-    return re.sub(r"\btrusted=\['([\w.]+)'\]", r"--trust \1", text)

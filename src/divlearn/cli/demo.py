@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output
+
+_PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 
 def demo(
@@ -18,7 +20,13 @@ def demo(
     ),
     report: Annotated[Path, typer.Option(help="Report to write.")] = Path("demo/report.html"),
     engine: options.EngineName = "auto",
-    threads: Annotated[int | None, typer.Option(help="Number of threads; all by default.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of threads; all by default.",
+            callback=options.between("--threads", 1, 1024),
+        ),
+    ] = None,
 ) -> None:
     """Show what the choice of a divergence changes, on simulated recordings with artifacts.
 
@@ -32,14 +40,12 @@ def demo(
     from divlearn.kernels import DivergenceKernelClassifier
     from divlearn.report import page_of, plot_plane
 
-    writes = [("--output", output)]
+    files: Any = {"writes": [("--output", output)], "endings": {"--output": _PICTURES}}
     try:
-        out = Output(False, report, writes=writes)
+        out = Output(False, report, **files)
     except ImportError as error:  # the rest is worth it without the report
-        out = Output(False, writes=writes)
+        out = Output(False, **files)
         out.say(f"No report: {error}")
-    if not output.suffix:
-        raise ValueError(f"--output {output} must name a picture; add an ending: .png")
     running = get_engine(engine, threads)
     recordings, y, subjects = make_recordings(random_state=0)
     X = recordings @ recordings.mT / recordings.shape[2]

@@ -1,5 +1,8 @@
 """``divlearn describe``: images to matrices."""
 
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +19,11 @@ def describe(
         str, typer.Option(help="Features: texture, brodatz, virus, kth-tips2 or cancer.")
     ] = "texture",
     patch: Annotated[
-        int | None, typer.Option(help="Side of square patches; whole images without it.")
+        int | None,
+        typer.Option(
+            help="Side of square patches; whole images without it.",
+            callback=options.between("--patch", 2),
+        ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -28,15 +35,18 @@ def describe(
 
     from divlearn.atomic import open_atomic
     from divlearn.datasets import load_image_folder
-    from divlearn.descriptors import RegionCovariance
+    from divlearn.descriptors import PRESETS, RegionCovariance
     from divlearn.files import ImageFiles
     from divlearn.files.names import FILES
 
-    out = Output(as_json, writes=[("--output", output)])
+    if preset not in PRESETS:
+        raise ValueError(f"--preset {preset} must be one of {', '.join(PRESETS)}")
+    writes = [("--output", output)]
+    out = Output(as_json, writes=writes, endings={"--output": (".npz",)})
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
     assert isinstance(data.images, ImageFiles)
-    check_paths([("the image", path) for path in data.images.paths], [("--output", output)])
-    with out.working(f"Describing {len(data.images)} images"):
+    check_paths([("the image", path) for path in data.images.paths], writes)
+    with out.working(f"Describing {len(data.images)} images"), _naming(data.images.paths):
         made = data.descriptor.fit_transform(data.images)
     n_images, d = len(made), made.shape[-1]
     matrices = made.reshape(-1, d, d)
@@ -59,3 +69,13 @@ def describe(
         output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,
         classes=np.unique(data.labels), preset=preset, features=names, colour_ignored=ignored,
     )  # fmt: skip
+
+
+@contextmanager
+def _naming(paths: Sequence[Path]) -> Iterator[None]:
+    """Let errors name images in place of their numbers."""
+    try:
+        yield
+    except ValueError as error:
+        text = re.sub(r"\bX\[(\d+)\]", lambda found: str(paths[int(found[1])]), str(error))
+        raise ValueError(text) from error

@@ -18,7 +18,8 @@ def doctor(
     """
     import numpy as np
 
-    from divlearn.cli.data import KEEP, offer_groups, with_options
+    from divlearn.cli.data import KEEP, offer_groups
+    from divlearn.cli.messages import with_options
     from divlearn.files import read_spd
     from divlearn.judge import examine
 

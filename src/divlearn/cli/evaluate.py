@@ -31,7 +31,14 @@ def evaluate(
     Example: divlearn evaluate matrices.npz --cv 5 --report evaluation.html
     """
     from divlearn import judge
-    from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
+    from divlearn.cli.data import (
+        KEEP,
+        data_files,
+        keep_together,
+        read_data,
+        require_labels,
+        say_folds,
+    )
     from divlearn.report import page_of
 
     out = Output(as_json, report, reads=data_files(data, groups))
@@ -49,12 +56,13 @@ def evaluate(
             dataset.matrices, dataset.labels, chosen, cv=cv, groups=together, random_state=seed,
             regularize=regularize,
         )  # fmt: skip
+    say_folds(found.n_folds, cv, out)
     show_evaluation(out, found)
     digest = out.digest(dataset)
     out.write_page(lambda: page_of(found), digest, found.seconds)
     out.finish(
         summary=found.summary(), message=found.message, data=digest,
-        kept_together=together is not None,
+        n_folds=found.n_folds, kept_together=together is not None,
         classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in found.table()],
     )  # fmt: skip
 

@@ -1,9 +1,38 @@
 """Arguments and options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+ENGINES = ("auto", "native", "reference", "cuda")
+
+
+def between(option: str, least: int, most: int | None = None) -> Callable[[Any], Any]:
+    """Make a callback that refuses other numbers, before anything is read."""
+
+    def check(value: Any) -> Any:
+        if value is not None and (value < least or (most is not None and value > most)):
+            limit = "" if most is None else f" and <= {most}"
+            raise ValueError(f"{option} {value} must be >= {least}{limit}")
+        return value
+
+    return check
+
+
+def _check_engine(name: str) -> str:
+    if name not in ENGINES:
+        raise ValueError(f"--engine {name} must be one of {', '.join(ENGINES)}")
+    return name
+
+
+def _as_weight(how: str) -> str | float:
+    try:
+        return how if how.isalpha() else float(how)
+    except ValueError:
+        raise typer.BadParameter(f"{how!r} is neither raise, shrink nor a number") from None
+
 
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
@@ -20,13 +49,19 @@ Groups = Annotated[str | None, typer.Option(
     "with one entry for each matrix.",
 )]  # fmt: skip
 Regularize = Annotated[Any, typer.Option(
-    "--regularize", metavar="HOW", parser=lambda how: how if how.isalpha() else float(how),
+    "--regularize", metavar="HOW", parser=_as_weight,
     help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
 )]  # fmt: skip
-CV = Annotated[int, typer.Option("--cv", help="Number of folds of cross-validation.")]
+CV = Annotated[int, typer.Option(
+    "--cv", help="Number of folds of cross-validation, at most.", callback=between("--cv", 2)
+)]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, native, reference or cuda.")]
+Seed = Annotated[int, typer.Option(
+    "--seed", help="Seed of all random choices.", callback=between("--seed", 0, 2**32 - 1)
+)]  # fmt: skip
+EngineName = Annotated[str, typer.Option(
+    "--engine", help="auto, native, reference or cuda.", callback=_check_engine
+)]  # fmt: skip
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write a report: report.html.")
 ]

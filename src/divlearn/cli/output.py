@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import category
 
@@ -24,12 +26,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from divlearn.atomic import check_replaceable
+from divlearn.cli.exits import KEPT
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
-KEPT = 3  # exit code: interrupted, and the best so far was kept
+# How formulas start; the last four are full-width characters.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_PAGES = (".html", ".htm")
 Named = tuple[str, Path | None]  # an option or argument, and its value
 
 
@@ -38,13 +43,13 @@ class Output:
 
     def __init__(
         self, as_json: bool, report: Path | None = None, *, reads: Sequence[Named] = (),
-        writes: Sequence[Named] = (),
+        writes: Sequence[Named] = (), endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.as_json = as_json
         self._report = report
         if report is not None:
-            _check_report(report)
-        check_paths(reads, [*writes, ("--report", report)])
+            _require_libraries()
+        check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
         self.interrupted = False  # whether work was, and kept its best result so far
         self.seconds = 0.0  # of the last work
         self._console = Console(highlight=False, soft_wrap=True)
@@ -121,10 +126,8 @@ class Output:
             raise typer.Exit(KEPT)
 
 
-def _check_report(path: Path) -> None:
-    """Refuse a page that could not be written once the work is done."""
-    if not path.suffix:
-        raise ValueError(f"--report {path} must name a page; add an ending: .html")
+def _require_libraries() -> None:
+    """Refuse a report that could not be made once the work is done."""
     for name in ("jinja2", "plotly"):
         if find_spec(name) is None:
             raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
@@ -166,6 +169,22 @@ def _as_markup(text: str, *, keep: str = "\n") -> str:
     return escape(harmless(text, keep=keep))
 
 
+def as_csv(rows: Sequence[Sequence[str]]) -> str:
+    """Make a table of cells that no spreadsheet takes for formulas (OWASP, CSV injection)."""
+    text = io.StringIO()
+    csv.writer(text).writerows([_as_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _as_cell(text: str) -> str:
+    """Put a quote before what would be a formula; numbers, also negative ones, are none."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(_FORMULAS) else text
+    return text
+
+
 def escape_unknown(stream: TextIO) -> None:
     """Let a stream escape characters that its encoding lacks, as standard error does."""
     if isinstance(stream, io.TextIOWrapper):
@@ -178,7 +197,11 @@ def shell_name(path: Path) -> str:
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
+def check_paths(
+    inputs: Sequence[Named],
+    outputs: Sequence[Named],
+    endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
     """Refuse outputs that overwrite an input or each other, or that cannot be written."""
     read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
     for option, path in written:
@@ -193,6 +216,10 @@ def check_paths(inputs: Sequence[Named], outputs: Sequence[Named]) -> None:
                 raise ValueError(f"{this} lies in {that}; choose another {option}")
             if _lies_in(other_path, path):
                 raise ValueError(f"{that} lies in {this}; choose another {option}")
+    for option, path in written:
+        known = endings.get(option, ())
+        if known and path.suffix.lower() not in known:
+            raise ValueError(f"{option} {path} must end in {' or '.join(known)}")
     for option, path in written:
         with _naming(option, path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,12 @@
 """``divlearn predict``: predictions of a model for matrices."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from divlearn.cli import options
-from divlearn.cli.output import Output
+from divlearn.cli.output import Output, as_csv
 
 _SHOWN = 20
 
@@ -36,7 +34,12 @@ def predict(
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    out = Output(as_json, reads=[("MODEL", model), ("DATA", data)], writes=[("--output", output)])
+    out = Output(
+        as_json,
+        reads=[("MODEL", model), ("DATA", data)],
+        writes=[("--output", output)],
+        endings={"--output": (".csv",)},
+    )
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
@@ -63,10 +66,8 @@ def predict(
         accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
         out.say(f"{accuracy:.1%} of {len(rows)} predictions agree with the labels.")
     if output is not None:
-        text = io.StringIO()
-        csv.writer(text).writerows([headings, *rows])
         with open_atomic(output) as file:
-            file.write(text.getvalue().encode(errors="backslashreplace"))
+            file.write(as_csv([headings, *rows]).encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
 

@@ -25,7 +25,14 @@ def which(
 
     Example: divlearn which matrices.npz --report which.html
     """
-    from divlearn.cli.data import KEEP, data_files, keep_together, read_data
+    from divlearn.cli.data import (
+        KEEP,
+        data_files,
+        keep_together,
+        read_data,
+        require_classes,
+        say_folds,
+    )
     from divlearn.judge import which_divergence
     from divlearn.report import page_of
     from divlearn.report.sections import as_sentence
@@ -33,7 +40,7 @@ def which(
     out = Output(as_json, report, reads=data_files(data, groups))
     purpose = None if without_labels else KEEP
     dataset = read_data(data, matrices, labels, regularize, out, groups, purpose)
-    y = None if without_labels else dataset.labels
+    y = None if without_labels else require_classes(dataset, data).labels
     if y is None and groups is not None:
         raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
     together = None if y is None else keep_together(dataset, groups, out)
@@ -42,6 +49,8 @@ def which(
             dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed,
             regularize=regularize,
         )  # fmt: skip
+    if y is not None:
+        say_folds(len(answer.chosen), cv, out)
     out.say(answer.summary())
     if out.interrupted:
         out.say(as_sentence(answer.message))
@@ -58,5 +67,5 @@ def which(
     out.finish(
         criterion=answer.criterion, best=answer.best, score=answer.score,
         summary=answer.summary(), message=answer.message, table=answer.table(),
-        kept_together=together is not None, data=digest,
+        n_folds=len(answer.chosen), kept_together=together is not None, data=digest,
     )  # fmt: skip

@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,9 +68,9 @@ class DrawnMixin(MatricesMixin):
 class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     engine: str | Engine
     n_clusters: int
-    n_features_in_: int
-    cluster_centers_: RealArray
-    labels_: Labels
+    n_features_in_: Annotated[int, "d"]
+    cluster_centers_: Annotated[RealArray, "n_clusters d d"]
+    labels_: Annotated[Labels, "n_matrices"]
 
     @abstractmethod
     def _measure(self) -> Measure:

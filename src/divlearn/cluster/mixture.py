@@ -3,7 +3,7 @@ r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation m
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -114,13 +114,13 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     wishart with ... degrees of freedom up to noise: ...
     """
 
-    n_features_in_: int
-    weights_: RealArray
-    means_: RealArray
-    alpha_: RealArray
-    beta_: RealArray
-    kappa_: RealArray
-    n_components_: int
+    n_features_in_: Annotated[int, "d"]
+    weights_: Annotated[RealArray, "n_components"]
+    means_: Annotated[RealArray, "n_components d d"]
+    alpha_: Annotated[RealArray, "n_components"]
+    beta_: Annotated[RealArray, "n_components"]
+    kappa_: Annotated[RealArray, "n_components"]
+    n_components_: Annotated[int, "n_components"]
     bics_: dict[int, float]
     lower_bound_: float
     converged_: bool

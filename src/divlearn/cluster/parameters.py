@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +38,10 @@ _LEAST_RATIO = 1.001  # of a concentration that is kept to the least for which Z
 class FamilyParameters:
     """Densities exp(-kappa D) / Z, arrays of shape (n_components,)."""
 
-    alpha: RealArray
-    beta: RealArray
-    kappa: RealArray
-    log_z: RealArray
+    alpha: Annotated[RealArray, "n_components"]
+    beta: Annotated[RealArray, "n_components"]
+    kappa: Annotated[RealArray, "n_components"]
+    log_z: Annotated[RealArray, "n_components"]
 
     def only(self, components: Indices) -> FamilyParameters:
         return FamilyParameters(*(value[components] for value in vars(self).values()))

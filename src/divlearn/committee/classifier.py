@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,6 +103,13 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.8)
     True
     """
+
+    members_: dict[str, Any]
+    weights_: dict[str, float]
+    oof_accuracy_: dict[str, float]
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
+    simple_: str | None
+    message_: str
 
     def __init__(
         self, members: Sequence[str] = MEMBERS, *, time_limit: float | None = None, cv: Any = 4,

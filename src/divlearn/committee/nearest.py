@@ -1,7 +1,7 @@
 """Classes by their nearest matrices, the divergence chosen by held-out log-loss."""
 
 from itertools import product
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -25,6 +25,13 @@ _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinite
 
 class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Probabilities :math:`p_k \propto D_k^{-1/T}`, D_k the mean over the nearest of class k."""
+
+    matrices_: Annotated[RealArray, "n_matrices d d"]
+    codes_: Annotated[Indices, "n_matrices"]
+    classes_: Annotated[Indices, "n_classes"]
+    best_: Candidate
+    calibration_: tuple[int, float]  # of a Calibration
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
     def __init__(self, engine: str | Engine = "auto") -> None:
         self.engine = engine

@@ -1,7 +1,7 @@
 """Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -24,7 +24,7 @@ from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tolerances import LEARNING_ACCURACY
 
-Space = tuple[RealArray, float]  # whitener G^(-1/2), shape (d, d), and deviation
+Space = tuple[Annotated[RealArray, "d d"], float]  # whitener G^(-1/2), shape (d, d), and deviation
 # Vectors of the training part and of the held-out part of every fold; the space of all matrices,
 # and their vectors.
 Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
@@ -69,6 +69,13 @@ def _deviation(vectors: RealArray) -> float:
 
 class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tangent vectors, its parameters chosen by calibrated held-out log-loss."""
+
+    space_: Space
+    classes_: Annotated[Indices, "n_classes"]
+    best_params_: dict[str, float]
+    calibration_: tuple[int, float]  # of a Calibration
+    model_: Model
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
     def __init__(self, model: str) -> None:
         self.model = model

@@ -10,6 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
 from divlearn.descriptors.definite import MatrixTransformer, check_floor
+from divlearn.fitting.labelled import all_or_nothing
+from divlearn.spd import are_covariances
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
@@ -29,6 +31,12 @@ class Series:
         arrays = [array for _, array in self._groups]
         for places, array in self._groups:
             _check(array, places, min_times)
+        if all(map(are_covariances, arrays)):
+            d = arrays[0].shape[1]
+            raise ValueError(
+                f"X holds symmetric {d} x {d} matrices, as covariances are, must hold series, "
+                "n_channels x n_times; pass recordings, or leave out the descriptor"
+            )
         single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
         self.n_channels: int = arrays[0].shape[1]
         self.dtype = np.dtype(np.float32 if single else np.float64)
@@ -115,6 +123,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
     floor: float | str
     _min_times = 1
 
+    @all_or_nothing
     def fit(self, X: SeriesLike, y: Any = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 

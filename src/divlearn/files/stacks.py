@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_count
 from divlearn.files.columns import check_column, fits, read_column
@@ -20,7 +19,7 @@ from divlearn.files.matlab_files import is_matlab, open_matlab
 from divlearn.files.names import FILES, Column, choose
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
-from divlearn.spd import check_and_learn
+from divlearn.spd import are_symmetric, check_and_learn
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 
@@ -135,23 +134,13 @@ def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
     a, b, c = stack.shape
     if b != c:
         return np.moveaxis(stack, -1, 0)
-    if a != b or _is_symmetric(stack):
+    if a != b or are_symmetric(stack):
         return stack
     # The array is a cube. If it is symmetric both ways, both ways give the same matrices.
     turned = np.moveaxis(stack, -1, 0)
-    if _is_symmetric(turned):
+    if are_symmetric(turned):
         return turned
     raise Refusal(
         f"{variable} has three equal axes, and its matrices are symmetric along neither the first "
         "nor the last; symmetrize them, or save another number of matrices"
     )
-
-
-def _is_symmetric(stack: NDArray[Any]) -> bool:
-    """Whether the matrices are symmetric, up to the rounding that `check_spd` forgives."""
-    relative = tolerances.asymmetry(np.float32 if stack.dtype.itemsize < 8 else np.float64)
-    for matrix in stack:
-        finite = np.where(np.isfinite(matrix), matrix, 0).astype(np.float64)
-        if (np.abs(finite - finite.T) > relative * np.abs(finite).max()).any():
-            return False
-    return True

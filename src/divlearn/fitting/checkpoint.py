@@ -205,8 +205,8 @@ class _Journal:
         except OSError as error:
             # Hours of work are worth more than the means to save them.
             message = (
-                f"checkpoint={str(self._path)!r} could not be written: {error}; the fit continues, "
-                "and an older checkpoint, if any, is intact; free disk space"
+                f"checkpoint={str(self._path)!r} could not be written: {error.strerror or error}; "
+                "the fit continues, and an older checkpoint, if any, is intact"
             )
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 

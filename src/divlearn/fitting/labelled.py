@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,8 +71,8 @@ class MatricesMixin:
 class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
     """Classifiers of matrices, with `predict_proba`, `decision_function` or `_predict_codes`."""
 
-    classes_: NDArray[Any]
-    n_features_in_: int
+    classes_: Annotated[NDArray[Any], "n_classes"]
+    n_features_in_: Annotated[int, "d"]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable classes, shape (n_matrices,); the first of ``classes_`` if some tie."""

@@ -30,7 +30,7 @@ from divlearn.iddl.learning import (
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.starts import initial_atoms, search_plane
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import SOLVERS, Model, Part, Recipe, start_model
+from divlearn.iddl.training import SOLVERS, History, Model, Part, Recipe, start_model
 from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, targets_block
@@ -62,6 +62,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
+    loss_: str
+    gamma_: float
+    n_iter_: int
+    message_: str
+    history_: History
 
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",

@@ -1,6 +1,6 @@
 """IDDL as a classifier."""
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,6 +109,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.8)
     True
     """
+
+    temperature_: float
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
     def __init__(
         self, n_atoms: int | str = "auto", *, divergence: Any = "line",

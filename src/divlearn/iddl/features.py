@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,7 +14,8 @@ _LEAST_OFFSET = 1e-20  # what divergences of equal matrices are, up to rounding
 _LARGEST = 1e120  # divergence that may be squared and summed up
 _LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 _Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
-Units = tuple[RealArray, RealArray] | None  # mean and scale of every feature, where these are
+_Feature = Annotated[RealArray, "n_features"]
+Units = tuple[_Feature, _Feature] | None  # mean and scale of every feature, where these are
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ Samples lie in blocks, in memory, on a device or on workers; sums over them come
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -24,7 +24,8 @@ _SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
-Head = tuple[RealArray, RealArray]  # weights, shape (n_outputs, n_features), and bias
+# Weights and bias.
+Head = tuple[Annotated[RealArray, "n_outputs n_features"], Annotated[RealArray, "n_outputs"]]
 
 _FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products

@@ -1,6 +1,6 @@
 """IDDL as a regressor."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -46,6 +46,10 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     >>> bool(regressor.score(X[1::2], y[1::2]) > 0.9)
     True
     """
+
+    mean_: Annotated[RealArray, "n_outputs"]
+    scale_: Annotated[RealArray, "n_outputs"]
+    single_: bool
 
     @all_or_nothing
     def fit(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +68,10 @@ class Model:
     head : tuple of ndarray, weights and bias.
     """
 
-    atoms: RealArray
-    alpha: RealArray
-    beta: RealArray
-    offset: RealArray | None
+    atoms: Annotated[RealArray, "n_atoms d d"]
+    alpha: Annotated[RealArray, "n_atoms n_pairs"]
+    beta: Annotated[RealArray, "n_atoms n_pairs"]
+    offset: Annotated[RealArray | None, "n_features"]
     units: Units
     head: Head
 

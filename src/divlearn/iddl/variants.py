@@ -88,10 +88,16 @@ def _fixed(divergence: Any) -> RealArray:
         name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
         known = get_divergence(name)
     except (TypeError, ValueError) as error:
+        names = ", ".join(name for name, one in DIVERGENCES.items() if not one.symmetrized)
         raise ValueError(
             f'divergence={divergence!r} must be "line", "learn", S, V, N, A, B, pairs '
-            f"(alpha, beta), or a named divergence: {', '.join(DIVERGENCES)}"
+            f"(alpha, beta), or a named divergence: {names}"
         ) from error
+    if known.symmetrized:
+        raise ValueError(
+            f"divergence={divergence!r} is a mean of two directions, must be a point of the plane; "
+            'pass one of them, such as "burg"'
+        )
     pair = np.array([[known.alpha, known.beta]], dtype=float)
     if not _are_parameters(pair):
         raise ValueError(f"divergence={divergence!r} must have finite parameters >= 0")

@@ -11,7 +11,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.drawing import Summarised
-from divlearn.spd import find_not_definite
+from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 
 _ILL_CONDITIONED = 1e10
 _MANY_UNITS = 1e6  # ratio of traces
@@ -33,6 +33,7 @@ _TROUBLES = {
         "take more samples per covariance, drop dependent features, or pass regularize=\"shrink\"",
     ),
 }  # fmt: skip
+_ADVICE_CANCELLING = f'{CANCELLING} or pass regularize="shrink"'
 _ADVICE_CONDITION = (
     "results are exact but ten times slower, and the smallest eigenvalues are mostly noise; "
     'consider regularize="shrink"'
@@ -140,9 +141,12 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
 def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
     """Return condition numbers, NaN if a matrix is not SPD, and the reasons why not."""
     n, d = matrices.shape[:2]
-    condition, ranks = np.full(n, np.nan), []
+    condition, ranks, cancelling = np.full(n, np.nan), [], []
     found: dict[str, list[int]] = {kind: [] for kind in _TROUBLES}
-    relative = tolerances.asymmetry(np.float32 if matrices.dtype.itemsize < 8 else np.float64)
+    single = matrices.dtype.kind == "f" and matrices.dtype.itemsize < 8
+    precision = np.float32 if single else np.float64  # of what the entries were rounded to
+    relative = tolerances.asymmetry(precision)
+    zero = tolerances.positive_definite(d, precision)
     step = max(1, _BLOCK_ENTRIES // d**2)
     for start in range(0, n, step):
         block = matrices[start : start + step].astype(np.float64)
@@ -152,12 +156,13 @@ def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
         skew = gaps > relative * np.abs(block).max(axis=(1, 2))
         block[skew] = np.eye(d)  # an asymmetric matrix is neither definite nor indefinite
         symmetric = 0.5 * (block + block.mT)
-        bad = find_not_definite(symmetric, tolerances.positive_definite(d))
+        bad = find_not_definite(symmetric, zero)
         values = np.linalg.eigvalsh(symmetric)
-        rounding = d * np.finfo(np.float64).eps * np.abs(values).max(axis=1)
+        rounding = zero * np.abs(values).max(axis=1)
         negative = bad[values[bad, 0] < -rounding[bad]]
         deficient = np.setdiff1d(bad, negative)
         ranks += (values > rounding[:, None]).sum(axis=1)[deficient].tolist()
+        cancelling += rows_cancel(symmetric[deficient].astype(precision)).tolist()
         rows = (np.flatnonzero(~finite), np.flatnonzero(skew), negative, deficient)
         for kind, which in zip(_TROUBLES, rows, strict=True):
             found[kind] += (start + which).tolist()
@@ -170,6 +175,8 @@ def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
     if ranks:
         span = f"rank {min(ranks)}" + f" to {max(ranks)}" * (max(ranks) > min(ranks))
         findings[-1] = replace(findings[-1], text=f"{span} of {d}, {findings[-1].text}")
+        if set(ranks) == {d - 1} and all(cancelling):
+            findings[-1] = replace(findings[-1], advice=_ADVICE_CANCELLING)
     return condition, findings
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from numbers import Real
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,7 +111,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     best_score_: float
     cv_results_: dict[str, Any]
     oof_decision_: RealArray
-    oof_proba_: RealArray
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     kernel_: DivergenceKernel
     svc_: SVC
     coupling_: tuple[float, float]

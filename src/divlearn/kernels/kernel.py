@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,8 +79,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     scale_: float
     divergence_: Divergence
-    matrices_: RealArray
-    n_features_in_: int
+    matrices_: Annotated[RealArray, "n_matrices d d"]
+    n_features_in_: Annotated[int, "d"]
 
     def __init__(
         self, divergence: str | Sequence[float] | Divergence = "stein",

@@ -1,39 +1,39 @@
 """Saving and loading: one zip of .npy arrays and a page of JSON.
 
 Members are ``model.json`` and ``0.npy``, ``1.npy``, ... The page has the version of the format,
-those of the libraries and the tree of the model. Nothing is compressed, so that sizes are what they
-claim. The archive has checksums of its members.
+those of the libraries, the tree of the model, and a digest of the tree and all arrays. Nothing is
+compressed, so that sizes are what they claim. The archive has checksums of its members.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from divlearn import __version__
 from divlearn.atomic import open_atomic
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.files.stacks import MODEL_PAGE
 from divlearn.files.variables import Refusal, check_limit, explaining, open_regular, quote
+from divlearn.models.samples import guarded
 from divlearn.models.tree import Unknown, flatten, restore
 
 MODEL = "model"
 VERSION = 3  # of the format: of files, not of the library
 _LONGEST_PAGE = 2**26
-_LIBRARIES = ("divlearn", "numpy", "scikit-learn")
 
 
-def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike[str], X: Any = None) -> None:
     """Save an estimator, fitted or not, in one file.
 
     Parameters
@@ -43,6 +43,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     path : str or path-like
         An existing file is replaced once the new file is complete: an error, a full disk or a kill
         leaves the old file intact.
+    X : array-like, optional
+        Some of the samples that a pipeline was fitted to; see Notes.
 
     See Also
     --------
@@ -54,6 +56,12 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
     pyRiemann, ufuncs, and functions of a few of their modules; name others in its ``trusted``.
     `save` refuses lambdas, classes inside functions, and estimators with compiled parts (trees).
+
+    Transformers of recordings, shape (n_channels, n_times), take covariances too, and predictions
+    are then wrong. A fitted pipeline whose first step is such a transformer of pyRiemann, or of
+    another package if X are recordings, gets one more step in the file, "recordings". It refuses
+    covariances, and if X is given says of which shape the recordings were. Descriptors of divlearn
+    refuse them by themselves.
 
     Examples
     --------
@@ -69,7 +77,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
             f"model is {type(model).__name__}, must be an estimator; pass what was fitted"
         )
     try:
-        write_object(model, Path(path), MODEL)
+        write_object(guarded(model, X), Path(path), MODEL)
     except Unknown as error:
         raise TypeError(f"{type(model).__name__} cannot be saved: {error}") from None
 
@@ -105,7 +113,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")
     model, versions = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
-    then, now = versions["scikit-learn"], importlib.metadata.version("scikit-learn")
+    then, now = versions["scikit-learn"], sklearn.__version__
     if then.split(".")[:2] != now.split(".")[:2]:
         message = (
             f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
@@ -119,8 +127,12 @@ def write_object(value: Any, path: Path, kind: str) -> None:
     """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
     tree, arrays = flatten(value, strict=kind != MODEL)
     content = {
-        "format": f"divlearn {kind}", "version": VERSION, "libraries": libraries(), "model": tree,
-    }  # fmt: skip
+        "format": f"divlearn {kind}",
+        "version": VERSION,
+        "libraries": libraries(),
+        "digest": _digest(tree, arrays),
+        "model": tree,
+    }
     page = json.dumps(content, indent=1).encode()
     with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr(MODEL_PAGE, page)
@@ -143,33 +155,38 @@ def read_object(
                 raise Refusal(_foreign(kind, holds_arrays=start.startswith(NPY_MAGIC)))
             file.seek(0)
             page = _read_page(file, kind)
-            value = restore(page["model"], _read_arrays(file, size, limit), trusted)
+            arrays = _read_arrays(file, size, limit)
+            value = restore(page["model"], arrays, trusted, finished=kind == MODEL)
             if not isinstance(value, wanted):
                 name = "an estimator" if wanted is BaseEstimator else wanted.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
+            # Files of version 0.2 have no digest.
+            if page.get("digest", "") not in ("", _digest(page["model"], arrays)):
+                raise Refusal("it was changed since it was written; copy or write it again")
             return value, page["libraries"]
 
 
-@cache  # a checkpoint is written many times, and versions are read from files
 def libraries() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    """Return versions; modules know theirs, also where nothing was installed under their name."""
+    return {"divlearn": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def fingerprint(value: Any) -> str:
     """SHA-256 of all that a file would hold of a value."""
-    tree, arrays = flatten(value, strict=True)
-    page = json.dumps([tree, *map(_digest, arrays.values())])
-    return hashlib.sha256(page.encode()).hexdigest()
+    return _digest(*flatten(value, strict=True))
 
 
-def _digest(array: NDArray[Any]) -> str:
-    found = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+def _digest(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of a tree and its arrays; checksums of the archive know no member from another."""
+    found = hashlib.sha256(json.dumps(tree).encode())
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
 def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
-    source = "save() has" if kind == MODEL else "a fit inside resumable() has"
+    source = "divlearn.save has" if kind == MODEL else "a fit inside resumable() has"
     what = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
     return f"{what} a {kind} of divlearn; pass a file that {source} written"
 

@@ -5,28 +5,25 @@ their names. Objects are filled: no constructor and no hook of theirs runs.
 """
 
 import dataclasses
-import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
-from numbers import Integral, Real
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
+from divlearn.models.attributes import PACKAGES, check_attributes, complete, find_nan
 
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
-_PACKAGES = ("divlearn", "pyriemann", "sklearn")  # of trusted estimators and splitters
 _NUMERIC = ("numpy", "scipy.special")  # of trusted ufuncs and types of numbers
 _PURE = ("pyriemann.geometry", "pyriemann.utils", "sklearn.feature_selection", "sklearn.metrics")
 _FURTHER = frozenset({
@@ -51,9 +48,18 @@ def flatten(model: Any, *, strict: bool = False) -> tuple[Any, dict[str, NDArray
     return writer.write(model, "model", 0), writer.arrays
 
 
-def restore(tree: Any, arrays: Mapping[str, NDArray[Any]], trusted: Collection[str] = ()) -> Any:
-    """Make an object of a tree and arrays, the inverse of `flatten`."""
-    return _Reader(arrays, trusted).read(tree, 0)
+def restore(
+    tree: Any,
+    arrays: Mapping[str, NDArray[Any]],
+    trusted: Collection[str],
+    *,
+    finished: bool,
+) -> Any:
+    """Make an object of a tree and arrays, the inverse of `flatten`.
+
+    What is `finished` has learned numbers; what is still being fitted may have NaN.
+    """
+    return _Reader(arrays, trusted, finished).read(tree, 0)
 
 
 class _Writer:
@@ -96,6 +102,8 @@ class _Writer:
         if dataclasses.is_dataclass(kind):  # without what it computes by itself
             state = {field.name: state[field.name] for field in dataclasses.fields(kind)}
         name = self._write_name(kind, path)
+        if not self._strict and (wrong := find_nan(kind, state)):
+            raise ValueError(f"{path}.{wrong} has NaN, must have numbers; fit the model again")
         nodes = {key: self.write(item, f"{path}.{key}", depth + 1) for key, item in state.items()}
         return {"object": name, "state": nodes}
 
@@ -112,9 +120,10 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], trusted: Collection[str]) -> None:
-        self._arrays = arrays
-        self._trusted = trusted
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], trusted: Collection[str], finished: bool
+    ) -> None:
+        self._arrays, self._trusted, self._finished = arrays, trusted, finished
 
     def read(self, node: Any, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -156,10 +165,10 @@ class _Reader:
     def _object(self, name: Any, state: Any, depth: int) -> Any:
         kind = self._named(name)
         values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
-        whole = _complete(kind, values)
-        _check_state(kind, values)
-        if "_dual_coef_" in values and hasattr(kind, "_impl"):
-            _check_support(kind, values)
+        whole = complete(kind, values)
+        check_attributes(kind, values)
+        if self._finished and (wrong := find_nan(kind, values)):
+            raise Damage(f"its {kind.__name__} has NaN in {wrong}, must have numbers")
         instance = object.__new__(kind)
         vars(instance).update(whole)
         return instance
@@ -222,90 +231,10 @@ def _take_apart(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-# --- attributes of objects
-
-
-def _check_state(kind: type[Any], values: dict[str, Any]) -> None:
-    """Refuse what takes the place of a method, and values of types that a class does not expect."""
-    hints = _announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
-    # Parameters are as users give them: whoever fits checks them.
-    given = inspect.signature(kind).parameters if issubclass(kind, BaseEstimator) else {}
-    for name, value in values.items():
-        hidden = inspect.getattr_static(kind, name, None)
-        code = callable(hidden) or hasattr(hidden, "__get__")
-        if name.startswith("__") or (code and not isinstance(hidden, cached_property)):
-            raise Damage(f"its {kind.__name__} has a value for {name}, which is not an attribute")
-        if name in hints and name not in given and not _conforms(value, hints[name]):
-            raise Damage(
-                f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "
-                f"the type of {name}"
-            )
-
-
-def _check_support(kind: Any, values: dict[str, Any]) -> None:
-    """Refuse a support vector machine whose sizes differ: libsvm would not look at them."""
-    coef, counts, support = (values[name] for name in ("_dual_coef_", "_n_support", "support_"))
-    pairs = len(counts) * (len(counts) - 1) // 2
-    used = counts if kind._impl in ("c_svc", "nu_svc") else counts[:1]
-    if "_impl" in values or not (
-        coef.shape == (len(counts) - 1, len(support)) and len(values["_intercept_"]) == pairs
-        and (used >= 0).all() and used.sum() == len(support)
-        and {len(values["_probA"]), len(values["_probB"])} <= {0, pairs}
-        and ((support >= 0) & (support < values["shape_fit_"][0])).all()
-    ):  # fmt: skip
-        raise Damage(f"its {kind.__name__} has arrays of sizes that differ")
-
-
-def _complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Add the defaults of parameters that older versions did not have; records must be whole."""
-    record = dataclasses.is_dataclass(kind)
-    if not (record or issubclass(kind, BaseEstimator)):
-        return values
-    given = inspect.signature(kind).parameters
-    missing = {name: one.default for name, one in given.items() if name not in values}
-    known = {
-        name: default for name, default in missing.items() if default is not inspect.Parameter.empty
-    }
-    if record and (wrong := (values | known).keys() ^ given.keys()):
-        raise Damage(f"its {kind.__name__} differs from its class in {', '.join(sorted(wrong))}")
-    return values | known
-
-
 def _expect(value: Any, kind: type[Any]) -> Any:
     if type(value) is not kind:
         raise Damage(f"its tree holds {value!r:.80} in place of a {kind.__name__}")
     return value
-
-
-@cache
-def _announced_types(kind: type[Any]) -> dict[str, Any]:
-    """Types of the attributes of a class by name, as its annotations say."""
-    try:
-        return get_type_hints(kind)
-    except NameError:  # names that are imported for type checkers alone
-        return {}
-
-
-def _conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type; hints that say nothing of plain values are met by all."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return any(_conforms(value, one) for one in arguments)
-    if origin is np.ndarray:
-        return isinstance(value, np.ndarray | np.generic)
-    if origin is tuple and arguments[1:] != (...,):
-        matches = isinstance(value, tuple) and len(value) == len(arguments)
-        return matches and all(map(_conforms, value, arguments))
-    if origin in (tuple, list, Sequence, Iterable):
-        return isinstance(value, list | tuple) and all(_conforms(v, arguments[0]) for v in value)
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(
-            all(map(_conforms, item, arguments)) for item in value.items()
-        )
-    if origin is not None or hint is Any or getattr(hint, "_is_protocol", False):
-        return True
-    wider: dict[Any, Any] = {float: Real, int: Integral, bool: bool | np.bool_}
-    return not isinstance(hint, type) or isinstance(value, wider.get(hint, hint))
 
 
 # --- names, the shortest paths to import from, such as sklearn.svm.SVC: private modules may move
@@ -328,7 +257,7 @@ def find(name: Any, trusted: Collection[str] = ()) -> Any:
     package, *inner = module.split(".")
     public = not any(part.startswith("_") or part in ("conftest", "tests") for part in inner)
     chosen = name in trusted or name in _FURTHER
-    if not (chosen or module in _NUMERIC or (package in _PACKAGES and public)):
+    if not (chosen or module in _NUMERIC or (package in PACKAGES and public)):
         return None
     found = getattr(import_module(module), last)
     return found if chosen or _is_harmless(found) else None
@@ -337,7 +266,7 @@ def find(name: Any, trusted: Collection[str] = ()) -> Any:
 def _is_harmless(found: Any) -> bool:
     home = getattr(found, "__module__", None) or ""  # modules also hold what they import
     if isinstance(found, type):
-        ours = home.partition(".")[0] in _PACKAGES
+        ours = home.partition(".")[0] in PACKAGES
         learns = hasattr(found, "get_params") or hasattr(found, "get_n_splits")
         return issubclass(found, np.generic) or (ours and learns)
     pure = isinstance(found, types.FunctionType) and home.startswith(_PURE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import html
-import importlib.metadata
 import json
 import math
 import os
+import platform
 import re
 import shlex
 import sys
@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 
 from divlearn.atomic import open_atomic
 from divlearn.checks import import_extra
+from divlearn.models.storage import libraries
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
-_LIBRARIES = ("divlearn", "numpy", "scipy", "scikit-learn")
 # Names from files may hold characters that HTML forbids.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _DIGITS = 6  # significant ones; nobody reads more off a figure
@@ -103,8 +104,7 @@ class Page:
 
 def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str, float]) -> None:
     """Write a page with the command, the digest of the data, versions and times at its end."""
-    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    versions["Python"] = ".".join(map(str, sys.version_info[:3]))
+    versions = libraries() | {"scipy": scipy.__version__, "Python": platform.python_version()}
     command = shlex.join(["divlearn", *sys.argv[1:]])
     repeat = repeat_section(command, data_digest, versions, seconds)
     replace(page, sections=[*page.sections, repeat]).write(path)

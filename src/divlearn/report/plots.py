@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
+from divlearn.atomic import open_atomic
 from divlearn.baselines.plane import NAMED
 from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_axes
 from divlearn.judge.evaluation import Evaluation
@@ -63,7 +65,9 @@ def plot_plane(
         _draw(ax, plane, lost, "log-likelihood per matrix", texts, star, about, floor)
     ax.set_title(title or "", loc="left", fontweight="bold", fontsize=14, pad=26)
     if path is not None:
-        ax.figure.canvas.figure.savefig(path)
+        target = Path(path)
+        with open_atomic(target) as file:
+            ax.figure.canvas.figure.savefig(file, format=target.suffix[1:] or "png")
     return ax
 
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray
+from divlearn.atomic import naming_full_disk
 from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
 from divlearn.weights import mean_weight
@@ -243,7 +244,7 @@ class _LocalParts(Sequence[Any]):
                     folder = Path(tempfile.mkdtemp(prefix="divlearn-"))
                     weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
                 path = folder / f"{i}.pickle"
-                with path.open("wb") as file:
+                with naming_full_disk(str(path)), path.open("wb") as file:
                     pickle.dump(result, file, protocol=5)
                 self._values.append(path)
         weakref.finalize(self, budget.take, -used)

@@ -52,7 +52,10 @@ def encode(
     chosen = _engine_for(X, engine)
     first, second = (_as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
     matrices = X.reshape(-1, *X.shape[-2:])
+    if not len(matrices):  # one stands in: engines take no empty stacks, and atoms are checked too
+        matrices = torch.cat([matrices, torch.eye(X.shape[-1]).to(X)[None]])
     values = _Encoding.apply(matrices, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
+    values = values if X.numel() else values[:0]
     return values.reshape(*X.shape[:-2], *values.shape[1:])
 
 

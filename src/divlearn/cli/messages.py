@@ -1,0 +1,29 @@
+"""Messages of the library in the words of the program: options in place of parameters."""
+
+import re
+
+# Parameters that are options of the same name; other options are checked before they are passed on.
+_OPTIONS = "checkpoint|divergence|engine|groups|labels|matrices|patch|regularize"
+_PHRASES = {
+    r'"shrink", here or to check_spd': '"shrink"',
+    r'\bregularize="(\w+)"': r"--regularize \1",
+    rf"\b({_OPTIONS})=": r"--\1 ",
+    r"\btrusted=\['([\w.]+)'\]": r"--trust \1",
+    r"\b(leave out|lower) (groups|patch)\b": r"\1 --\2",
+    r"\bn_found=": "",
+    r"\bn_(clusters|components)=": "-k/--clusters ",
+    r"\blower n_(clusters|components)\b": "lower -k/--clusters",
+    r"or use IDDLClassifier": "or pass --model iddl",
+    r'; use "I" or "channels"': "; choose another --preset",
+    r"or a pair \(alpha, beta\)": "or two numbers: 0.5,1.5",
+    r"DivergenceKNN, .* have the log-Euclidean metric": "--method log-euclidean has that metric",
+    r"that limit= leaves; raise it if": "that the program reads; load it in Python if",
+    r", else lower limit=\d+": "",
+}
+
+
+def with_options(text: str) -> str:
+    """Name options of the program in place of parameters."""
+    for pattern, words in _PHRASES.items():
+        text = re.sub(pattern, words, text)
+    return text
