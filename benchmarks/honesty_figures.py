@@ -1,0 +1,122 @@
+"""Held-out figures beside the truth: chance on data without signal, new data with it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from honesty import N_GROUPS, N_MATRICES, SIZE, Claims, Row, draw_matrices, report, simulate
+from machine import machine_line
+from scaling_tables import table
+
+from divlearn import (
+    DivergenceKernelClassifier,
+    IDDLClassifier,
+    SPDClassifier,
+    which_divergence,
+)
+from divlearn.arrays import Indices, RealArray
+from divlearn.baselines import DivergenceMDM, KernelLLC, KernelSparseCoding, LogEuclideanSVM
+
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "SPDClassifier": lambda: SPDClassifier(random_state=0),
+    "IDDLClassifier": lambda: IDDLClassifier(random_state=0),
+    "DivergenceKernelClassifier": lambda: DivergenceKernelClassifier(random_state=0),
+    'DivergenceMDM("choose")': lambda: DivergenceMDM("choose", random_state=0),
+    'LogEuclideanSVM("rbf")': lambda: LogEuclideanSVM("rbf", random_state=0),
+    "LogEuclideanSVM()": lambda: LogEuclideanSVM(random_state=0),
+    "KernelSparseCoding": lambda: KernelSparseCoding(random_state=0),
+    "KernelLLC": lambda: KernelLLC(random_state=0),
+}
+LEARNED = "which_divergence, learned point"
+SIGNAL = 1.5  # separation of classes: some three of four matrices are recognised
+
+
+def held_out_accuracy(model: Any, y: Indices) -> float:
+    """Return the accuracy that a fitted classifier states of itself."""
+    if hasattr(model, "oof_accuracy_"):
+        return model.oof_accuracy_["average"]
+    if hasattr(model, "held_out_accuracy_"):
+        return model.held_out_accuracy_
+    known = np.isfinite(model.oof_proba_).all(axis=1)
+    return float(np.mean(model.classes_[model.oof_proba_[known].argmax(axis=1)] == y[known]))
+
+
+def run_figure(rng: np.random.Generator, name: str, grouped: bool, separation: float) -> Claims:
+    """Fit to some matrices; compare what the fit states with chance or with new matrices.
+
+    A fold trains on three quarters of the matrices, and so does the model that is compared.
+    """
+    X, y, groups = draw_matrices(rng, 0.5, grouped, separation, more=9)
+    known = slice(N_MATRICES)
+    together = None if groups is None else groups[known]
+    if name == LEARNED:
+        answer = which_divergence(X[known], y[known], groups=together, random_state=0)
+        return {"figure": answer.score, "new": np.nan}
+    model = CLASSIFIERS[name]().fit(X[known], y[known], groups=together)
+    figure = held_out_accuracy(model, y[known])
+    if not separation:
+        return {"figure": figure, "new": 0.5}
+    less = _three_quarters(y[known])
+    model.fit(X[known][less], y[known][less])
+    return {"figure": figure, "new": float(model.score(X[N_MATRICES:], y[N_MATRICES:]))}
+
+
+def _three_quarters(y: Indices) -> Indices:
+    rows = [np.flatnonzero(y == code) for code in np.unique(y)]
+    return np.concatenate([some[: 3 * len(some) // 4] for some in rows])
+
+
+def run_figures(runs: int) -> list[Row]:
+    settings = [
+        {"name": name, "grouped": grouped, "separation": separation}
+        for name in (*CLASSIFIERS, LEARNED)
+        for grouped, separation in ((False, 0.0), (True, 0.0), (False, SIGNAL))
+        if not (separation and name == LEARNED)
+    ]
+    rows = []
+    for setting in settings:
+        rows.append(simulate(run_figure, runs, **setting))
+        print(rows[-1], flush=True)
+    return rows
+
+
+def figures_text(known: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(row["name"] for row in known["rows"]))
+    head = [
+        "accuracy stated, %", "no signal", f"no signal, {N_GROUPS} groups", "signal",
+        "new matrices", "stated minus new",
+    ]  # fmt: skip
+    body = []
+    for name in names:
+        plain, grouped, *signal = (row for row in known["rows"] if row["name"] == name)
+        cells = [_with_error(plain, "figure"), _with_error(grouped, "figure")]
+        for row in signal:
+            cells += [_with_error(row, one) for one in ("figure", "new", "figure - new")]
+        body.append([name, *cells, *[""] * (5 - len(cells))])
+    return "\n\n".join(
+        [
+            f"{known['runs']} simulations each, {N_MATRICES} matrices of size {SIZE} in two classes "
+            "of equal size; chance is 50 %. Errors are standard errors of the mean. New matrices "
+            "are classified by a model of three quarters of the matrices, as many as a fold trains "
+            f"on. {machine_line(known['machine'])}.",
+            table(head, body),
+        ]
+    )
+
+
+def _with_error(row: Row, name: str) -> str:
+    return f"{100 * row[name]:.1f} +- {100 * row['errors'][name]:.1f}"
+
+
+def figures(given: argparse.Namespace) -> None:
+    report("figures", given, lambda runs: {"rows": run_figures(runs)}, figures_text)
+
+
+def paired(found: Sequence[Claims]) -> list[Claims]:
+    return [one | {"figure - new": one["figure"] - one["new"]} for one in found]
+
+
+__all__ = ["RealArray", "figures"]
