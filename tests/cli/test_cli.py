@@ -160,7 +160,9 @@ def test_which(capsys, data):
     assert "accuracy" in printed
     code, found = run_json(capsys, "which", data / "matrices.npz", "--cv", 3)
     assert found["criterion"] == "accuracy"
-    assert len(found["table"]) == 6
+    assert [row["name"] for row in found["table"] if row["alpha"] is None] == ["best named"]
+    assert len(found["table"]) == 7
+    assert found["rules"][found["rule"]]["difference"] == 0
     assert len(found["data"]) == 64
     _, other = run_json(capsys, "which", data / "images.npz", "--without-labels")
     assert other["criterion"] == "likelihood"
