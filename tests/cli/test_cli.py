@@ -352,6 +352,26 @@ def test_cluster_chooses_their_number(capsys, data, tmp_path, options, divergenc
     assert "<h2>Number of clusters</h2>" in (tmp_path / "page.html").read_text()
 
 
+def test_cluster_says_how_much_clusters_mean(capsys, data, tmp_path):
+    with np.load(data / "matrices.npz") as stored:
+        X, y = stored["X"], stored["y"]
+    page = tmp_path / "page.html"
+    shuffled, alone = tmp_path / "shuffled.npz", tmp_path / "alone.npz"
+    np.savez(shuffled, X=X, y=np.random.default_rng(0).permutation(y))
+    np.savez(alone, X=X)
+    for path, said in (
+        (data / "matrices.npz", "which agree with the classes better than chance: the adjusted"),
+        (shuffled, "which agree with the classes no better than chance: the adjusted Rand index"),
+        (alone, "Clusters of random halves of the matrices agree with each other at an adjusted"),
+    ):
+        _, printed, _ = run(capsys, "cluster", path, "-k", 3, "--report", page)
+        assert "60 matrices were divided into 3 clusters of " in printed
+        assert said in " ".join(printed.split())
+        assert said in " ".join(page.read_text().split())
+    _, printed, _ = run(capsys, "cluster", alone, "-k", 1)
+    assert "All 60 matrices are in one cluster." in printed
+
+
 def test_no_clusters_are_refused(capsys, data):
     code, printed, complaint = run(capsys, "cluster", data / "matrices.npz", "-k", 0)
     assert (code, printed) == (1, "")
@@ -453,7 +473,7 @@ def test_help_of_cluster_offers_what_there_is(capsys, data):
         (["which", "{}/matrices.npz", "--cv", "3"], ["Map of the plane", "Named divergences"]),
         (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
-         ["IDDLClassifier separates 3 classes", "Map of the plane", "Learning", "Atoms",
+         ["IDDLClassifier has an accuracy of ", "Map of the plane", "Learning", "Atoms",
           "Where the model and baselines disagree"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
          ["DivergenceKNN was fitted to 3 classes", "Map of the plane"]),
