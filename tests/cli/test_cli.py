@@ -180,7 +180,9 @@ def test_which(capsys, data):
     assert "accuracy" in printed
     code, found = run_json(capsys, "which", data / "matrices.npz", "--cv", 3)
     assert found["criterion"] == "accuracy"
-    assert len(found["table"]) == 6
+    assert [row["name"] for row in found["table"] if row["alpha"] is None] == ["best named"]
+    assert len(found["table"]) == 7
+    assert found["rules"][found["rule"]]["difference"] == 0
     assert len(found["data"]) == 64
     _, other = run_json(capsys, "which", data / "images.npz", "--without-labels")
     assert other["criterion"] == "likelihood"
@@ -370,6 +372,26 @@ def test_cluster_chooses_their_number(capsys, data, tmp_path, options, divergenc
     assert "<h2>Number of clusters</h2>" in (tmp_path / "page.html").read_text()
 
 
+def test_cluster_says_how_much_clusters_mean(capsys, data, tmp_path):
+    with np.load(data / "matrices.npz") as stored:
+        X, y = stored["X"], stored["y"]
+    page = tmp_path / "page.html"
+    shuffled, alone = tmp_path / "shuffled.npz", tmp_path / "alone.npz"
+    np.savez(shuffled, X=X, y=np.random.default_rng(0).permutation(y))
+    np.savez(alone, X=X)
+    for path, said in (
+        (data / "matrices.npz", "which agree with the classes better than chance: the adjusted"),
+        (shuffled, "which agree with the classes no better than chance: the adjusted Rand index"),
+        (alone, "Clusters of random halves of the matrices agree with each other at an adjusted"),
+    ):
+        _, printed, _ = run(capsys, "cluster", path, "-k", 3, "--report", page)
+        assert "60 matrices were divided into 3 clusters of " in printed
+        assert said in " ".join(printed.split())
+        assert said in " ".join(page.read_text().split())
+    _, printed, _ = run(capsys, "cluster", alone, "-k", 1)
+    assert "All 60 matrices are in one cluster." in printed
+
+
 def test_describe_says_what_it_used(capsys, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
     pixels = np.random.default_rng(0).integers(256, size=(2, 24, 24, 3)).astype(np.uint8)
@@ -465,7 +487,7 @@ def test_help_of_cluster_offers_what_there_is(capsys, data):
         (["which", "{}/matrices.npz", "--cv", "3"], ["Map of the plane", "Named divergences"]),
         (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
-         ["IDDLClassifier separates 3 classes", "Map of the plane", "Learning", "Atoms",
+         ["IDDLClassifier has an accuracy of ", "Map of the plane", "Learning", "Atoms",
           "Where the model and baselines disagree"]),
         (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
          ["DivergenceKNN was fitted to 3 classes", "Map of the plane"]),

@@ -85,7 +85,7 @@ def test_nothing_to_keep(interrupt):
 
 # ------------------------------------------------------------------ bars
 
-# Ctrl-C is pressed by the bars themselves, as soon as they know of the first fold.
+# Ctrl-C is pressed by the bars themselves, as soon as they know of the first divergence.
 ON_A_TERMINAL = """
 import signal, sys
 from divlearn.cli import main
@@ -110,7 +110,7 @@ def test_bars_on_a_terminal():
         shown = read_all(ours)
         assert process.stdout.read() == ""
     assert process.returncode == 130
-    assert "0 of 5 folds" in shown
+    assert "0 of 5 divergences of means" in shown
     assert shown.endswith("divlearn: interrupted; nothing is kept\r\n")
 
 

@@ -86,10 +86,24 @@ def make(n=100, **right):
 
 def test_summaries():
     assert make(one=90).summary().endswith("on 100 held-out matrices.")
-    assert "No other is significantly worse" in make(one=90, two=89).summary()
+    text = make(one=90, two=89).summary()
+    assert "held-out matrices, the highest of 2 and therefore optimistic. No other is" in text
+    assert text.endswith("No other is significantly worse (exact sign-flip test over matrices).")
     text = make(one=90, two=70, three=40).summary()
-    assert "significantly better than all others. The next is two, 20.0 +- 4.0" in text
-    assert "Not significantly worse: two." in make(one=90, two=89, three=40).summary()
+    assert "All others are significantly worse. The next is two, 20.0 +- 4.0" in text
+    assert text.endswith("(max-T sign-flip test over matrices, adjusted for all pairs).")
+    assert "Not significantly worse: two (max-T" in make(one=90, two=89, three=40).summary()
+
+
+def test_p_values_hold_for_the_best_of_many():
+    """Two are compared exactly; a third makes the same difference less sure."""
+    two, three = make(one=90, two=80), make(one=90, two=80, three=85)
+    alone = two.table()[1].versus_best
+    assert alone == two.compare("one", "two")
+    adjusted = three.table()[2].versus_best
+    assert adjusted.difference == alone.difference
+    assert adjusted.p_value > alone.p_value
+    assert three.table()[0].versus_best.p_value == 1
 
 
 def test_groups_stay_together(data):

@@ -146,16 +146,14 @@ def test_a_point_compared_with_itself():
 @pytest.mark.parametrize(
     ("right", "betas", "expected"),
     [
-        (50, (0, 0.5, 1), ["Use any", "accuracy 50.0%"]),
-        ([[60, 50, 50]] + [[50] * 3] * 2, (0, 0.5, 1), ["Use airm (60.0%): no point", "50.0%"]),
+        (50, (0, 0.5, 1), ["All 9 points of the grid have the accuracy 50.0%."]),
         ([[60, 62, 50]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["Use airm (60.0%)", "significantly better", "(0, 0.5) with 62.0%",
-          "right on 2 matrices where airm", "p = 0.5", "accuracy is optimistic"]),
-        ([[60, 90, 60]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["Try (0, 0.5): it beats airm (60.0%), the best", "Confirm it on held-out data",
-          "accuracy is optimistic", "from 50.0% to 90.0%"]),
+         ["over 9 points is from 50.0% to 62.0%, the highest at (0, 0.5).",
+          "highest of the named divergences is 60.0% (airm)", "accuracies are optimistic"]),
+        ([[60, 50, 60]] + [[50] * 3] * 2, (0, 0.5, 1),
+         ["at (0, 0) (1 other tie).", "60.0% (airm, burg). These points were selected"]),
         ([[60, 90, 90]] + [[50] * 3] * 2, (0.2, 0.3, 0.4),
-         ["No named divergence", "(0, 0.3) with 90.0% (1 other tie", "accuracy is optimistic"]),
+         ["the highest at (0, 0.3) (1 other tie). These points", "which_divergence judges"]),
     ],
 )  # fmt: skip
 def test_summary_says_what_was_found(right, betas, expected):

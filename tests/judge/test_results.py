@@ -59,7 +59,7 @@ RESULTS = {
         lambda: which_divergence(X, NAMES, cv=3, alphas=GRID, betas=GRID), plot_plane,
         "30 matrices", "Use ",
     ),
-    "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), plot_plane, "30 matrices", "Use "),
+    "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), plot_plane, "30 matrices", "points"),
     "LikelihoodFit": (lambda: fit_likelihood(X), plot_center, "centre", "kappa = "),
     "MeanResult": (lambda: mean_abld(X, 0.5, 0.5), plot_mean, "centroid", "mean divergence"),
 }  # fmt: skip

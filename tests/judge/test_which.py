@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
 import pytest
+from conftest import wishart
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import cross_val_predict
 
-from divlearn.baselines import DivergenceMDM, plane
+from divlearn.baselines import DivergenceKNN, DivergenceMDM, plane
 from divlearn.datasets import (
+    make_recordings,
     make_riemannian_gaussian_clusters,
     make_wishart_clusters,
 )
@@ -19,9 +24,8 @@ from divlearn.fitting.folds import make_folds
 from divlearn.judge import (
     NAMED,
     NamedScore,
-    PlaneMap,
+    RuleScore,
     WhichDivergence,
-    plane_map,
     which_divergence,
 )
 from divlearn.likelihood import fit_member
@@ -45,90 +49,124 @@ def fold_of(y, groups, cv):
     return folds
 
 
-def test_scores_of_a_plain_loop():
-    """Nested cross-validation as one would write it, one matrix after the other."""
-    X, y = overlapping(30)
-    answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
-    folds = fold_of(y, None, 3)
-    chosen, right = [], []
+def hits(point, inside, X, y, groups, folds):
+    """Whether neighbours of other folds and groups, in some folds, are of the same class."""
+    table = abld(X[:, None], X, *point)
+    table[(folds[:, None] == folds) | (groups[:, None] == groups)] = np.inf
+    table[:, ~np.isin(folds, inside)] = np.inf
+    return y[table.argmin(axis=1)] == y
+
+
+def score_means(inside, X, y, folds):
+    """Accuracies of exact nearest means on some folds, with means of the others among them."""
+    rows, right = np.flatnonzero(np.isin(folds, inside)), {name: [] for name in NAMED}
+    for name, fold in product(NAMED, inside):
+        train, test = rows[folds[rows] != fold], rows[folds[rows] == fold]
+        right[name].extend(DivergenceMDM(name).fit(X[train], y[train]).predict(X[test]) == y[test])
+    return [np.mean(right[name]) for name in NAMED]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_neighbours_of_a_plain_loop(copies):
+    """Nested cross-validation as one would write it, one matrix after the other, with groups."""
+    images, classes = overlapping(36 // copies)
+    X, y = np.repeat(images, copies, axis=0), np.repeat(classes, copies)
+    X[::2] *= 1.01  # near copies
+    names = np.repeat([f"image {number}" for number in range(36 // copies)], copies)
+    given = names if copies > 1 else None
+    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
+    answer = which_divergence(X, y, groups=given, **options)
+    folds, grid = fold_of(y, given, 3), list(product(ALPHAS, BETAS))
+    assert all(len(set(folds[names == name])) == 1 for name in names)
+    about = X, y, names, folds
+    scores = [hits(point, range(3), *about).mean() for point in grid]
+    np.testing.assert_allclose(answer.map.ravel(), scores)
+    assert scores[grid.index(answer.best)] == max(scores)
+    named = [(known.alpha, known.beta) for known in NAMED.values()]
+    scores = [hits(point, range(3), *about).mean() for point in named]
+    np.testing.assert_allclose([row.score for row in answer.named.values()], scores)
+    learned, chosen = np.empty((2, len(y)), dtype=bool)
     for fold in range(3):
-        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        point = plane_map(X[train], y[train], ALPHAS, BETAS).best
-        chosen.append(point)
-        for i in test:
-            nearest = train[abld(X[i], X[train], *point).argmin()]
-            right.append(y[nearest] == y[i])
-    assert answer.chosen == tuple(chosen)
-    assert answer.score == np.mean(right)
-    assert answer.best == plane_map(X, y, ALPHAS, BETAS).best
-    for name, row in answer.named.items():
-        table = abld(X[:, None], X, NAMED[name].alpha, NAMED[name].beta)
-        table[folds[:, None] == folds] = np.inf
-        hits = y[table.argmin(axis=1)] == y
-        assert row.score == np.mean(hits)
-        assert row.difference == pytest.approx(answer.score - row.score)
-    assert answer.map[0, 0] == answer.named["airm"].score
+        others, own = [k for k in range(3) if k != fold], folds == fold
+        scores = [hits(point, others, *about)[~own].mean() for point in grid]
+        assert scores[grid.index(answer.chosen[fold])] == max(scores)
+        learned[own] = hits(answer.chosen[fold], others, *about)[own]
+        best = np.argmax([hits(point, others, *about)[~own].mean() for point in named])
+        chosen[own] = hits(named[best], others, *about)[own]
+    assert answer.score == pytest.approx(learned.mean())
+    assert answer.rules["learned nearest neighbour"].score == answer.score
+    assert answer.rules["nearest neighbour"].score == pytest.approx(chosen.mean())
+    assert len(set(answer.chosen)) > 1  # or the loop would not see who chooses
 
 
 def test_nearest_means_of_a_plain_loop():
+    """Means are exact, and chosen without the fold they are judged on."""
     X, y = overlapping(60)
     answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
-    folds, right = fold_of(y, None, 3), {name: [] for name in NAMED}
-    parts = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(3)]
-    for name, (train, test) in product(NAMED, parts):
-        means = DivergenceMDM(name if "burg" in name else "airm").fit(X[train], y[train]).means_
-        right[name].extend(NAMED[name].pairwise(X[test], means).argmin(axis=1) == y[test])
-    for name, row in answer.named.items():  # AIRM means are approximate
-        close = 0 if "burg" in name else 1.5 / 60
-        assert row.mean_score == pytest.approx(np.mean(right[name]), abs=close)
-    chosen = DivergenceMDM("choose", cv=parts).fit(X, y)
-    assert answer.mean_score == np.mean(chosen.oof_proba_.argmax(axis=1) == y)
-    assert answer.mean_divergence == chosen.divergence_.name
-    assert (
-        f"{answer.mean_score:.1%}, of the nearest neighbour {answer.score:.1%}" in answer.summary()
-    )
-    assert {"score", "mean_score"} <= answer.table()[0].keys()
+    folds, names = fold_of(y, None, 3), np.array(list(NAMED))
+    exact = score_means(range(3), X, y, folds)
+    np.testing.assert_allclose([row.mean_score for row in answer.named.values()], exact)
+    right, chosen = [], set()
+    for fold in range(3):
+        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        others = [k for k in range(3) if k != fold]
+        name = names[int(np.argmax(score_means(others, X, y, folds)))]
+        right.extend(DivergenceMDM(name).fit(X[train], y[train]).predict(X[test]) == y[test])
+        chosen.add(name)
+    assert answer.rules["nearest mean"].score == pytest.approx(np.mean(right))
+    assert len(chosen) > 1
+    assert answer.rules["nearest mean"].score < max(exact)  # which is the best of five
+
+
+def test_recommends_the_rule_and_divergence_of_the_highest_accuracy():
+    """Recordings of new subjects: of exact means, not only of approximate ones."""
+    recordings, y, subjects = make_recordings(144, 6, random_state=0)
+    X, options = recordings @ recordings.mT / recordings.shape[2], {"cv": 3, "random_state": 0}
+    answer = which_divergence(X, y, groups=subjects, alphas=ALPHAS, betas=BETAS, **options)
+    splits = make_folds(3, len(y), y, subjects, random_state=0)
+    for make, key in ((DivergenceMDM, "mean_score"), (partial(DivergenceKNN, 1), "score")):
+        for name, row in answer.named.items():
+            said = cross_val_predict(make(name), X, y, cv=splits)
+            assert getattr(row, key) == pytest.approx(np.mean(said == y))
+    best = max(max(row.score, row.mean_score) for row in answer.named.values())
+    top = answer.named[answer.best_named]
+    assert (top.mean_score if answer.rule == "nearest mean" else top.score) == best
+    assert answer.summary().startswith(f"Use the {answer.rule} in {answer.best_named}: where rule")
+    assert f"the held-out accuracy is {answer.rule_score:.1%} +-" in answer.summary()
 
 
 def test_means_are_preferred_where_neighbours_are_noisy():
     """Matrices of few samples: the likelihood is that of the Burg divergence to the mean."""
     X, y = make_wishart_clusters(4, 60, 6, dof=7, separation=3, random_state=0)
     answer = which_divergence(X, y, alphas=[0, 1], betas=[0, 1], random_state=0)
-    assert answer.mean_score > answer.score
-    assert answer.p_mean < 0.05
-    assert answer.mean_divergence == "burg"
-    assert f"nearest neighbour {answer.score:.1%}: use the mean." in answer.summary()
+    assert answer.rule == "nearest mean"
+    assert answer.rules["nearest neighbour"].p_value < 0.05
+    assert answer.summary().startswith("Use the nearest mean in burg: ")
+    assert re.search(r"the nearest neighbour has [^;]*, significantly worse", answer.summary())
 
 
-def test_groups_of_a_plain_loop():
-    """Neighbours of the same group are left out of judgements and of choices."""
-    images, classes = overlapping(18)
-    X, y = np.repeat(images, 2, axis=0), np.repeat(classes, 2)
-    X[::2] *= 1.01  # near copies
-    groups = np.repeat([f"image {number}" for number in range(18)], 2)
-    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
-    answer = which_divergence(X, y, groups=groups, **options)
-    folds = fold_of(y, groups, 3)
-    for group in np.unique(groups):
-        assert len(set(folds[groups == group])) == 1
-    grid = [(alpha, beta) for alpha in ALPHAS for beta in BETAS]
-    tables = {point: abld(X[:, None], X, *point) for point in [*grid, (0.0, 1.0)]}
+def test_classes_of_different_size_count_alike():
+    """Scores are those that scikit-learn calls balanced."""
+    X, y = overlapping(60)
+    kept = np.sort(np.concatenate([np.flatnonzero(y > 0), np.flatnonzero(y == 0)[:6]]))
+    X, y = X[kept], y[kept]
+    answer = which_divergence(X, y, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
+    folds = fold_of(y, None, 3)
+    splits = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(3)]
+    for make, key in ((DivergenceMDM, "mean_score"), (partial(DivergenceKNN, 1), "score")):
+        said = cross_val_predict(make("stein"), X, y, cv=splits)
+        expected = balanced_accuracy_score(y, said)
+        assert getattr(answer.named["stein"], key) == pytest.approx(expected)
+    assert answer.chance == pytest.approx(1 / 3)
+    assert "balanced accuracy" in answer.summary()
 
-    def right(point, i, references):
-        others = references[groups[references] != groups[i]]
-        return y[others[tables[point][i, others].argmin()]] == y[i]
 
-    def best(rows):
-        correct = np.array([[right(point, i, rows) for i in rows] for point in grid])
-        return PlaneMap(np.array(ALPHAS), np.array(BETAS), correct.reshape(3, 2, -1)).best
-
-    trains = [np.flatnonzero(folds != fold) for fold in range(3)]
-    assert answer.best == best(np.arange(36))
-    assert answer.chosen == tuple(best(train) for train in trains)
-    points = [answer.chosen[fold] for fold in folds]
-    assert answer.score == np.mean([right(points[i], i, trains[folds[i]]) for i in range(36)])
-    burg = [right((0.0, 1.0), i, trains[folds[i]]) for i in range(36)]
-    assert answer.named["burg"].score == np.mean(burg)
+def test_folds_that_leave_nothing_to_choose_by():
+    """With two folds there is no other to choose on: the first contender is taken."""
+    X, y = overlapping(30)
+    answer = which_divergence(X, y, cv=2, alphas=ALPHAS, betas=BETAS, random_state=0)
+    assert answer.chosen == ((0.0, 0.0), (0.0, 0.0))
+    assert answer.rules["nearest mean"].score == answer.named["airm"].mean_score
 
 
 @pytest.mark.parametrize(("rows", "pairs"), [(1, 1), (7, 100)])
@@ -149,18 +187,24 @@ def test_separated_classes_need_no_learning():
     assert answer.criterion == "accuracy"
     assert answer.map.shape == (17, 17)
     assert answer.score > 0.95
-    assert answer.summary().startswith("Use any: all divergences of the grid")
+    assert answer.summary().startswith("Use the nearest mean in any named divergence: ")
 
 
 def test_learning_is_recommended_where_it_helps():
-    """One eigenvalue tells the classes apart; members without a name ignore the noisy others."""
-    rng, y = np.random.default_rng(0), np.arange(300) % 2
-    noise = 3 * rng.standard_t(1.5, (5, len(y))).clip(-9, 9)
-    logs = np.column_stack([*noise, rng.normal(-0.9 * y, 0.12)])
+    """One eigenvalue tells the classes apart; members without a name ignore the noisy others.
+
+    The second class lies on both sides of the first, so that means tell nothing.
+    """
+    rng, variant = np.random.default_rng(0), np.tile([0, 1, 2, 1], 75)
+    y, noise = variant % 2, 3 * rng.standard_t(1.5, (5, 300)).clip(-9, 9)
+    logs = np.column_stack([*noise, rng.normal(-1.5 * variant, 0.12)])
     X = np.exp(logs)[:, :, None] * np.eye(6)
     answer = which_divergence(X, y, alphas=[0, 1, 4, 8], betas=[0, 1, 4, 8], random_state=0)
-    assert answer.named[answer.best_named].beaten
-    assert answer.summary().startswith(f"Use ({answer.best[0]:g}, {answer.best[1]:g})")
+    assert all(row.beaten for row in answer.named.values())
+    point = f"({answer.best[0]:g}, {answer.best[1]:g})"
+    assert answer.rule == "learned nearest neighbour"
+    assert answer.rule_score == answer.score
+    assert answer.summary().startswith(f"Use the nearest neighbour in the learned point {point}: ")
     assert max(answer.best) > 1
     assert answer.score <= answer.map.max()
 
@@ -174,6 +218,18 @@ def test_permuted_labels_mean_nothing():
     )
     assert answer.score < 0.5
     assert answer.map.max() >= answer.score  # the map's maximum is not what is reported
+
+
+@pytest.mark.parametrize("n_groups", [None, 10])
+def test_nothing_is_recommended_without_signal(n_groups):
+    """A class of four fifths: neighbours are right more often than means, and know nothing."""
+    rng = np.random.default_rng(8)
+    X, y = wishart(rng, 60, 2), rng.permutation(np.arange(60) < 12)
+    groups = None if n_groups is None else np.arange(60) % n_groups
+    answer = which_divergence(X, y, groups=groups, alphas=[0], betas=[0], random_state=0)
+    assert answer.measure == "balanced accuracy"
+    assert answer.p_chance > 0.05
+    assert answer.summary().startswith("No divergence separates these classes")
 
 
 @cache
@@ -249,34 +305,49 @@ def test_picture(tmp_path, labels):
 
 
 def test_words_of_every_verdict():
-    row = NamedScore(0.0, 1.0, 0.8, 0.1, 0.02, 1e-4)
+    row = NamedScore(0.0, 1.0, 0.8, 0.1, 0.02, 1e-4, mean_score=0.75)
+    same, worse = RuleScore(0.8, 0.0, 0.0, 1.0), RuleScore(0.75, 0.05, 0.01, 0.001)
     grid = np.array([0.0, 1.0])
     answer = WhichDivergence(
-        "accuracy", (1.0, 1.0), 0.9, {"burg": row}, grid, grid, np.full((2, 2), 0.8), 200,
-        chosen=((1.0, 1.0), (1.0, 1.0)), chance=0.5, p_chance=1e-9,
+        criterion="accuracy", measure="accuracy", best=(1.0, 1.0), score=0.82, alphas=grid,
+        betas=grid, named={"airm": replace(row, score=0.7), "burg": row}, map=np.full((2, 2), 0.8),
+        n_matrices=200, chance=0.5, p_chance=1e-9, rule="nearest neighbour", rule_score=0.79,
+        rule_error=0.03,
+        rules={
+            "nearest mean": worse, "nearest neighbour": same,
+            "learned nearest neighbour": RuleScore(0.82, -0.02, 0.01, 0.3),
+        },
     )  # fmt: skip
-    assert answer.summary().startswith("Use (1, 1): the learned point beats burg")
-    assert "chosen without each fold: (1, 1). The accuracy" in answer.summary()
-    two = replace(answer, chosen=((1.0, 1.0), (0.5, 1.0)))
-    assert "without each fold: (1, 1); (0.5, 1). The accuracy" in two.summary()
-    even = replace(
-        answer, score=0.8, named={"burg": replace(row, difference=0.0, standard_error=0, p_value=1)}
+    assert answer.summary() == (
+        "Use the nearest neighbour in burg: where rule and divergence are chosen without each "
+        "fold, the held-out accuracy is 79.0% +- 3.0% on 200 matrices; chance is 50.0%. By rule, "
+        "the nearest neighbour has 80.0%; the nearest mean has 75.0%, 5.0 +- 1.0 points behind "
+        "(p = 0.001), significantly worse; the learned nearest neighbour has 82.0%, 2.0 +- 1.0 "
+        "points ahead (p = 0.3), not significantly better. The p-values are adjusted for all rules "
+        "(max-T sign-flip test over matrices)."
     )
-    assert even.summary().startswith("Use any: all divergences of the grid have the accuracy 80.0%")
-    tied = replace(row, difference=0.01, p_value=0.5)
+    assert "200 matrices of 8 groups; chance" in replace(answer, n_groups=8).summary()
+    assert "sign-flip test over groups" in replace(answer, n_groups=8).summary()
+    three = dict.fromkeys(("airm", "stein", "burg"), row) | {"log-cosh": replace(row, score=0.1)}
     for names, verdict in (
-        (("airm",), "Use airm (80.0%): the learned"),
-        (("airm", "burg"), "Use airm or burg (80.0%): the learned"),
-        (("airm", "stein", "burg"), "No difference found between airm, stein and burg (80.0%): "),
+        (dict.fromkeys(("airm", "burg"), row), "Use the nearest neighbour in any named divergence"),
+        (three, "Use the nearest neighbour in airm, stein or burg: where"),
     ):
-        some = replace(answer, named=dict.fromkeys(names, tied), map=np.eye(2))
-        assert some.summary().startswith(verdict)
-    means = replace(answer, mean_score=0.85, mean_divergence="stein", p_mean=0.2)
-    assert means.summary().endswith(
-        "The accuracy of the nearest mean, in stein, is 85.0%, of the nearest neighbour 90.0%: no "
-        "significant difference."
+        assert replace(answer, named=names).summary().startswith(verdict)
+    means = replace(answer, rule="nearest mean", rules=dict.fromkeys(answer.rules, same))
+    assert means.summary().startswith("Use the nearest mean in any named divergence: ")
+    learned = replace(answer, rule="learned nearest neighbour", rule_score=0.82)
+    assert learned.summary().startswith(
+        "Use the nearest neighbour in the learned point (1, 1): where the point is chosen without "
+        "each fold, the held-out accuracy is 82.0%"
     )
-    assert replace(means, p_mean=0.01).summary().endswith("90.0%: use the neighbour.")
+    nothing = replace(answer, p_chance=0.06)
+    assert nothing.summary() == (
+        "No divergence separates these classes significantly better than chance: with the "
+        "divergence chosen without each fold, the held-out accuracy is 75.0% for the nearest mean, "
+        "80.0% for the nearest neighbour, 82.0% for the learned nearest neighbour, and chance is "
+        "50.0% (p = 0.06, 200 matrices)."
+    )
 
 
 @pytest.mark.parametrize(

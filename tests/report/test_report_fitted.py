@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -89,6 +91,34 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     points = {(round(a, 3), round(b, 3)) for a, b in zip(*shapes(model), strict=True)}
     assert {(one["alpha"], one["beta"]) for one in section.content["learned"]} == points
     np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+
+
+def test_the_plane_of_groups_has_neighbours_of_other_groups(data, kernel):
+    """Near copies: with each other for neighbours every point would be right."""
+    X, y = np.repeat(data[0], 2, axis=0), np.repeat(data[1], 2)
+    X[::2] *= 1.001
+    groups = np.repeat(np.arange(len(X) // 2), 2)
+    page = classifier_page(kernel, X, y, groups)
+    section = page.sections[titles(page).index("Map of the plane")]
+    expected = plane_map(X, y, groups=groups)
+    assert expected.accuracy.max() < 1 == plane_map(X, y).accuracy.min()
+    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+    assert "nearest neighbour of another group on 72 matrices" in section.note
+
+
+def test_accuracy_is_compared_with_chance(data, kernel):
+    X, y = data
+    assert re.search(
+        r"of 3 classes, better than chance \(p = ", classifier_page(kernel, X, y).sentence
+    )
+    shuffled = np.random.default_rng(0).permutation(y)
+    model = clone(kernel).fit(X, shuffled)
+    assert "not significantly above chance" in classifier_page(model, X, shuffled).sentence
+    # Two groups of each class, right as a whole: the chance of that is one of 3^6 at best.
+    few = np.unique(y, return_inverse=True)[1] * 2 + np.arange(len(y)) % 2
+    held_out = held_out_predictions(kernel, y)
+    right = held_out._replace(predicted=held_out.codes)
+    assert fitted._say_accuracy("model", right, few).endswith("better than chance (p = 0.0014).")
 
 
 def shapes(model):

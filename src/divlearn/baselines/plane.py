@@ -168,8 +168,8 @@ def judge_neighbors(
     engine: Engine,
 ) -> tuple[Flags, Indices]:  # fmt: skip
     """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
-    # Neighbours are of other groups and outside the left-out fold. Returned are flags,
-    # (n_folds + 1, n_points, n_judged), the last of which leave out no fold, and who was judged.
+    # Returned are flags, (n_folds + 1, n_points, n_judged), and who was judged. Neighbours are of
+    # other groups, and outside the left-out fold and the own one; the last flags leave out no fold.
     n, n_folds = len(matrices), int(folds.max()) + 1
     cells = codes * n_folds + folds
     apart = np.arange(n) if groups is None else groups
@@ -201,12 +201,19 @@ def judge_neighbors(
                 tell("neighbours", int(tile[-1]) + 1, len(rest))
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
+    nearest = nearest[:, :, judged]
     correct = np.empty((n_folds + 1, len(points), n_judged), dtype=np.bool_)
-    for left_out in range(n_folds + 1):
-        kept = nearest[:, np.arange(n_folds) != left_out][:, :, judged]
-        same, other = kept.min(axis=1, initial=np.inf)
-        correct[left_out] = np.less(same * (1 + _ROUNDING) + _LEAST_ROUNDING, other).T
+    correct[-1] = _same_class(nearest)
+    nearest[:, folds[judged], np.arange(n_judged)] = np.inf
+    for left_out in range(n_folds):
+        correct[left_out] = _same_class(np.delete(nearest, left_out, axis=1))
     return correct, judged
+
+
+def _same_class(nearest: RealArray) -> Flags:
+    """Whether the nearest (2, n_folds, n_judged, n_points) is of the same class, not of another."""
+    same, other = nearest.min(axis=1, initial=np.inf)
+    return np.less(same * (1 + _ROUNDING) + _LEAST_ROUNDING, other).T
 
 
 def _compare(

@@ -36,7 +36,7 @@ def cluster(
     seed: options.Seed = 0, engine: options.EngineName = "auto",
     report: options.ReportFile = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Find clusters of matrices, and compare them with labels if there are any.
+    """Find clusters of matrices, and say how well they agree with labels, or with themselves.
 
     Without -k, the number of clusters is that of the mixture with the lowest BIC, at most 20.
     Nothing is held out: with --groups, clusters are compared with the groups too.
@@ -46,8 +46,9 @@ def cluster(
     import numpy as np
 
     from divlearn.cli.data import data_files, read_data
+    from divlearn.cluster.agreement import measure_stability
     from divlearn.models import save
-    from divlearn.report import cluster_page
+    from divlearn.report.clusters import cluster_page, say_clusters
 
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
@@ -58,21 +59,30 @@ def cluster(
         count = min(bics, key=bics.__getitem__) if n_clusters is None else n_clusters
         model.set_params(**{"n_components" if method == "mixture" else "n_clusters": count})
         found = model.fit(dataset.matrices).predict(dataset.matrices)
+        # Matrices of one image belong together, as those of a group do.
+        together = dataset.files if dataset.groups is None else dataset.groups
+        stability = math.nan
+        if dataset.labels is None:
+            stability = measure_stability(model, dataset.matrices, together)
     sizes = np.bincount(found, minlength=count)
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = why + _say(model)
-    out.say(text)
+    headline = say_clusters(found, dataset.labels, together, stability)
+    out.say(f"{headline}\n{text}")
     scores = _agreement(out, "labels", dataset.labels, found)
     with_groups = _agreement(out, "groups", dataset.groups, found)
     if output is not None:
         save(model, output)
         out.say(f"Model: {output}")
     digest = out.digest(dataset)
-    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
+    page = partial(
+        cluster_page, model, found, dataset.labels, scores, text, bics, groups=together,
+        stability=stability,
+    )  # fmt: skip
     out.write_page(page, digest, {"clustering": out.seconds})
     out.finish(
-        labels=found, sizes=sizes, summary=text, agreement=scores,
-        agreement_with_groups=with_groups, data=digest,
+        labels=found, sizes=sizes, headline=headline, summary=text, agreement=scores,
+        agreement_with_groups=with_groups, stability=stability, data=digest,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """``divlearn which``: the divergence that suits matrices."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -58,14 +59,28 @@ def which(
     if answer.criterion == "accuracy":
         columns = {"alpha": "alpha", "beta": "beta", "neighbour": "score", "mean": "mean_score"}
     rows = [
-        [str(row["name"]), *(f"{float(row[key]):.4g}" for key in columns.values())]
+        [str(row["name"]), *(_show(float(row[key])) for key in columns.values())]
         for row in answer.table()
     ]
     out.table(["divergence", *columns], rows)
     digest = out.digest(dataset)
     out.write_page(lambda: page_of(answer), digest, {"comparing": out.seconds})
     out.finish(
-        criterion=answer.criterion, best=answer.best, score=answer.score,
-        summary=answer.summary(), message=answer.message, table=answer.table(),
-        n_folds=len(answer.chosen), kept_together=together is not None, data=digest,
-    )  # fmt: skip
+        criterion=answer.criterion,
+        best=answer.best,
+        score=answer.score,
+        rule=answer.rule,
+        rule_score=answer.rule_score,
+        rules={name: vars(row) for name, row in answer.rules.items()},
+        p_chance=answer.p_chance,
+        summary=answer.summary(),
+        message=answer.message,
+        table=answer.table(),
+        n_folds=len(answer.chosen),
+        kept_together=together is not None,
+        data=digest,
+    )
+
+
+def _show(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"

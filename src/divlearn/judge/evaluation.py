@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -33,7 +34,8 @@ class Row:
     ----------
     name : str
     accuracy, standard_error : float, of held-out predictions.
-    versus_best : PairedComparison, the best classifier minus this one.
+    versus_best : PairedComparison, the best classifier minus this one. The best is the best of all
+        only on these matrices, so the p-value is adjusted for the comparison of all pairs.
     seconds : float, to fit and predict all folds.
     """
 
@@ -81,8 +83,21 @@ class Evaluation(Summarised):
         return max(self.predictions, key=lambda name: float(self.correct(name).mean()))
 
     def compare(self, first: str, second: str) -> PairedComparison:
-        """Compare two classifiers on the same matrices."""
+        """Compare two classifiers on the same matrices; the p-value holds for one such pair."""
         return significance.compare_paired(self.correct(first), self.correct(second), self.groups)
+
+    @property
+    def test(self) -> str:
+        """Name of the test of the p-values in `table`."""
+        units = "matrices" if self.groups is None else "groups"
+        if len(self.predictions) < 3:
+            return f"exact sign-flip test over {units}"
+        return f"max-T sign-flip test over {units}, adjusted for all pairs"
+
+    @cached_property
+    def _p_values(self) -> dict[frozenset[str], float]:
+        right = {name: self.correct(name) for name in self.predictions}
+        return significance.compare_all(right, self.groups)
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
@@ -90,7 +105,9 @@ class Evaluation(Summarised):
         for name, seconds in self.seconds.items():
             right = self.correct(name)
             error = significance.standard_error(right, self.groups)
-            rows.append(Row(name, float(right.mean()), error, self.compare(best, name), seconds))
+            p_value = self._p_values.get(frozenset((best, name)), 1.0)
+            paired = replace(self.compare(best, name), p_value=p_value)
+            rows.append(Row(name, float(right.mean()), error, paired, seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
     def confusion(self, name: str) -> Indices:
@@ -106,19 +123,22 @@ class Evaluation(Summarised):
             f"{best.name} has an accuracy of {best.accuracy:.1%} +- {best.standard_error:.1%} on "
             f"{len(self.codes)} held-out matrices"
         )
-        ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not others:
             return f"{text}."
+        text += f", the highest of {len(self.predictions)} and therefore optimistic."
+        ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:
             paired = others[0].versus_best
-            return (
-                f"{text}: significantly better than all others. The next is "
-                f"{others[0].name}, {100 * paired.difference:.1f} +- "
-                f"{100 * paired.standard_error:.1f} points behind (p = {paired.p_value:.2g})."
+            verdict = (
+                f"All others are significantly worse. The next is {others[0].name}, "
+                f"{100 * paired.difference:.1f} +- {100 * paired.standard_error:.1f} points behind "
+                f"(p = {paired.p_value:.2g})"
             )
-        if len(ties) == len(others):
-            return f"{text}. No other is significantly worse."
-        return f"{text}. Not significantly worse: {'; '.join(ties)}."
+        elif len(ties) == len(others):
+            verdict = "No other is significantly worse"
+        else:
+            verdict = f"Not significantly worse: {'; '.join(ties)}"
+        return f"{text} {verdict} ({self.test})."
 
 
 def evaluate(

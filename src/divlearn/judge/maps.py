@@ -1,6 +1,6 @@
 """Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from divlearn.fitting.folds import check_groups
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
-from divlearn.judge.significance import SIGNIFICANT, PairedComparison
+from divlearn.judge.significance import PairedComparison
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -92,40 +92,30 @@ class PlaneMap(Summarised):
         return float(self.accuracy[self.index(alpha, beta)])
 
     def compare(self, first: Point, second: Point) -> PairedComparison:
-        """Paired comparison of two points (alpha, beta) of the grid."""
+        """Paired comparison of two points (alpha, beta) of the grid, chosen in advance."""
         one, other = (self.correct[self.index(*point)] for point in (first, second))
         return significance.compare_paired(one, other, self.groups)
 
     def summary(self) -> str:
-        """Recommend a divergence, with the evidence and its limits."""
-        accuracy, named, best = self.accuracy, self.named, self.best
-        highest, n_points, span = accuracy.max(), accuracy.size, say_range(accuracy)
-        if accuracy.min() == highest:
-            return f"Use any: all {n_points} points of the grid have the accuracy {highest:.1%}."
+        """Say which points have the highest accuracy; `which_divergence` says how sure that is."""
+        accuracy, named = self.accuracy, self.named
+        lowest, highest = accuracy.min(), accuracy.max()
+        if lowest == highest:
+            return f"All {accuracy.size} points of the grid have the accuracy {highest:.1%}."
         n_ties = len(self.best_points) - 1
         ties = f" ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
-        leader = f"The best of {n_points} points, {format_point(best)} with {highest:.1%}{ties},"
-        optimistic = "was selected on the same data, so its accuracy is optimistic"
-        if not named:
-            return f"No named divergence lies on the grid. {leader} {optimistic}. {span}"
-        top = max(named.values())
-        known = NAMED[max(named, key=named.__getitem__)]
-        if top == highest:
-            return f"{say_best(named)}: no point of the grid is better. {span}"
-        paired = self.compare(best, (known.alpha, known.beta))
-        evidence = (
-            f"{leader} is right on {paired.first_only} matrices where {known.name} is wrong, and "
-            f"wrong on {paired.second_only} where {known.name} is right (p = {paired.p_value:.2g});"
-            f" it {optimistic}"
+        text = (
+            f"Leave-one-out accuracy over {accuracy.size} points is from {lowest:.1%} to "
+            f"{highest:.1%}, the highest at {format_point(self.best)}{ties}."
         )
-        if paired.p_value >= SIGNIFICANT:
-            answer = f"{say_best(named)}: no point of the grid is significantly better."
-        else:
-            answer = (
-                f"Try {format_point(best)}: it beats {known.name} ({top:.1%}), the best named "
-                "divergence, significantly for a single comparison. Confirm it on held-out data."
-            )
-        return f"{answer} {evidence}. {span}"
+        if named:
+            top = max(named.values())
+            names = ", ".join(name for name, one in named.items() if one == top)
+            text += f" The highest of the named divergences is {top:.1%} ({names})."
+        return (
+            f"{text} These points were selected on the same matrices, so their accuracies are "
+            "optimistic; which_divergence judges a choice on held-out matrices."
+        )
 
     def _find(self, alpha: float, beta: float) -> tuple[int, int] | None:
         """Index of a point, up to the rounding that steps such as 0.1 accumulate."""
@@ -213,19 +203,6 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 
 def format_point(point: Sequence[float]) -> str:
     return "({:g}, {:g})".format(*point)
-
-
-def say_best(accuracies: Mapping[str, float]) -> str:
-    """Say which of the named divergences to use; three or more that tie are no recommendation."""
-    top = max(accuracies.values())
-    *others, last = (name for name, accuracy in accuracies.items() if accuracy == top)
-    if len(others) < 2:
-        return f"Use {' or '.join([*others, last])} ({top:.1%})"
-    return f"No difference found between {', '.join(others)} and {last} ({top:.1%})"
-
-
-def say_range(accuracy: RealArray) -> str:
-    return f"Accuracy over the grid ranges from {accuracy.min():.1%} to {accuracy.max():.1%}."
 
 
 def check_codes(y: ArrayLike, n_matrices: int) -> Indices:

@@ -1,41 +1,66 @@
-"""Significance of accuracies: of one classifier against chance, and of two on the same matrices."""
+"""Significance of accuracies: of classifiers against chance, and against each other."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import convolve
-from scipy.special import bdtrc, stdtr
-from scipy.stats import binom
+from scipy.special import stdtr
+from scipy.stats import binom, entropy
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.folds import count_groups
 
 SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
+
+_FLIPS = 9999  # random signs of all units
+_FLIPS_AT_ONCE = 1000
+_ROUNDING = 1e-9  # sums that differ by less tie
+# Held-out predictions are not independent: matrix i is predicted from the label of j, and j from
+# that of i. Two matrices that are nearest to each other are both right or both wrong. Without
+# signal this at most doubles the variance of an accuracy, to first order in the labels.
+_SHARED_LABELS = 2.0
 
 _Groups = Indices | None
 
 
-def p_above(flags: NDArray[np.bool_], level: float, groups: _Groups = None) -> float:
-    """One-sided p-value of a share of true flags above a level: binomial, or t over groups."""
-    if groups is None:
-        return float(bdtrc(int(flags.sum()) - 1, len(flags), level))
-    n_groups = len(np.unique(groups))
-    excess, error = float(flags.mean()) - level, standard_error(flags, groups)
-    p = float(excess <= 0) if error == 0 else float(stdtr(n_groups - 1, -excess / error))
-    # All groups are right with this probability when each is right or wrong as a whole: with few
-    # groups a t-test would claim more.
-    return p if excess <= 0 else max(p, level**n_groups)
+def balanced_weights(codes: Indices) -> RealArray:
+    """Weights of matrices, one on average, by which every class counts alike."""
+    counts = np.bincount(codes)
+    weights: RealArray = len(codes) / (np.count_nonzero(counts) * counts[codes])
+    return weights
 
 
-def standard_error(values: NDArray[Any], groups: _Groups = None) -> float:
-    """Of a mean over matrices, of which only those of different groups are independent."""
-    sums = _sum(values - values.mean(), groups)
-    error = float(np.sqrt(sums @ sums)) / len(values)
-    if groups is None:
-        return error
-    n_groups = len(np.unique(groups))
-    return error * float(np.sqrt(n_groups / max(n_groups - 1, 1)))
+def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = None) -> float:
+    """One-sided p-value of a balanced accuracy above that of predictions without signal."""
+    # Predictions that are independent of the classes have the balanced accuracy 1 / n_classes,
+    # however often they name each class. This does not hold for the accuracy: where one class has
+    # 80 % of the matrices, it is 80 % for one rule and 50 % for another.
+    classes, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    units = np.arange(len(codes)) if groups is None else groups
+    excess = float(np.mean(balanced_weights(codes) * flags)) - 1 / len(classes)
+    error = np.sqrt(_SHARED_LABELS) * standard_error(flags, units, codes)
+    degrees = max(int(count_groups(codes, units).min()) - 1, 1)
+    p = float(excess <= 0) if error == 0 else float(stdtr(degrees, -excess / error))
+    # With few groups a t-test would claim more than the chance of naming the classes of all groups.
+    least = np.exp(-len(np.unique(units)) * entropy(counts))
+    return p if excess <= 0 else max(p, float(least))
+
+
+def standard_error(
+    values: NDArray[Any], groups: _Groups = None, codes: Indices | None = None
+) -> float:
+    """Of a mean over matrices, or over classes; only different groups are independent."""
+    codes = np.zeros(len(values), dtype=np.intp) if codes is None else codes
+    centered = values - (np.bincount(codes, values) / np.maximum(np.bincount(codes), 1))[codes]
+    if groups is not None:
+        n_groups = count_groups(codes, groups)
+        centered = centered * np.sqrt(n_groups / np.maximum(n_groups - 1, 1))[codes]
+    sums = _sum(balanced_weights(codes) * centered, groups)
+    return float(np.sqrt(sums @ sums)) / len(values)
 
 
 def _sum(values: RealArray, groups: _Groups) -> RealArray:
@@ -52,7 +77,7 @@ class PairedComparison:
     difference : float, accuracy of the first minus accuracy of the second.
     standard_error : float, of the paired difference.
     p_value : float, of the exact two-sided sign-flip test over matrices (McNemar's test), or over
-        groups.
+        groups. `Evaluation.table` adjusts it for the comparison of all pairs.
     """
 
     first_only: int
@@ -65,12 +90,47 @@ class PairedComparison:
 def compare_paired(
     first: NDArray[np.bool_], second: NDArray[np.bool_], groups: _Groups = None
 ) -> PairedComparison:
-    """Compare two classifiers by whether each is right, shape (n_matrices,)."""
+    """Compare two classifiers, named in advance, by whether each is right, shape (n_matrices,)."""
     gains = first.astype(float) - second
     return PairedComparison(
         int((first & ~second).sum()), int((second & ~first).sum()), float(gains.mean()),
         standard_error(gains, groups), _flip_signs(_sum(gains, groups).astype(int)),
     )  # fmt: skip
+
+
+def compare_all(
+    correct: Mapping[str, NDArray[np.bool_]],
+    groups: _Groups = None,
+    weights: RealArray | float = 1.0,
+) -> dict[frozenset[str], float]:
+    """Compare each two classifiers: adjusted p-values of no difference, by the pair of names."""
+    pairs = list(combinations(correct, 2))
+    gains = [weights * (correct[one].astype(float) - correct[other]) for one, other in pairs]
+    found = compare_jointly(np.array(gains), groups) if pairs else np.empty(0)
+    return {frozenset(pair): float(p) for pair, p in zip(pairs, found, strict=True)}
+
+
+def compare_jointly(gains: RealArray, groups: _Groups = None) -> RealArray:
+    """Compute p-values of no gain on average, adjusted for all rows (n_rows, n_matrices) of gains.
+
+    The max-T method of Westfall and Young: of all flips of the signs of matrices (groups), the
+    share in which the gain of any row is as far from zero as that of this one, in units of the
+    size of its gains. The probability that any gain which is none counts as significant is then at
+    most the level.
+    """
+    sums = np.stack([_sum(row, groups) for row in gains], axis=1)
+    if len(gains) == 1 and (sums == np.rint(sums)).all():
+        return np.array([_flip_signs(sums[:, 0].astype(int))])
+    sums = sums[sums.any(axis=1)]
+    sizes = np.sqrt((sums**2).sum(axis=0))
+    sums /= np.where(sizes > 0, sizes, 1.0)
+    found, as_far = np.abs(sums.sum(axis=0)), np.ones(len(gains))
+    random = np.random.RandomState(0)
+    for start in range(0, _FLIPS, _FLIPS_AT_ONCE):
+        shape = min(_FLIPS_AT_ONCE, _FLIPS - start), len(sums)
+        farthest = np.abs((2.0 * random.randint(0, 2, shape) - 1) @ sums).max(axis=1)
+        as_far += (farthest[:, None] >= found - _ROUNDING).sum(axis=0)
+    return as_far / (_FLIPS + 1)
 
 
 def _flip_signs(gains: NDArray[Any]) -> float:

@@ -1,18 +1,18 @@
-"""Pages of fitted models: classifiers, with their accuracy on held-out matrices, and clusters."""
+"""Pages of fitted classifiers, with their accuracy on held-out matrices."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.divergence import Divergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
 from divlearn.judge.maps import PlaneMap, plane_map
+from divlearn.judge.significance import SIGNIFICANT, p_above_chance
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
 from divlearn.report.sections import (
@@ -31,7 +31,6 @@ _MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more ta
 _MOST_MAPPED = 1000  # matrices whose pairs are all compared
 _MOST_POINTS = 600
 _FOLDS = 4
-_MOST_CLASSES = 30  # columns of a table
 
 
 def classifier_page(
@@ -53,7 +52,7 @@ def classifier_page(
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     >>> model = DivergenceKernelClassifier(alphas=[0.5], betas=[0.5]).fit(X, y)
     >>> classifier_page(model, X, y).sentence
-    'DivergenceKernelClassifier separates 3 classes with an accuracy of ...% on 60 held-out ...'
+    'DivergenceKernelClassifier has an accuracy of ...% on 60 held-out matrices of 3 classes, ...'
     """
     X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)
     name, classes = type(model).__name__, model.classes_
@@ -63,10 +62,7 @@ def classifier_page(
         sections.append(_members(model))
     held_out = held_out_predictions(model, y)
     if held_out is not None:
-        sentence = (
-            f"{name} separates {len(classes)} classes with an accuracy of "
-            f"{held_out.accuracy:.1%} on {len(held_out.rows)} held-out matrices."
-        )
+        sentence = _say_accuracy(name, held_out, groups)
         codes = np.arange(len(classes))
         sections.append(confusion_section(
             "Confusion matrix", classes.tolist(),
@@ -88,6 +84,17 @@ def classifier_page(
         sections.append(text_section("How the fit ended", f"{model.message_}."))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
     return Page("Fitted classifier", sentence, sections, detail=detail)
+
+
+def _say_accuracy(name: str, held_out: HeldOut, groups: NDArray[Any] | None) -> str:
+    right = held_out.predicted == held_out.codes
+    together = None if groups is None else np.unique(groups[held_out.rows], return_inverse=True)[1]
+    p_value = p_above_chance(right, held_out.codes, together)
+    verdict = "better than chance" if p_value < SIGNIFICANT else "not significantly above chance"
+    return (
+        f"{name} has an accuracy of {held_out.accuracy:.1%} on {len(held_out.rows)} held-out "
+        f"matrices of {len(np.unique(held_out.codes))} classes, {verdict} (p = {p_value:.2g})."
+    )
 
 
 def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
@@ -200,75 +207,3 @@ def compare_with_baselines(
         "Where the model and baselines disagree", y[rows].tolist(),
         {one: classes[codes].tolist() for one, codes in said.items()}, names=rows.tolist(),
     )  # fmt: skip
-
-
-def cluster_page(
-    model: Any, labels: Indices, classes: NDArray[Any] | None,
-    agreement: Mapping[str, float], summary: str, bics: Mapping[int, float] | None = None,
-) -> Page:  # fmt: skip
-    """Make the page of clusters: centres, progress, and agreement with classes.
-
-    Parameters
-    ----------
-    model : estimator of `divlearn.cluster`, fitted
-    labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
-    classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
-    agreement : mapping of str to float, scores by name.
-    summary : str, text below the answer.
-    bics : mapping of int to float, optional, BIC by number of clusters.
-
-    Examples
-    --------
-    >>> from divlearn import ABKMeans
-    >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 20, 3, separation=12, random_state=0)
-    >>> model = ABKMeans(3, random_state=0).fit(X)
-    >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, "").sentence
-    'The 60 matrices form 3 clusters of 20 to 20.'
-    """
-    centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
-    sizes = np.bincount(labels, minlength=len(centers))
-    texts = [f"cluster {k}: {size} matrices" for k, size in enumerate(sizes)]
-    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
-    sections = [atoms_section("Centres", centers, sizes, texts, note)]
-    if classes is not None:
-        sections.append(table_section(
-            "Agreement with the classes", ["score", "value"], list(agreement.items()),
-            "1 is perfect agreement. For random clusters F1 and NMI are above 0, ARI is about 0.",
-            formats={"value": ".3f"},
-        ))  # fmt: skip
-        sections.append(_cross_table(labels, classes, len(centers)))
-    if hasattr(model, "alpha_"):
-        sections.append(plane_section(
-            "Divergence", learned=learned_points(model), mark="used here",
-            note="The divergence used, among those with a name.",
-        ))  # fmt: skip
-    if bics:
-        curve = {"BIC": np.array([[*bics], [*bics.values()]])}
-        note = "Bayesian information criterion of mixtures; the lowest is best."
-        sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
-    if hasattr(model, "history_"):
-        name, label = "lower_bound", "log-likelihood per matrix"
-        note = "The log-likelihood after every iteration."
-        if "objective" in model.history_:
-            name, label = "objective", "objective"
-            note = "The objective after every step; it never rises."
-        curves = {label: model.history_[name].astype(float)}
-        sections.append(curves_section("Progress", curves, "step", label, note))
-    sentence = (
-        f"The {len(labels)} matrices form {np.count_nonzero(sizes)} clusters of "
-        f"{sizes[sizes > 0].min()} to {sizes.max()}."
-    )
-    return Page("Clusters", sentence, sections, detail=summary)
-
-
-def _cross_table(labels: Indices, classes: NDArray[Any], n_clusters: int) -> Section:
-    names, codes = np.unique(classes, return_inverse=True)
-    counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
-    np.add.at(counts, (labels, codes), 1)
-    shown = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
-    headings = ["cluster", *(str(name) for name in names[shown])]
-    rows = [[f"cluster {k}", *counts[k, shown].tolist()] for k in range(n_clusters)]
-    more = f" The {_MOST_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
-    note = f"Number of matrices of each class in each cluster.{more}"
-    return table_section("Clusters and classes", headings, rows, note)

@@ -63,11 +63,12 @@ def map_section(
     plane: PlaneMap, learned: Sequence[tuple[float, float, str]], mark: str, note: str
 ) -> Section:
     """Draw the accuracies of a map with learned points; the note says what these are."""
+    whose = "" if plane.groups is None else " of another group"
     return plane_section(
         "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
         learned=learned, mark=mark,
-        note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour on "
-        f"{plane.n_matrices} matrices.",
+        note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour{whose} "
+        f"on {plane.n_matrices} matrices.",
     )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from divlearn.arrays import RealArray
 from divlearn.atomic import open_atomic
 from divlearn.baselines.plane import NAMED
 from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_axes
+from divlearn.judge.answer import WhichDivergence
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap, Point, format_point, plane_map
-from divlearn.judge.which import WhichDivergence
 from divlearn.report.fitted import learned_points
 from divlearn.report.planes import LEVELS, TITLES, edges
 from divlearn.report.sections import correlations
@@ -55,7 +55,7 @@ def plot_plane(
     elif plane.criterion == "accuracy":
         texts = {name: f"{row.score:.1%}" for name, row in plane.named.items()}
         star = f"learned point {format_point(plane.best)}  {plane.score:.1%}"
-        _draw(ax, plane, 100 * plane.map, "held-out 1-NN accuracy", texts, star, about)
+        _draw(ax, plane, 100 * plane.map, f"held-out 1-NN {plane.measure}", texts, star, about)
     else:
         lost = plane.map - plane.score
         texts = {name: f"{-row.difference:.3f}" for name, row in plane.named.items()}

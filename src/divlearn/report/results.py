@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from divlearn.baselines.plane import NAMED
+from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
-from divlearn.judge.which import WhichDivergence
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import (
@@ -35,7 +35,7 @@ def page_of(result: Any) -> Page:
     >>> from divlearn import plane_map
     >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
     >>> page_of(plane_map(X, [0, 0, 1, 1], [0, 1], [0, 1])).sentence
-    'Use any.'
+    'All 4 points of the grid have the accuracy 100.0%.'
     """
     raise TypeError(f"a {type(result).__name__} has no page")
 
@@ -82,21 +82,22 @@ def _(answer: WhichDivergence) -> Page:
 def _which_sections(answer: WhichDivergence) -> list[Section]:
     labelled = answer.criterion == "accuracy"
     if labelled:
-        best, scale, values, label, floor = "learned", 100, answer.map, "accuracy", None
+        best, scale, values, label, floor = "learned", 100, answer.map, answer.measure, None
         formats = {
             "alpha": "g", "beta": "g", "neighbour": ".1%", "learned ahead by": "+.1f",
             "standard error": ".1f", "p": ".2g", "mean": ".1%",
         }  # fmt: skip
         about = (
-            "The star is the learned point. Values are cross-validated accuracies of the nearest "
+            f"The star is the learned point. Values are held-out {answer.measure} of the nearest "
             f"neighbour on {answer.n_matrices} matrices."
         )
-        test = "McNemar's test" if answer.n_groups is None else "sign-flip test over groups"
+        units = "matrices" if answer.n_groups is None else "groups"
         note = (
-            "Accuracy of the nearest neighbour; differences between the learned point and each "
-            f"named divergence, in percentage points on the same matrices, with p-values (exact "
-            f"{test}); accuracy of the nearest mean. What is learned, the divergence of means "
-            "included, is evaluated on held-out folds."
+            f"Held-out {answer.measure} of the nearest neighbour; differences between the learned "
+            "point and each named divergence, in percentage points on the same matrices, with "
+            f"p-values (max-T sign-flip test over {units}, adjusted for all named divergences); "
+            f"held-out {answer.measure} of the nearest mean. The learned point, and the best named "
+            "divergence of either rule, are chosen without each fold and judged on it."
         )
     else:
         best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
@@ -115,7 +116,10 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
             "the maximum, which has two more parameters."
         )
     last = "mean_score" if labelled else "bic_difference"
-    rows = [[best, *answer.best, answer.score, *3 * [None], getattr(answer, last, None)]]
+    rows: list[list[Any]] = [[best, *answer.best, answer.score, *4 * [None]]]
+    if labelled:
+        neighbour, mean = (answer.rules[rule].score for rule in (NEIGHBOUR, MEAN))
+        rows.append(["best named", None, None, neighbour, *3 * [None], mean])
     rows += [
         [TITLES[name], row.alpha, row.beta, row.score, scale * row.difference,
          scale * row.standard_error, row.p_value, getattr(row, last)]
@@ -143,13 +147,12 @@ def _(found: Evaluation) -> Page:
         for row in table
         for paired in [row.versus_best]
     ]  # fmt: skip
-    test = "McNemar's test" if found.groups is None else "sign-flip test over groups"
     sections = [
         table_section(
             "Classifiers", ["classifier", *formats], rows, bold=[0], formats=formats,
             note=f"Cross-validation on the same folds: {found.message}. Differences to the best "
-            f"classifier are in percentage points on the same matrices, with p-values (exact "
-            f"{test}).",
+            f"classifier are in percentage points on the same matrices, with p-values "
+            f"({found.test}).",
         ),
         confusion_section(
             f"Confusion matrix of {best}", found.classes.tolist(), found.confusion(best),

@@ -1,0 +1,226 @@
+"""What `which_divergence` answers: scores of divergences and rules, and a recommendation."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from divlearn.arrays import RealArray
+from divlearn.drawing import Summarised
+from divlearn.judge.maps import Point, format_point
+from divlearn.judge.significance import SIGNIFICANT
+
+MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
+
+
+@dataclass(frozen=True)
+class NamedScore:
+    """A named divergence beside the learned one, on the same matrices.
+
+    Attributes
+    ----------
+    alpha, beta : float
+    score : float, held-out accuracy of the nearest neighbour, or mean log-likelihood per matrix.
+    difference : float, score of the learned point minus this score.
+    standard_error : float, of the paired difference.
+    p_value : float, of no difference: max-T sign-flip test over matrices (groups), adjusted for the
+        comparison with all named divergences; or likelihood-ratio test of two parameters, which is
+        conservative on the axes.
+    bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
+        parameters; positive if the learned one is preferred. NaN with labels.
+    mean_score : float, held-out accuracy of the nearest class mean, or NaN.
+    """
+
+    alpha: float
+    beta: float
+    score: float
+    difference: float
+    standard_error: float
+    p_value: float
+    bic_difference: float = math.nan
+    mean_score: float = math.nan
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the learned point is significantly better."""
+        if math.isnan(self.bic_difference):
+            return self.difference > 0 and self.p_value < SIGNIFICANT
+        return self.bic_difference > 0 and self.difference > 2 * self.standard_error
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """A rule of classification beside the recommended one, on the same matrices.
+
+    Attributes
+    ----------
+    score : float, held-out accuracy; the divergence is chosen without each fold.
+    difference : float, score of the recommended rule minus this score.
+    standard_error : float, of the paired difference.
+    p_value : float, of no difference: max-T sign-flip test over matrices (groups), adjusted for the
+        comparison of all rules.
+    """
+
+    score: float
+    difference: float
+    standard_error: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WhichDivergence(Summarised):
+    """The answer of `which_divergence`; `summary` says it in words.
+
+    Attributes
+    ----------
+    criterion : {"accuracy", "likelihood"}
+    best : (alpha, beta), the point learned from all matrices.
+    score : float, of the learned point: held-out accuracy of the nearest neighbour, where the point
+        is chosen anew without each fold, or mean log-likelihood per matrix.
+    named : dict of NamedScore
+    alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid.
+    map : ndarray, shape (n_alphas, n_betas), held-out accuracy or mean log-likelihood.
+    n_matrices : int, the matrices that were judged.
+    message : str, whether the search is complete or was interrupted.
+
+    Only with labels:
+
+    measure : {"accuracy", "balanced accuracy"}
+        What scores are. Where classes differ in size, every class counts alike.
+    chosen : tuple of (alpha, beta), the point chosen without each fold.
+    chance : float, score of predictions that are independent of the classes.
+    p_chance : float, p-value of no rule being better than chance (Bonferroni over the rules).
+    n_groups : int or None, number of groups.
+    rule : {"nearest mean", "nearest neighbour", "learned nearest neighbour"}
+        The recommended rule: that of the highest score of all named divergences, for means and for
+        neighbours. The learned one, the nearest neighbour at ``best``, has to be significantly
+        better.
+    rule_score, rule_error : float
+        Held-out accuracy of the recommendation and its standard error. Rule and divergence are
+        chosen without each fold, so that the accuracy is not that of the best of many.
+    rules : dict of RuleScore
+    """
+
+    criterion: Literal["accuracy", "likelihood"]
+    best: Point
+    score: float
+    named: dict[str, NamedScore]
+    alphas: RealArray
+    betas: RealArray
+    map: RealArray
+    n_matrices: int
+    message: str = ""
+    measure: str = ""
+    chosen: tuple[Point, ...] = ()
+    chance: float = math.nan
+    p_chance: float = math.nan
+    n_groups: int | None = None
+    rule: str = ""
+    rule_score: float = math.nan
+    rule_error: float = math.nan
+    rules: dict[str, RuleScore] = field(default_factory=dict)
+
+    @property
+    def best_named(self) -> str:
+        """Named divergence of the highest score, of the rule if there is one; the first of ties."""
+        return self._best_named()[0]
+
+    def _best_named(self) -> list[str]:
+        scores = {
+            name: row.mean_score if self.rule == MEAN else row.score
+            for name, row in self.named.items()
+        }
+        top = max(scores.values())
+        return [name for name, score in scores.items() if math.isclose(score, top)]
+
+    def table(self) -> list[dict[str, str | float]]:
+        """Rows for the learned point and every named one, the highest score first.
+
+        With labels, "best named" is the named divergence that is chosen without each fold.
+        """
+        nowhere = {"alpha": math.nan, "beta": math.nan}
+        alpha, beta = self.best
+        rows: list[dict[str, Any]] = [
+            {"name": "learned", "alpha": alpha, "beta": beta, "score": self.score,
+             "mean_score": math.nan}
+        ]  # fmt: skip
+        if self.rules:
+            score, mean = (self.rules[rule].score for rule in (NEIGHBOUR, MEAN))
+            rows.append({"name": "best named", **nowhere, "score": score, "mean_score": mean})
+        rows += [{"name": name, **vars(row)} for name, row in self.named.items()]
+        return sorted(rows, key=lambda row: -float(row["score"]))
+
+    def summary(self) -> str:
+        """Recommend a rule and a divergence, and say how sure that is."""
+        if self.criterion == "likelihood":
+            return _say_likelihood(self)
+        if self.p_chance >= SIGNIFICANT:
+            return _say_chance(self)
+        return f"{_say_recommended(self)} {_say_rules(self)}"
+
+
+def _say_chance(answer: WhichDivergence) -> str:
+    scores = ", ".join(f"{row.score:.1%} for the {rule}" for rule, row in answer.rules.items())
+    return (
+        "No divergence separates these classes significantly better than chance: with the "
+        f"divergence chosen without each fold, the held-out {answer.measure} is {scores}, and "
+        f"chance is {answer.chance:.1%} (p = {answer.p_chance:.2g}, {_say_matrices(answer)})."
+    )
+
+
+def _say_recommended(answer: WhichDivergence) -> str:
+    names = answer._best_named()
+    listed = " or ".join(", ".join(names).rsplit(", ", 1))
+    where, how = listed, "rule and divergence are"
+    if len(names) == len(answer.named) > 1:
+        where = "any named divergence"
+    if answer.rule == LEARNED:
+        where, how = f"the learned point {format_point(answer.best)}", "the point is"
+    rule = NEIGHBOUR if answer.rule == LEARNED else answer.rule
+    return (
+        f"Use the {rule} in {where}: where {how} chosen without each fold, the held-out "
+        f"{answer.measure} is {answer.rule_score:.1%} +- {answer.rule_error:.1%} on "
+        f"{_say_matrices(answer)}; chance is {answer.chance:.1%}."
+    )
+
+
+def _say_rules(answer: WhichDivergence) -> str:
+    """Say how the rules compare, with the divergence of each chosen without each fold."""
+    text = f"By rule, the {answer.rule} has {answer.rules[answer.rule].score:.1%}"
+    for rule, row in answer.rules.items():
+        if rule == answer.rule:
+            continue
+        side, verdict = ("behind", "worse") if row.difference >= 0 else ("ahead", "better")
+        sure = "" if row.p_value < SIGNIFICANT else "not "
+        text += (
+            f"; the {rule} has {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
+            f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g}), {sure}"
+            f"significantly {verdict}"
+        )
+    units = "matrices" if answer.n_groups is None else "groups"
+    return f"{text}. The p-values are adjusted for all rules (max-T sign-flip test over {units})."
+
+
+def _say_matrices(answer: WhichDivergence) -> str:
+    groups = "" if answer.n_groups is None else f" of {answer.n_groups} groups"
+    return f"{answer.n_matrices} matrices{groups}"
+
+
+def _say_likelihood(answer: WhichDivergence) -> str:
+    name = answer.best_named
+    top = answer.named[name]
+    gain = (
+        f"it gains {top.difference:.2g} +- {top.standard_error:.1g} in log-likelihood per matrix "
+        f"over {answer.n_matrices} matrices (BIC {top.bic_difference:+.1f}, likelihood-ratio "
+        f"p = {top.p_value:.2g})"
+    )
+    fitted = format_point([round(value, 3) for value in answer.best])
+    if top.beaten:
+        return (
+            f"Use {fitted}, the maximum of the likelihood: it beats {name}, the best named "
+            f"divergence, by BIC; {gain}."
+        )
+    second, other = max((row.score, one) for one, row in answer.named.items() if one != name)
+    return (
+        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by BIC; "
+        f"{gain}. The next named divergence, {other}, loses {top.score - second:.2g} per matrix."
+    )

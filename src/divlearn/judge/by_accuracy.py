@@ -1,0 +1,176 @@
+"""Which divergence suits labelled matrices: held-out accuracies of means and of neighbours."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.baselines import plane
+from divlearn.baselines.plane import NAMED, NAMED_POINTS, Flags
+from divlearn.engines import Engine
+from divlearn.judge import maps
+from divlearn.judge.answer import LEARNED, MEAN, NEIGHBOUR, NamedScore, RuleScore, WhichDivergence
+from divlearn.judge.nearest_means import judge_means
+from divlearn.judge.significance import (
+    SIGNIFICANT,
+    balanced_weights,
+    compare_all,
+    compare_jointly,
+    p_above_chance,
+    standard_error,
+)
+
+_DECIMALS = 12  # of scores that are compared; sums in another order tie
+
+
+@dataclass(frozen=True, eq=False)
+class _Contenders:
+    """Whether classifiers are right, and how a choice among them does."""
+
+    correct: Flags  # (n_folds, n_contenders, n_matrices), without each fold and without the own one
+    codes: Indices
+    folds: Indices
+    groups: Indices | None
+
+    def take(self, first: int, last: int | None = None) -> Self:
+        return type(self)(self.correct[:, first:last], self.codes, self.folds, self.groups)
+
+    @property
+    def held_out(self) -> Flags:
+        """Whether each is right without the own fold, (n_contenders, n_matrices)."""
+        return self.correct[self.folds, :, np.arange(len(self.folds))].T
+
+    def scores(self) -> RealArray:
+        return _score(self.held_out, self.codes)
+
+    def cross_fit(self, choose: Callable[[RealArray], int]) -> tuple[Flags, list[int]]:
+        """Choose a contender without each fold: whether it is right there, and which it is."""
+        chosen = []
+        for fold, flags in enumerate(self.correct):
+            others = self.folds != fold
+            chosen.append(choose(_score(flags[:, others], self.codes[others])))
+        places = np.array(chosen)[self.folds]
+        return self.correct[self.folds, places, np.arange(len(self.folds))], chosen
+
+    def compare(self, one: Flags, other: Flags) -> tuple[float, float]:
+        """Difference of two balanced accuracies, and its standard error."""
+        gains = one.astype(float) - other
+        difference = float(_score(one, self.codes) - _score(other, self.codes))
+        return difference, standard_error(gains, self.groups, self.codes)
+
+
+def _score(flags: Flags, codes: Indices) -> RealArray:
+    """Balanced accuracies."""
+    scores: RealArray = flags @ balanced_weights(codes) / len(codes)
+    return scores
+
+
+def _first_best(scores: RealArray) -> int:
+    return int(np.round(scores, _DECIMALS).argmax())
+
+
+def judge_by_accuracy(
+    matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, alphas: RealArray,
+    betas: RealArray, engine: Engine,
+) -> WhichDivergence:  # fmt: skip
+    matrices = matrices.astype(np.float64, copy=False)
+    by_means = judge_means(matrices, codes, folds, NAMED_POINTS, engine)
+    grid = maps.make_grid(alphas, betas)
+    by_neighbours, judged = plane.judge_neighbors(
+        matrices, codes, folds, groups, np.vstack([NAMED_POINTS, grid]), engine
+    )
+    # Means are first: they win ties with neighbours, which take longer to find.
+    everyone = _Contenders(
+        np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1), codes[judged],
+        folds[judged], None if groups is None else groups[judged],
+    )  # fmt: skip
+    return _answer(everyone, grid, alphas, betas, len(matrices))
+
+
+def _answer(
+    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, n_given: int
+) -> WhichDivergence:
+    def choose(scores: RealArray) -> int:
+        return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
+
+    n, n_named = len(everyone.codes), len(NAMED)
+    points = everyone.take(2 * n_named)
+    learned, choices = points.cross_fit(choose)
+    rules = {
+        MEAN: everyone.take(0, n_named).cross_fit(_first_best)[0],
+        NEIGHBOUR: everyone.take(n_named, 2 * n_named).cross_fit(_first_best)[0],
+        LEARNED: learned,
+    }
+    surface, places = points.scores(), [(alpha, beta) for alpha, beta in grid.tolist()]
+    counts = np.unique(everyone.codes, return_counts=True)[1]
+    p_values = [p_above_chance(one, everyone.codes, everyone.groups) for one in rules.values()]
+    return WhichDivergence(
+        criterion="accuracy",
+        measure="accuracy" if counts.min() == counts.max() else "balanced accuracy",
+        best=places[choose(surface)],
+        score=float(_score(learned, everyone.codes)),
+        named=_compare_named(everyone, learned),
+        alphas=alphas,
+        betas=betas,
+        map=surface.reshape(len(alphas), len(betas)),
+        n_matrices=n,
+        message=say_how_many(n, n_given, "matrices were judged"),
+        chosen=tuple(places[choice] for choice in choices),
+        chance=1 / len(counts),
+        p_chance=min(1.0, len(rules) * min(p_values)),
+        n_groups=None if everyone.groups is None else len(np.unique(everyone.groups)),
+        **_recommend(everyone, rules),
+    )
+
+
+def _compare_named(everyone: _Contenders, learned: Flags) -> dict[str, NamedScore]:
+    """Compare the learned point with every named one, and score means."""
+    n_named = len(NAMED)
+    neighbours = everyone.take(n_named, 2 * n_named)
+    flags = neighbours.held_out
+    gains = balanced_weights(everyone.codes) * (learned.astype(float) - flags)
+    p_values = compare_jointly(gains, everyone.groups)
+    return {
+        name: NamedScore(
+            divergence.alpha, divergence.beta, score, *everyone.compare(learned, flags[place]),
+            p_value=float(p_values[place]), mean_score=mean,
+        )
+        for place, ((name, divergence), score, mean) in enumerate(zip(
+            NAMED.items(), neighbours.scores().tolist(), everyone.scores().tolist()[:n_named],
+            strict=True,
+        ))
+    }  # fmt: skip
+
+
+def _recommend(everyone: _Contenders, rules: Mapping[str, Flags]) -> dict[str, Any]:
+    """Choose a rule, judge the choice, and compare it with the others."""
+    n_named = len(NAMED)
+    named = everyone.take(0, 2 * n_named)
+    rule, flags = (
+        MEAN if _first_best(named.scores()) < n_named else NEIGHBOUR,
+        named.cross_fit(_first_best)[0],
+    )
+    p_values = compare_all(rules, everyone.groups, balanced_weights(everyone.codes))
+    gain, _ = everyone.compare(rules[LEARNED], rules[rule])
+    if gain > 0 and p_values[frozenset((LEARNED, rule))] < SIGNIFICANT:
+        rule, flags = LEARNED, rules[LEARNED]
+    return {
+        "rule": rule,
+        "rule_score": float(_score(flags, everyone.codes)),
+        "rule_error": standard_error(flags, everyone.groups, everyone.codes),
+        "rules": {
+            name: RuleScore(
+                float(_score(one, everyone.codes)), *everyone.compare(rules[rule], one),
+                p_values.get(frozenset((rule, name)), 1.0),
+            )
+            for name, one in rules.items()
+        },
+    }  # fmt: skip
+
+
+def say_how_many(done: int, total: int, what: str) -> str:
+    if done == total:
+        return f"all {total:,} {what}"
+    return f"interrupted by the user: {done:,} of {total:,} {what}"

@@ -1,0 +1,85 @@
+"""Clusters beside chance: levels of the permutation test, and stability where there is none."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.metrics import adjusted_rand_score
+
+from divlearn.cluster import ABKMeans, ABMixture, agreement
+from divlearn.cluster.agreement import measure_stability, p_agreement
+from divlearn.datasets import make_wishart_clusters
+
+GROUPS = np.repeat(np.arange(12), 5)
+
+
+def test_p_value_of_all_permutations():
+    """Six matrices: the share of all 720 orders with an index as high."""
+    classes, clusters = np.array(["a", "a", "a", "b", "b", "b"]), np.array([0, 0, 1, 1, 1, 1])
+    found = adjusted_rand_score(classes, clusters)
+    every = [adjusted_rand_score(list(order), clusters) for order in permutations(classes)]
+    expected = np.mean(np.array(every) >= found - 1e-12)
+    assert p_agreement(classes, clusters) == pytest.approx(expected, abs=0.05)
+    assert p_agreement(classes, np.zeros(6, dtype=int)) == 1
+
+
+def clusters_of_groups(rng):
+    """Clusters follow the groups, four matrices of five."""
+    kept = rng.random(60) < 0.8
+    return np.where(kept, rng.integers(0, 3, 12)[GROUPS], rng.integers(0, 3, 60))
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_groups_are_no_evidence(monkeypatch, pure):
+    """Clusters and classes follow groups, and have nothing else in common: naively 20 to 30 %."""
+    monkeypatch.setattr(agreement, "_PERMUTATIONS", 99)
+    rng, found = np.random.default_rng(0), []
+    for _ in range(200):
+        shares = np.arange(12) % 2 if pure else rng.random(12)
+        classes = rng.random(60) < rng.permutation(shares)[GROUPS]
+        clusters = clusters_of_groups(rng)
+        found.append([p_agreement(classes, clusters, some) < 0.05 for some in (GROUPS, None)])
+    grouped, naive = np.mean(found, axis=0)
+    assert grouped <= 0.07
+    assert naive > 0.1
+
+
+def test_agreement_is_found_in_groups():
+    clusters = np.repeat(np.arange(12) % 2, 5)
+    assert p_agreement(clusters, clusters, GROUPS) < 0.01
+
+
+@pytest.mark.parametrize("make", [ABKMeans, ABMixture])
+def test_clusters_are_stable_where_there_are_any(make):
+    X, _ = make_wishart_clusters(3, 30, 3, separation=12, random_state=0)
+    assert measure_stability(make(3, random_state=0).fit(X), X) > 0.9
+    X, _ = make_wishart_clusters(1, 90, 6, random_state=0)
+    model = ABKMeans(3, random_state=0).fit(X)
+    assert abs(measure_stability(model, X)) < 0.3
+    assert np.isnan(measure_stability(model, X[:10]))
+
+
+class Recorder(BaseEstimator):
+    """Remembers which groups it was shown: their numbers are the matrices."""
+
+    seen: list = []  # noqa: RUF012
+    cluster_centers_ = np.zeros((2, 1, 1))
+
+    def fit(self, X):
+        self.seen.append(set(X.ravel().tolist()))
+        return self
+
+    def predict(self, X):
+        return np.arange(len(X)) % 2
+
+
+def test_halves_do_not_share_a_group():
+    Recorder.seen.clear()
+    measure_stability(Recorder(), GROUPS.reshape(-1, 1, 1).astype(float), GROUPS)
+    halves = list(zip(Recorder.seen[::2], Recorder.seen[1::2], strict=True))
+    assert len(halves) == 3
+    assert all(not one & other and one | other == set(range(12)) for one, other in halves)
+    assert halves[0] != halves[1]
