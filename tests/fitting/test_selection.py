@@ -8,7 +8,8 @@ from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from divlearn.fitting.selection import HeldOut, choose, cross_calibrate, nest_folds
+from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.selection import HeldOut, calibrated_without_each, choose, nest_folds
 
 
 def noise(seed, n=48):
@@ -127,17 +128,25 @@ def test_noise_is_at_chance_and_the_best_of_many_is_not():
     assert np.mean(crossed) > np.mean(nested) + error
 
 
-def test_calibration_of_a_fold_does_not_see_it():
+@pytest.mark.parametrize("nested", [False, True])
+def test_calibration_of_a_fold_does_not_see_it(nested):
     rng = np.random.default_rng(0)
-    scores, codes = rng.standard_normal((40, 3, 1)), rng.integers(3, size=40)
+    scores, codes = rng.standard_normal((2, 40, 3, 1)), rng.integers(3, size=40)
     folds = list(KFold(4).split(codes))
-    parts = [scores[held] for _, held in folds]
-    rows, found = cross_calibrate(parts, folds, codes, np.ones(40))
+    nest = nest_folds(folds, codes) if nested else None
+    everything = [*folds, *(nest.folds if nest else ())]
+    said = HeldOut(lambda one, k: scores[one, everything[k][1]], None, folds, nest)
+    chosen = [0, 1, 0, 1]
+    rows, found = calibrated_without_each(said, chosen, codes, np.ones(40))
     turned = np.where(np.arange(40) < 10, (codes + 1) % 3, codes)
-    again = cross_calibrate(parts, folds, turned, np.ones(40))[1]
+    again = calibrated_without_each(said, chosen, turned, np.ones(40))[1]
     np.testing.assert_array_equal(rows, np.arange(40))
     np.testing.assert_array_equal(again[:10], found[:10])
     assert (again[10:] != found[10:]).any()
+    for k, (train, held) in enumerate(folds):  # by the scores of the same candidate
+        known = calibrate(scores[chosen[k], train], codes[train], np.ones(30))
+        expected = np.exp(known.log_probabilities(scores[chosen[k], held]))
+        np.testing.assert_allclose(found[held], expected)
 
 
 @pytest.mark.parametrize(

@@ -167,10 +167,11 @@ def test_heads_of_a_fold_are_chosen_without_it():
         shares = np.full(6, 0.1)
         shares[rows[k]] = 1.0 + k / 10
         choices.append(learning.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
-    best, scores, loss = learning.choose_honestly(partial(learning.least, choices), parts)
+    chooser = partial(learning.least, choices)
+    best, without = learning.choose_without_each(chooser, parts)
     assert best.gamma == 0
-    assert scores.ravel().tolist() == [0, 0, 1, 1, 2, 2]
-    assert loss == pytest.approx(6.6)
+    assert [one.gamma for one in without] == [0, 1, 2]
+    assert learning.loss_without_each(chooser, parts) == pytest.approx(6.6)
 
 
 @pytest.mark.parametrize("max_iter", [0, 2])

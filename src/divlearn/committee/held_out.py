@@ -8,7 +8,12 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.calibration import Calibration, calibrate, fit_temperature
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import HeldOut, Nest, average_held_out, cross_calibrate
+from divlearn.fitting.selection import (
+    HeldOut,
+    Nest,
+    average_held_out,
+    calibrated_without_each,
+)
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
@@ -28,13 +33,14 @@ def choose_held_out(
     target: Target,
     folds: Folds,
     nest: Nest | None = None,
-    refine: Callable[[_T], Sequence[_T]] = lambda _: (),
+    neighbours: Callable[[_T], Sequence[_T]] | None = None,
 ) -> tuple[_T, Calibration, RealArray]:
     """Choose a candidate; return it, its calibration, and held-out probabilities.
 
     `decide` gives scores, shape (n_samples, n_classes, n_forms), as in `HeldOut`. Probabilities of
     a fold are those of the candidate that is chosen without the fold. They are NaN for matrices
-    that no fold holds out.
+    that no fold holds out. To save time in a nest, this choice is among the neighbours of the
+    candidate in the middle, then among those of the best of them.
     """
     codes, weights = target
 
@@ -47,11 +53,14 @@ def choose_held_out(
         return shares * np.maximum(true, _LEAST)
 
     held_out = HeldOut(decide, judge, folds, nest)
-    best = held_out.best(candidates, refine)
+    best = held_out.best(candidates, lambda _: ())
     tested, scores = average_held_out(held_out.parts([best] * len(folds)), folds, len(codes))
     calibration = calibrate(scores, codes[tested], weights[tested])
-    honest = held_out.parts(held_out.best_without_each(candidates, refine))
-    rows, said = cross_calibrate(honest, folds, codes, weights)
+    first, then = candidates, neighbours or (lambda _: ())
+    if neighbours is not None:
+        first = neighbours(candidates[len(candidates) // 2])
+    chosen = held_out.best_without_each(first, then)
+    rows, said = calibrated_without_each(held_out, chosen, codes, weights)
     probabilities = np.full((len(codes), said.shape[1]), np.nan)
     probabilities[rows] = said
     return best, calibration, probabilities

@@ -94,14 +94,19 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             prepare(seen, y[train], sample_weight[train])
             for (seen, _), (train, _) in zip(parts, everything, strict=True)
         ]
-        first, then = _candidates(parameters)
+        candidates: list[Candidate] = [tuple(one.items()) for one in ParameterGrid(parameters)]
+
+        def neighbours(candidate: Candidate) -> list[Candidate]:
+            """Return the candidates that differ in one parameter at most."""
+            return [one for one in candidates if len(set(one) - set(candidate)) < 2]
+
         best, calibration, self.oof_proba_ = choose_held_out(
-            first,
+            candidates,
             lambda chosen, k: decide(learners[k](**dict(chosen)), parts[k][1]),
             Target(y, sample_weight),
             folds,
             nest,
-            then,
+            neighbours if nest else None,
         )
         self.best_params_ = dict(best)
         self.calibration_ = calibration.form, calibration.temperature
@@ -112,24 +117,6 @@ class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: RealArray) -> RealArray:
         scores = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
         return np.exp(Calibration(*self.calibration_).log_probabilities(scores))
-
-
-def _candidates(
-    grid: dict[str, list[float]],
-) -> tuple[list[Candidate], Callable[[Candidate], list[Candidate]]]:
-    """Return candidates to try first, and those to try next to the best of them.
-
-    A machine with a kernel gets the best gamma with the middle C first; others get all at once.
-    """
-    if "gamma" not in grid:
-        return [tuple(one.items()) for one in ParameterGrid(grid)], lambda _: []
-    middle = grid["C"][len(grid["C"]) // 2]
-    first: list[Candidate] = [(("gamma", gamma), ("C", middle)) for gamma in grid["gamma"]]
-
-    def refine(best: Candidate) -> list[Candidate]:
-        return [(best[0], ("C", C)) for C in grid["C"] if middle != C]
-
-    return first, refine
 
 
 def _shares(y: Indices, weights: RealArray) -> RealArray:

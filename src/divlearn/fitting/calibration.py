@@ -23,6 +23,15 @@ class Calibration(NamedTuple):
         return log_softmax(scores[..., self.form] / self.temperature, axis=1)
 
 
+def calibrate_by(
+    own: RealArray, scores: RealArray, codes: Indices, weights: RealArray
+) -> RealArray:
+    """Turn scores into probabilities by a calibration on other scores, where there are some."""
+    if not len(scores):
+        return np.exp(Calibration(own.shape[-1] // 2, 1.0).log_probabilities(own))
+    return np.exp(calibrate(scores, codes, weights).log_probabilities(own))
+
+
 def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibration:
     """Choose the form by held-out accuracy, then by log-loss; scores have them in the last axis."""
     shares = weights / weights.sum()

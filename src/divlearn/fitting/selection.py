@@ -17,7 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.calibration import calibrate_by
 from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.interrupts import stoppable
 
@@ -45,24 +45,6 @@ def average_held_out(
         count[held] += 1
     rows = np.flatnonzero(count)
     return rows, (total[rows].T / count[rows]).T
-
-
-def cross_calibrate(
-    parts: Sequence[RealArray], folds: Folds, codes: Indices, weights: RealArray
-) -> tuple[Indices, RealArray]:
-    """Turn scores that folds have of classes into probabilities, calibrated on the other folds.
-
-    Returns the rows that some fold holds out, and their probabilities.
-    """
-    scores, rows = np.concatenate(parts), np.concatenate([held for _, held in folds])
-    found = []
-    for (_, held), own in zip(folds, parts, strict=True):
-        others = ~np.isin(rows, held)
-        if not others.any():  # one fold
-            others[:] = True
-        known = calibrate(scores[others], codes[rows[others]], weights[rows[others]])
-        found.append(np.exp(known.log_probabilities(own)))
-    return average_held_out(found, folds, len(codes))
 
 
 class Nest(NamedTuple):
@@ -158,7 +140,7 @@ class HeldOut(Generic[_T]):
     def score(self, candidate: _T, without: int | None = None) -> float:
         """Judge a candidate by all folds, or without a fold."""
         if without is not None and self._nest is not None:
-            return self._inner_score(candidate, without, self._nest)
+            return self._inner_score(candidate, without)
         if candidate not in self._shares:
             held = [held for _, held in self.folds]
             self._shares[candidate] = self._judge(self.parts([candidate] * len(held)), held)
@@ -168,14 +150,27 @@ class HeldOut(Generic[_T]):
             shares = shares[~np.isin(rows, self.folds[without][1])]
         return _rounded(shares)
 
-    def _inner_score(self, candidate: _T, without: int, nest: Nest) -> float:
+    def _inner_score(self, candidate: _T, without: int) -> float:
         if (candidate, without) not in self._inner_scores:
-            n, judged = len(self.folds), nest.judged[without]
-            self.compute([candidate], [n + number for number, _ in judged])
-            parts = [self._known[candidate, n + number][outside] for number, outside in judged]
-            rows = [nest.folds[number][1][outside] for number, outside in judged]
-            self._inner_scores[candidate, without] = _rounded(self._judge(parts, rows))
+            shares = self._judge(*self.parts_without(candidate, without))
+            self._inner_scores[candidate, without] = _rounded(shares)
         return self._inner_scores[candidate, without]
+
+    def parts_without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:
+        """Return what a candidate says of matrices outside a fold, and which these are."""
+        n, parts, rows = len(self.folds), [], []
+        if self._nest is None:
+            for number in range(n):
+                outside = np.flatnonzero(~np.isin(self.folds[number][1], self.folds[fold][1]))
+                self.compute([candidate], [number])
+                parts.append(self._known[candidate, number][outside])
+                rows.append(self.folds[number][1][outside])
+            return parts, rows
+        for number, outside in self._nest.judged[fold]:
+            self.compute([candidate], [n + number])
+            parts.append(self._known[candidate, n + number][outside])
+            rows.append(self._nest.folds[number][1][outside])
+        return parts, rows
 
     def best(
         self,
@@ -205,3 +200,20 @@ class HeldOut(Generic[_T]):
 def _rounded(shares: RealArray) -> float:
     """Add up shares, such that equal scores are equal whatever the order of rounding errors."""
     return round(float(shares.sum()), 12)
+
+
+def calibrated_without_each(
+    held_out: HeldOut[_T], chosen: Sequence[_T], codes: Indices, weights: RealArray
+) -> tuple[Indices, RealArray]:
+    """Probabilities of every fold by a candidate of its own, calibrated outside the fold.
+
+    What candidates say are scores, as `calibrate` takes them. Returns the rows that some fold holds
+    out, and their probabilities.
+    """
+    found = []
+    for number, (one, own) in enumerate(zip(chosen, held_out.parts(chosen), strict=True)):
+        parts, rows = held_out.parts_without(one, number)
+        others = np.concatenate([codes[:0], *rows])
+        scores = np.concatenate([own[:0], *parts])
+        found.append(calibrate_by(own, scores, codes[others], weights[others]))
+    return average_held_out(found, held_out.folds, len(codes))

@@ -9,11 +9,11 @@ from sklearn.base import clone
 
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
-from divlearn.fitting.selection import cross_calibrate
+from divlearn.fitting.selection import average_held_out
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
@@ -244,11 +244,16 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         rows = learned.choice.rows
         if not len(rows):
             return
-        scores, weights = learned.choice.scores[..., None], data.weights[rows]
-        self.temperature_ = calibrate(scores, data.codes[rows], weights).temperature
-        ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
-        honest = np.split(learned.honest_scores[..., None], ends)
-        rows, probabilities = cross_calibrate(honest, task.folds, data.codes, data.weights)
+        codes, weights = data.codes[rows], data.weights[rows]
+        known = calibrate(learned.choice.scores[..., None], codes, weights)
+        self.temperature_ = known.temperature
+        parts, start = [], 0
+        for (_, held), choice in zip(task.folds, learned.without, strict=True):
+            own, others = slice(start, start + len(held)), ~np.isin(rows, held)
+            scores = choice.scores[..., None]
+            parts.append(calibrate_by(scores[own], scores[others], codes[others], weights[others]))
+            start = own.stop
+        rows, probabilities = average_held_out(parts, task.folds, len(data.codes))
         self.oof_proba_ = data.spread(rows, probabilities)
 
     def decision_function(self, X: ArrayLike) -> RealArray:

@@ -50,7 +50,7 @@ class Learned:
     """Models that predict together, how their heads were chosen, and how they were learned."""
 
     choice: Choice
-    honest_scores: RealArray  # of the rows of the choice, with heads chosen without each fold
+    without: list[Choice]  # those made without each fold
     models: list[Model]
     starts: list[Model]  # of the first atoms, which predict with them
     n_iter: int
@@ -64,22 +64,20 @@ def least(choices: Sequence[Choice], positions: Indices) -> Choice:
     return min(choices, key=lambda choice: float(choice.shares[positions].sum()))
 
 
-def choose_honestly(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, RealArray, float]:
-    """Choose by all folds; return also scores, and their loss, of choices made without each fold.
-
-    These are not optimistic, as the scores of what is best on all folds would be.
-    """
+def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, list[Choice]]:
+    """Choose by all folds, and without each."""
     rows = np.concatenate([part.rows for part in parts])
     best = chooser(np.arange(len(rows)))
-    scores, loss, start = best.scores.copy(), 0.0, 0
-    for part in parts:
-        own = slice(start, start + len(part.rows))
-        others = np.flatnonzero(~np.isin(rows, part.rows))
-        chosen = chooser(others) if len(others) else best
-        scores[own] = chosen.scores[own]
-        loss += float(chosen.shares[own].sum())
-        start = own.stop
-    return best, scores, loss
+    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
+    return best, [chooser(some) if len(some) else best for some in others]
+
+
+def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
+    """Held-out loss of choices made without each fold, which is not optimistic."""
+    ends = np.cumsum([0, *(len(part.rows) for part in parts)])
+    _, chosen = choose_without_each(chooser, parts)
+    own = zip(chosen, ends, ends[1:], strict=False)
+    return float(sum(one.shares[start:end].sum() for one, start, end in own))
 
 
 def choose_heads(
@@ -164,12 +162,26 @@ def learn_single(
     """Train one model of everything; with the best of the choices, where there are some."""
     none = np.zeros(0, dtype=np.intp)
     choice = Choice(recipe.loss, recipe.gamma, none, np.zeros((0, 1)), np.zeros(0))
-    scores = choice.scores
+    without: list[Choice] = []
     if choices:
-        choice, scores, _ = choose_honestly(partial(least, choices), parts)
+        choice, without = choose_without_each(partial(least, choices), parts)
         recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
     model, n_iter, message, history = train(whole, recipe, variant)
-    return Learned(choice, scores, [model], [], n_iter, message, [message], history)
+    return Learned(choice, without, [model], [], n_iter, message, [message], history)
+
+
+def _steady(contenders: Sequence[Sequence[Choice]], positions: Indices) -> Choice:
+    """Return the average, or what is better by more than one standard error of the difference.
+
+    Folds do not show what changes in new data; the average is the least bound to them.
+    """
+    start, end, average = (least(some, positions) for some in contenders)
+    better = [average]
+    for one in (start, end):
+        gains = (average.shares - one.shares)[positions]
+        if gains.sum() > np.sqrt(len(gains)) * gains.std():
+            better.append(one)
+    return least(better, positions)
 
 
 class Ensemble:
@@ -233,8 +245,8 @@ class Ensemble:
         losses = []
         for kind in range(3):
             chooser = lambda some, kind=kind: least(contenders(some)[kind], some)  # noqa: E731
-            losses.append(choose_honestly(chooser, self._parts)[2])
-        learned = self._finish(lambda some: least(list(chain(*contenders(some))), some))
+            losses.append(loss_without_each(chooser, self._parts))
+        learned = self._finish(lambda some: _steady(contenders(some), some))
         kept = "both are" if learned.choice.joined else "the learned model is"
         message = (
             "held-out loss {:.4g} at the start, {:.4g} after {} iterations, {:.4g} with both "
@@ -250,7 +262,8 @@ class Ensemble:
 
     def _finish(self, chooser: Chooser) -> Learned:
         """Choose heads, and solve for them again on everything."""
-        choice, scores, loss = choose_honestly(chooser, self._parts)
+        choice, without = choose_without_each(chooser, self._parts)
+        loss = loss_without_each(chooser, self._parts)
 
         def refit(one: Choice) -> list[Model]:
             return see_through(partial(_refit, self._whole, self._models[one.learned], one))
@@ -259,7 +272,7 @@ class Ensemble:
         message = f"held-out loss {loss:.4g} after {n_iter} iterations"
         starts = refit(choice.joined) if choice.joined else []
         reasons, history = self._stop_reasons, self._history
-        return Learned(choice, scores, refit(choice), starts, n_iter, message, reasons, history)
+        return Learned(choice, without, refit(choice), starts, n_iter, message, reasons, history)
 
 
 def train_folds(

@@ -19,7 +19,7 @@ from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import average_held_out, choose, cross_calibrate
+from divlearn.fitting.selection import average_held_out, calibrated_without_each, choose
 from divlearn.kernels import coupling, tables
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.search import Candidate, Search, fit_svc
@@ -205,22 +205,25 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         best = search.best()
         self.best_params_, self.cv_results_ = best._asdict(), search.results()
         self.best_score_ = float(self.cv_results_["mean_test_score"].max())
-        n = len(data.codes)
-        tested, scores = average_held_out(search.coupled(best), search.folds, n)
+        n, folds = len(data.codes), search.folds
+        parts = search.scores.parts([best] * len(folds))
+        tested, scores = average_held_out(parts, folds, n)
         calibration = calibrate(scores, data.codes[tested], data.weights[tested])
         self.coupling_ = coupling.sharpness_of(calibration)
-        honest = search.honestly_coupled()
-        tested, probabilities = cross_calibrate(honest, search.folds, data.codes, data.weights)
-        decisions = average_held_out(honest, search.folds, n)[1][..., calibration.form]
+        chosen = search.best_without_each()
+        known = data.codes, data.weights
+        tested, probabilities = calibrated_without_each(search.scores, chosen, *known)
+        decisions = average_held_out(search.scores.parts(chosen), folds, n)[1]
+        decisions = decisions[..., calibration.form]
         if len(data.classes) == 2:
             decisions = decisions[:, 1] - decisions[:, 0]
         self.oof_decision_ = data.spread(tested, decisions)
         self.oof_proba_ = data.spread(tested, probabilities)
         right = probabilities.argmax(axis=1) == data.codes[tested]
         accuracy = float(np.average(right, weights=data.weights[tested]))
-        chosen = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
+        named = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
         self.message_ = (
-            f"{chosen}: held-out accuracy {accuracy:.3f} over {len(search.folds)} folds, with the "
+            f"{named}: held-out accuracy {accuracy:.3f} over {len(folds)} folds, with the "
             f"best of {len(self.cv_results_['params'])} combinations chosen without each"
             f"{self.message_}"
         )

@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
 
 
 class Search:
-    """Candidates, judged by the accuracy of held-out matrices."""
+    """Candidates, judged by the accuracy of held-out matrices; `scores` has their decisions."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Search:
         nest = nest_folds(folds, data.codes)
         self._all_folds = [*folds, *nest.folds]
         self._held_out = HeldOut(self._correct, self._judge, folds, nest, n_threads)
+        self.scores = HeldOut(self._coupled, self._judge, folds, nest, n_threads)
 
     def try_scales(self, point: Point, scales: Sequence[float]) -> float:
         """Try scales of a divergence with the middle C; return the highest accuracy."""
@@ -57,12 +58,8 @@ class Search:
         """Return the candidate of the highest accuracy over all folds."""
         return self._held_out.best(self._tried, self._refine)
 
-    def coupled(self, candidate: Candidate) -> list[RealArray]:
-        """Held-out decisions of a candidate for every fold, as `coupling.couple_all` has them."""
-        return [self._coupled(candidate, number) for number in range(len(self.folds))]
-
-    def honestly_coupled(self) -> list[RealArray]:
-        """Return the same for candidates that are chosen without each fold.
+    def best_without_each(self) -> list[Candidate]:
+        """Return for every fold the candidate that is chosen without it.
 
         To save time, these have the middle scale first; then other scales and C are tried.
         """
@@ -74,8 +71,7 @@ class Search:
             others = [best._replace(scale=scale) for scale in scales if scale != best.scale]
             return [*others, *self._refine(best)]
 
-        chosen = self._held_out.best_without_each(first, refine)
-        return [self._coupled(one, number) for number, one in enumerate(chosen)]
+        return self._held_out.best_without_each(first, refine)
 
     def results(self) -> dict[str, Any]:
         """Tabulate what was tried, as `sklearn.model_selection.GridSearchCV` does."""
