@@ -1,9 +1,15 @@
 """Weights of matrices: one check and one unit, wherever the matrices are."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_real
+
+Sum = tuple[float, float]  # the largest weight, and the sum of all in units of it
+Unit = tuple[float, float]  # the largest weight, and the mean of all > 0 in units of it
 
 _LEAST = np.finfo(np.float64).tiny
 
@@ -15,20 +21,26 @@ def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray
 
 def normalize_weights(weights: RealArray) -> RealArray:
     """Divide weights by their mean, so that only their ratios matter."""
-    with np.errstate(over="ignore"):
-        total = float(weights.sum())
-    return divide_weights(weights, mean_weight(total, int(np.count_nonzero(weights))))
+    return divide_weights(weights, mean_weight([add_weights(weights)], np.count_nonzero(weights)))
 
 
-def mean_weight(total: float, n_seen: int) -> float:
-    """Return the mean of weights > 0 from their sum and number."""
-    check_total_weight(total)
-    return total / n_seen
+def add_weights(weights: RealArray) -> Sum:
+    """Add weights up in a unit in which they neither overflow nor, if they are equal, round."""
+    largest = float(weights.max(initial=0.0))
+    return largest, float((weights / largest).sum()) if 0 < largest < np.inf else 1.0
 
 
-def divide_weights(weights: RealArray, unit: float) -> RealArray:
-    # What has a weight keeps one, however small it is beside the others.
-    return np.where(weights > 0, np.maximum(weights / unit, _LEAST), 0.0)
+def mean_weight(sums: Sequence[Sum], n_seen: int | np.integer[Any]) -> Unit:
+    """Return the mean of weights > 0 from sums of parts of them, and their number."""
+    check_total_weight([largest * total for largest, total in sums])
+    largest = max(one for one, _ in sums)
+    return largest, sum(one / largest * total for one, total in sums) / int(n_seen)
+
+
+def divide_weights(weights: RealArray, unit: Unit) -> RealArray:
+    """Return weights in a unit; what has a weight keeps one, however small."""
+    scaled = weights / unit[0] / unit[1]
+    return np.where(weights > 0, np.maximum(scaled, _LEAST), 0.0)
 
 
 def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:

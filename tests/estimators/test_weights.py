@@ -69,7 +69,7 @@ def test_the_scale_of_weights_changes_nothing(name):
 @pytest.mark.parametrize("name", TAKING)
 def test_equal_weights_are_no_weights(name):
     plain = clone(MODELS[name]).fit(X, Y)
-    check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=np.full(len(X), 2.0**-20)))
+    check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=np.full(len(X), 1e-6)))
 
 
 @pytest.mark.parametrize("name", [name for name in TAKING if hasattr(MODELS[name], "class_weight")])
@@ -108,7 +108,8 @@ def test_weights_far_apart(name):
 
 def test_weights_have_a_mean_of_one():
     np.testing.assert_allclose(check_weights([1, 0, 2, 3], 4), [0.5, 0, 1, 1.5])
-    assert check_weights(5e-324, 3).tolist() == [1, 1, 1]
+    assert check_weights(5e-324, 3).tolist() == check_weights(0.1, 3).tolist() == [1, 1, 1]
+    assert check_weights([5e-324, 1.5e-323], 2).tolist() == [0.5, 1.5]
     assert check_weights(None, 3).tolist() == [1, 1, 1]
     large, tiny, none = check_weights([1e300, 1e-300, 0], 3)
     assert large == 2

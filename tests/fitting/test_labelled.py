@@ -132,6 +132,7 @@ def test_entries_of_what_is_kept(X):
         (Y, None, {"a": 0, "b": 0}, "y holds the one class c"),
         (Y, np.full(8, 1e308), None, "weights have the sum inf, which must be finite"),
         (Y, None, dict.fromkeys("abc", 1e308), "weights have the sum inf"),
+        (Y, np.arange(1, 9), dict.fromkeys("abc", 1e308), "weights have the sum inf"),
         (np.array([*"abcabca", None], dtype=object), None, None, r"y\[7\] is None, must be a"),
     ],
 )

@@ -152,8 +152,7 @@ def test_bad_weights_are_refused_in_the_same_words(make, y, name):
     ],
 )
 def test_good_weights_lead_to_equal_results(make, y, name):
-    # 1e-320 has eleven bits: sums over shards of such weights have three digits.
-    check_equal(make, y, GOOD_WEIGHTS[name], 1e-3 if (make, name) == (clusters, "tiny") else 1e-6)
+    check_equal(make, y, GOOD_WEIGHTS[name], 1e-6)
 
 
 # ---------------------------------------------------------------------- weights of classes

@@ -17,7 +17,7 @@ from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
 from divlearn.sharded.pieces import Piece
 from divlearn.spd import Shrinkage, check_spd, shrink
-from divlearn.weights import as_weights, divide_weights
+from divlearn.weights import Unit, as_weights, divide_weights
 
 _COPIES = 3  # of the matrices: what an engine keeps of them, packed, beside them
 _THREAD_OPERATIONS = 1e8  # some milliseconds
@@ -79,7 +79,7 @@ class Block:
         data = self.engine.take(self.data, rows)
         return Block(self.number, data, self.choice, y, self.weights[rows], self.matrices[rows])
 
-    def reweighted(self, unit: float) -> Block:
+    def reweighted(self, unit: Unit) -> Block:
         """Make a block of the same matrices with weights in another unit."""
         return replace(self, weights=divide_weights(self.weights, unit))
 

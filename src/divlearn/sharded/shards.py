@@ -19,7 +19,7 @@ from divlearn.arrays import Indices, IntArray, RealArray
 from divlearn.atomic import naming_full_disk
 from divlearn.engines.cpu import cpu_engine
 from divlearn.sharded.blocks import Block, BlockSource, block_in_memory, bytes_of
-from divlearn.weights import mean_weight
+from divlearn.weights import Sum, Unit, add_weights, mean_weight
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices that starts are made of
@@ -66,13 +66,13 @@ class Shards(ABC):
         """Hand a state from block to block; the function gets it before what is shared."""
 
     @abstractmethod
-    def _divide_weights(self, unit: float) -> None:
+    def _divide_weights(self, unit: Unit) -> None:
         """Divide the weights of all blocks."""
 
     def normalize_weights(self) -> None:
         """Divide all weights by their mean, as `divlearn.weights` does for data in memory."""
-        unit = mean_weight(sum(weight for *_, weight in self._outline), self.n_seen)
-        if unit != 1:
+        unit = mean_weight([weights for *_, weights in self._outline], self.n_seen)
+        if unit != (1.0, 1.0):
             self._divide_weights(unit)
 
     @property
@@ -157,7 +157,7 @@ class LocalShards(Shards):
         limit = np.inf if memory_limit is None else float(memory_limit)
         self._blocks_left, self._parts_left = _Budget(_SHARE * limit), _Budget(_SHARE * limit)
         self._kept: dict[int, Block] = {}
-        self._unit = 1.0  # of the weights that are read
+        self._unit: Unit = (1.0, 1.0)  # of the weights that are read
         self._checked: set[int] = set()
 
     def map(self, function: Function, *shared: Any, beside: Sequence[Parts] = ()) -> list[Any]:
@@ -180,7 +180,7 @@ class LocalShards(Shards):
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state
 
-    def _divide_weights(self, unit: float) -> None:
+    def _divide_weights(self, unit: Unit) -> None:
         self._unit = unit
         self._kept = {number: block.reweighted(unit) for number, block in self._kept.items()}
 
@@ -278,14 +278,12 @@ def add(first: Any, second: Any) -> Any:
 
 
 # Of a block as it was read: its matrices, their rows, how many have a weight, and its sum.
-_Outline = tuple[int, int, int, float]
+_Outline = tuple[int, int, int, Sum]
 
 
 def _outline(block: Block) -> _Outline:
     n_seen = int(np.count_nonzero(block.weights))
-    with np.errstate(over="ignore"):  # `mean_weight` looks at the sum
-        weight = float(block.weights.sum())
-    return len(block), block.data.d, n_seen, weight
+    return len(block), block.data.d, n_seen, add_weights(block.weights)
 
 
 def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> Indices:

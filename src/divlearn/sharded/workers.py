@@ -12,7 +12,7 @@ import numpy as np
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import Block, BlockSource, EngineChoice, make_block
 from divlearn.sharded.shards import FAN_IN, Function, Merge, Parts, Shards, add
-from divlearn.weights import as_weights
+from divlearn.weights import Unit, as_weights
 
 
 class DaskShards(Shards):
@@ -62,7 +62,7 @@ class DaskShards(Shards):
             )  # fmt: skip
         return self._gather([carried])[0]
 
-    def _divide_weights(self, unit: float) -> None:
+    def _divide_weights(self, unit: Unit) -> None:
         self._blocks = self._submit(Block.reweighted, (unit,), ())
 
     def _submit(
