@@ -143,9 +143,9 @@ def test_start_learned_and_average_compete(monkeypatch, losses, kept):
     judged_by(monkeypatch, losses)  # of the start, of what was learned, of their average
     model = IDDLClassifier(max_iter=3, **options).fit(X, y)
     said = "held-out loss {} at the start, {} after 3 iterations, {} with both averaged; {} kept"
-    assert model.message_ == said.format(*losses, kept)
+    assert model.message_ == f"{said.format(*losses, kept)}; max_iter=3 reached"
+    assert all(one.startswith("max_iter=3 reached; size of") for one in model.stop_reasons_)
     assert model.n_iter_ == (0 if kept == "the start is" else 3)
-    assert len(model.stop_reasons_) == 3
     np.testing.assert_allclose(model.history_["held_out_loss"], losses[:2])
     if kept == "the start is":
         np.testing.assert_array_equal(model.atoms_, start.atoms_)
@@ -156,6 +156,11 @@ def test_start_learned_and_average_compete(monkeypatch, losses, kept):
         mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
         expected = softmax(mean / model.temperature_, axis=1)
         np.testing.assert_allclose(model.predict_proba(X), expected)
+
+
+def test_different_reasons_to_stop_are_counted():
+    said = learning.say_reasons(["done; size 3", "max_iter=3 reached", "done; size 4"])
+    assert said == "2 of 3 models: done; 1 of 3 models: max_iter=3 reached"
 
 
 def test_heads_of_a_fold_are_chosen_without_it():

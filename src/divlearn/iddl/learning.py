@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -258,6 +259,7 @@ class Ensemble:
             kept if learned.choice.learned else "the start is",
         )
         history = learned.history | {"held_out_loss": np.array(losses[:2])}
+        message = f"{message}; {say_reasons(self._stop_reasons)}"
         return replace(learned, message=message, history=history)
 
     def _finish(self, chooser: Chooser) -> Learned:
@@ -273,6 +275,14 @@ class Ensemble:
         starts = refit(choice.joined) if choice.joined else []
         reasons, history = self._stop_reasons, self._history
         return Learned(choice, without, refit(choice), starts, n_iter, message, reasons, history)
+
+
+def say_reasons(reasons: Sequence[str]) -> str:
+    """Say why the solvers of several models stopped, each reason once and without its figures."""
+    counts = Counter(reason.partition(";")[0] for reason in reasons)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {len(reasons)} models: {why}" for why, count in counts.items())
 
 
 def train_folds(

@@ -158,11 +158,16 @@ def _learning(model: IDDLClassifier) -> Section:
     owners = history["model"][ends]
     curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
     note += " The held-out loss is that of heads solved for at the start and in the end."
+    last = max(map(len, curves.values())) - 1
     return curves_section(
-        "Learning", curves, "iteration", "objective", note,
-        second={"held-out loss": np.array([[0, model.n_iter_], history["held_out_loss"]])},
+        "Learning",
+        curves,
+        "iteration",
+        "objective",
+        note,
+        second={"held-out loss": np.array([[0, last], history["held_out_loss"]])},
         second_label="held-out loss",
-    )  # fmt: skip
+    )
 
 
 def _members(model: Any) -> Section:
