@@ -115,7 +115,7 @@ def which_section(rows: Sequence[Row]) -> str:
         "data", "recommends a rule", "calls a rule significantly worse", "learned point",
         "accuracy it states", "accuracy on new matrices", "highest of its table",
     ]  # fmt: skip
-    return table(head, [[say_data(row), *percent(row, *list(row)[3:-1])] for row in rows])
+    return table(head, [[say_data(row), *percent(row, *figures_of(row)[3:])] for row in rows])
 
 
 def say_data(row: Row) -> str:
@@ -171,7 +171,9 @@ EVALUATIONS = [
 
 def evaluation_section(rows: Sequence[Row]) -> str:
     head = ["classifiers", "adjusted test", "single tests", "a pair named in advance"]
-    return table(head, [[say_classifiers(row), *percent(row, *list(row)[4:-1])] for row in rows])
+    return table(
+        head, [[say_classifiers(row), *percent(row, *figures_of(row)[4:])] for row in rows]
+    )
 
 
 def say_classifiers(row: Row) -> str:
@@ -235,6 +237,10 @@ def others_section(rows: Sequence[Row]) -> str:
 
 
 # ---------------------------------------------------------------------- verdicts
+
+
+def figures_of(row: Row) -> list[str]:
+    return [name for name in row if name != "errors"]
 
 
 def percent(row: Row, *names: str) -> list[str]:

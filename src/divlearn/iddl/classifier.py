@@ -39,7 +39,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     Atoms easily overfit. By default only a few steps optimise them, with penalties on the head and
     on the distance to their initial values. The penalty of the final head is chosen on held-out
     data. Predictions average the models of several folds: those that were learned, the same models
-    with the initial atoms, or both, whichever has the lowest held-out loss.
+    with the initial atoms, or both. Both are averaged unless one kind has a held-out loss that is
+    lower by more than one standard error.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     atoms_, alpha_, beta_ : ndarray, concatenated over the models.
     models_ : list, what is averaged: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
-        Averaged with learned ones if that has the lowest held-out loss, else empty.
+        Averaged with learned ones, or empty.
     loss_, gamma_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
