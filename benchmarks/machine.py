@@ -12,8 +12,6 @@ from threadpoolctl import threadpool_info
 
 from divlearn.engines.native import instruction_sets
 
-MARKERS = ("<!-- benchmark -->", "<!-- /benchmark -->")
-
 
 def machine() -> dict[str, Any]:
     cpuinfo = Path("/proc/cpuinfo")
@@ -46,8 +44,9 @@ def machine_line(about: dict[str, Any]) -> str:
     )
 
 
-def write_between_markers(path: Path, text: str) -> None:
+def write_between_markers(path: Path, text: str, name: str = "benchmark") -> None:
     """Replace what stands between the markers of a file."""
-    before, rest = path.read_text().split(MARKERS[0])
-    after = rest.split(MARKERS[1])[1]
-    path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, rest = path.read_text().split(begin)
+    after = rest.split(end)[1]
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")

@@ -1,0 +1,305 @@
+"""Whether verdicts hold what they say: false claims without signal, and true ones with it.
+
+``honesty.py verdicts`` simulates data on which `which_divergence`, `evaluate`, fits and clusters
+have nothing to find, and some on which they have. It keeps what it found in results/honesty.json
+and writes the tables of docs/reliability.md. ``--runs 20`` is for a try; all 200 take about 20
+minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from machine import machine, machine_line, write_between_markers
+from scaling_tables import table
+from scipy.stats import norm
+from sklearn.metrics import balanced_accuracy_score
+
+from divlearn import ABKMeans, which_divergence
+from divlearn.arrays import Indices, RealArray
+from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.cluster.agreement import p_agreement
+from divlearn.datasets import make_wishart_clusters
+from divlearn.judge import Evaluation, evaluate
+from divlearn.judge.answer import LEARNED, MEAN
+from divlearn.judge.evaluation import held_out_predictions
+from divlearn.judge.significance import SIGNIFICANT, p_above_chance
+from divlearn.threads import one_thread
+
+RESULTS = Path(__file__).parent / "results" / "honesty.json"
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+N_GROUPS, SIZE, N_MATRICES = 12, 3, 60
+
+Row = dict[str, Any]
+Claims = dict[str, float]  # of one run: whether something was claimed, or a figure
+
+
+def simulate(run: Callable[..., Claims], runs: int, **setting: Any) -> Row:
+    """Average the claims of many runs, each with a generator of its own."""
+
+    def once(seed: int) -> Claims:
+        with one_thread():
+            return run(np.random.default_rng(seed), **setting)
+
+    found = Parallel(n_jobs=2)(delayed(once)(seed) for seed in range(runs))
+    return setting | {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+
+def draw_matrices(
+    rng: np.random.Generator, share: float, grouped: bool, separation: float = 0.0, more: int = 0
+) -> tuple[RealArray, Indices, Indices | None]:
+    """Draw two classes, the first with a share of matrices, some times more; subjects move them."""
+    n_first = round(share * N_MATRICES)
+    codes = np.tile(np.repeat([0, 1], [n_first, N_MATRICES - n_first]), 1 + more)
+    counts, seed = np.bincount(codes), int(rng.integers(1 << 31))
+    n_clusters, sizes = (2, counts.tolist()) if separation else (1, len(codes))
+    X, _ = make_wishart_clusters(
+        n_clusters, sizes, SIZE, separation=separation or 1.0, shuffle=False, random_state=seed
+    )
+    X = X[np.argsort(np.argsort(codes, kind="stable"))] if separation else X
+    if not grouped:
+        return X, codes, None
+    parts = [N_GROUPS * k + rng.permutation(N_MATRICES) % N_GROUPS for k in range(1 + more)]
+    groups = np.concatenate(parts)
+    frames = np.eye(SIZE) + 0.3 * rng.standard_normal((len(parts) * N_GROUPS, SIZE, SIZE))
+    return frames[groups] @ X @ frames[groups].mT, codes, groups
+
+
+# ---------------------------------------------------------------------- which_divergence
+
+
+def run_which(rng: np.random.Generator, share: float, grouped: bool, separation: float) -> Claims:
+    X, y, groups = draw_matrices(rng, share, grouped, separation, more=9)
+    known, new = slice(N_MATRICES), slice(N_MATRICES, None)
+    together = None if groups is None else groups[known]
+    answer = which_divergence(X[known], y[known], groups=together, random_state=0)
+    found = answer.p_chance < SIGNIFICANT
+    worse = [row.p_value < SIGNIFICANT for row in answer.rules.values()]
+    named = answer.best if answer.rule == LEARNED else answer.best_named
+    model = DivergenceMDM(named) if answer.rule == MEAN else DivergenceKNN(1, named)
+    said = model.fit(X[known], y[known]).predict(X[new])
+    return {
+        "recommends": found,
+        "rules differ": found and any(worse),
+        "learned": found and answer.rule == LEARNED,
+        "figure": answer.rule_score,
+        "new": balanced_accuracy_score(y[new], said),
+        "highest": max(max(row.score, row.mean_score) for row in answer.named.values()),
+    }
+
+
+WHICH = [
+    {"share": share, "grouped": grouped, "separation": 0.0}
+    for share in (0.5, 0.8)
+    for grouped in (False, True)
+] + [
+    {"share": 0.5, "grouped": False, "separation": 1.5},
+    {"share": 0.8, "grouped": True, "separation": 12.0},
+]
+
+
+def which_section(rows: Sequence[Row]) -> str:
+    head = [
+        "data", "recommends a rule", "calls a rule significantly worse", "learned point",
+        "accuracy it states", "accuracy on new matrices", "highest of its table",
+    ]  # fmt: skip
+    return table(head, [[say_data(row), *percent(row, *list(row)[3:])] for row in rows])
+
+
+def say_data(row: Row) -> str:
+    share = f"classes {row['share']:.0%} and {1 - row['share']:.0%}"
+    groups = f", {N_GROUPS} groups" if row["grouped"] else ""
+    signal = "signal, " if row.get("separation") else "no signal, "
+    return f"{signal}{share}{groups}"
+
+
+# ---------------------------------------------------------------------- evaluate
+
+
+def run_evaluation(
+    rng: np.random.Generator, n: int, grouped: bool, correlation: float, worst: float
+) -> Claims:
+    """Nine classifiers with errors in common are right on 75 %, or one of them on fewer."""
+    groups = np.arange(n) % N_GROUPS if grouped else None
+
+    def noise(count: int) -> RealArray:
+        alone = rng.standard_normal((count, n))
+        if groups is None:
+            return alone
+        shared = rng.standard_normal((count, N_GROUPS))[:, groups]
+        return np.sqrt(0.8) * alone + np.sqrt(0.2) * shared
+
+    scores = np.sqrt(correlation) * noise(1) + np.sqrt(1 - correlation) * noise(9)
+    wrong, codes = scores > norm.ppf([0.75] * 8 + [worst])[:, None], rng.permutation(n) % 2
+    said = {f"classifier {k}": np.where(one, 1 - codes, codes) for k, one in enumerate(wrong)}
+    names, seconds = list(said), dict.fromkeys(said, 0.0)
+    found = Evaluation(np.arange(2), codes, said, seconds, 5, np.arange(n), "", groups)
+    others = found.table()[1:]
+    if worst < 0.75:
+        others = [row for row in others if row.name == names[8]]
+    first = found.compare(names[0], names[8])
+    return {
+        "adjusted": any(row.versus_best.p_value < SIGNIFICANT for row in others),
+        "single": any(found.compare(found.best, row.name).p_value < SIGNIFICANT for row in others),
+        "named": first.p_value < SIGNIFICANT,
+    }
+
+
+EVALUATIONS = [
+    {"n": n, "grouped": grouped, "correlation": correlation, "worst": worst}
+    for worst in (0.75, 0.65)
+    for n in (60, 300)
+    for grouped in (False, True)
+    for correlation in (0.0, 0.5, 0.9)
+    if worst == 0.75 or n == 300
+]
+
+
+def evaluation_section(rows: Sequence[Row]) -> str:
+    head = ["classifiers", "adjusted test", "single tests", "a pair named in advance"]
+    return table(head, [[say_classifiers(row), *percent(row, *list(row)[4:])] for row in rows])
+
+
+def say_classifiers(row: Row) -> str:
+    worst = "all equal" if row["worst"] == 0.75 else "one 10 points worse"
+    groups = f", {N_GROUPS} groups" if row["grouped"] else ""
+    return f"{worst}, correlation {row['correlation']:g}, {row['n']} matrices{groups}"
+
+
+# ---------------------------------------------------------------------- everything else
+
+
+def run_classifiers(rng: np.random.Generator, grouped: bool) -> Claims:
+    """Cross-validate classifiers for which there is nothing to find, and none is better."""
+    X, y, groups = draw_matrices(rng, 0.5, grouped)
+    known = {
+        "1-NN, AIRM": DivergenceKNN(1, "airm"),
+        "1-NN, Burg": DivergenceKNN(1, "burg"),
+        "mean, AIRM": DivergenceMDM("airm"),
+        "mean, reverse Burg": DivergenceMDM("reverse-burg"),
+        "mean, Burg": DivergenceMDM("burg"),
+    }
+    found = evaluate(X, y, known, groups=groups)
+    return {"claim": any(row.versus_best.p_value < SIGNIFICANT for row in found.table())}
+
+
+def run_fit(rng: np.random.Generator, grouped: bool) -> Claims:
+    """Compare a fitted classifier with chance, as its report does."""
+    X, y, groups = draw_matrices(rng, 0.8, grouped)
+    model = DivergenceMDM("choose", random_state=0).fit(X, y, groups=groups)
+    held_out = held_out_predictions(model, y)
+    assert held_out is not None
+    right = held_out.codes == held_out.predicted
+    p_value = p_above_chance(
+        right, held_out.codes, None if groups is None else groups[held_out.rows]
+    )
+    return {"claim": p_value < SIGNIFICANT}
+
+
+def run_clusters(rng: np.random.Generator, grouped: bool) -> Claims:
+    """Compare clusters with classes that they have nothing in common with."""
+    X, y, groups = draw_matrices(rng, 0.5, grouped)
+    if groups is not None:
+        y = rng.permutation(np.arange(N_GROUPS) % 2)[groups]  # and every group has one class
+    clusters = ABKMeans(3, n_init=1, random_state=0).fit(X).labels_
+    return {"claim": p_agreement(y, clusters, groups) < SIGNIFICANT}
+
+
+OTHERS: dict[str, Callable[..., Claims]] = {
+    "`evaluate`, five cross-validated classifiers: one is significantly worse": run_classifiers,
+    "report of a fit, classes 80% and 20%: better than chance": run_fit,
+    "clusters: agree with classes better than chance": run_clusters,
+}
+
+
+def others_section(rows: Sequence[Row]) -> str:
+    by_claim: dict[str, list[str]] = {}
+    for row in rows:
+        by_claim.setdefault(row["what"], []).extend(percent(row, "claim"))
+    head = ["claim, without signal", "60 matrices", f"of {N_GROUPS} groups"]
+    return table(head, [[what, *found] for what, found in by_claim.items()])
+
+
+# ---------------------------------------------------------------------- verdicts
+
+
+def percent(row: Row, *names: str) -> list[str]:
+    return [f"{100 * row[name]:.1f}" for name in names]
+
+
+def run_each(run: Callable[..., Claims], settings: Sequence[Row], runs: int) -> list[Row]:
+    rows = []
+    for setting in settings:
+        rows.append(simulate(run, runs, **setting))
+        print(rows[-1], flush=True)
+    return rows
+
+
+def run_others(runs: int) -> list[Row]:
+    settings = [{"grouped": False}, {"grouped": True}]
+    return [
+        {"what": what} | row
+        for what, run in OTHERS.items()
+        for row in run_each(run, settings, runs)
+    ]
+
+
+PARTS: dict[str, Callable[[int], list[Row]]] = {
+    "which": lambda runs: run_each(run_which, WHICH, runs),
+    "evaluation": lambda runs: run_each(run_evaluation, EVALUATIONS, runs),
+    "others": run_others,
+}
+
+
+def verdicts_text(known: dict[str, Any]) -> str:
+    error = 100 * np.sqrt(SIGNIFICANT * (1 - SIGNIFICANT) / known["runs"])
+    return "\n\n".join(
+        [
+            f"All figures are percentages of {known['runs']} runs, or mean accuracies in percent. "
+            f"A rate of 5 % has a standard error of {error:.1f}. {machine_line(known['machine'])}.",
+            f"**`which_divergence`**, {N_MATRICES} matrices of size {SIZE}:",
+            which_section(known["which"]),
+            "**`evaluate`**, nine classifiers that are right on 75 %: how often one is called "
+            "significantly worse than the best. Where one is 10 points worse, only this one "
+            "counts.",
+            evaluation_section(known["evaluation"]),
+            "**Other verdicts**:",
+            others_section(known["others"]),
+        ]
+    )
+
+
+def verdicts(given: argparse.Namespace) -> None:
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found = known.setdefault("verdicts", {})
+    for part in given.parts:
+        found |= {part: PARTS[part](given.runs), "runs": given.runs, "machine": machine()}
+        RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    text = verdicts_text(found)
+    print(text)
+    write_between_markers(PAGE, f"\n{text}\n", "verdicts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser(
+        "verdicts", help="claims of significance, and figures beside them"
+    )
+    command.add_argument("--runs", type=int, default=200, help="default: %(default)s")
+    command.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    command.set_defaults(run=verdicts)
+    given = parser.parse_args()
+    given.run(given)
+
+
+if __name__ == "__main__":
+    main()
