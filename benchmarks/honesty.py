@@ -142,12 +142,10 @@ def run_evaluation(
         return np.sqrt(0.8) * alone + np.sqrt(0.2) * shared
 
     scores = np.sqrt(correlation) * noise(1) + np.sqrt(1 - correlation) * noise(9)
-    wrong = scores > norm.ppf([0.75] * 8 + [worst])[:, None]
-    names = [f"classifier {k}" for k in range(9)]
-    found = Evaluation(
-        np.arange(2), np.zeros(n, dtype=np.intp), dict(zip(names, wrong.astype(int), strict=True)),
-        dict.fromkeys(names, 0.0), 5, np.arange(n), "", groups,
-    )  # fmt: skip
+    wrong, codes = scores > norm.ppf([0.75] * 8 + [worst])[:, None], rng.permutation(n) % 2
+    said = {f"classifier {k}": np.where(one, 1 - codes, codes) for k, one in enumerate(wrong)}
+    names, seconds = list(said), dict.fromkeys(said, 0.0)
+    found = Evaluation(np.arange(2), codes, said, seconds, 5, np.arange(n), "", groups)
     others = found.table()[1:]
     if worst < 0.75:
         others = [row for row in others if row.name == names[8]]

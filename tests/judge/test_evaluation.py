@@ -78,8 +78,8 @@ def test_paired_differences_against_scipy():
 
 def make(n=100, **right):
     """An evaluation where each classifier gets the given number right."""
-    codes = np.zeros(n, dtype=np.intp)
-    predictions = {name: (np.arange(n) >= k).astype(np.intp) for name, k in right.items()}
+    codes = np.arange(n) % 2
+    predictions = {name: np.where(np.arange(n) < k, codes, 1 - codes) for name, k in right.items()}
     seconds = dict.fromkeys(right, 1.0)
     return Evaluation(np.array([0, 1]), codes, predictions, seconds, 5, np.arange(n), "")
 
@@ -104,6 +104,20 @@ def test_p_values_hold_for_the_best_of_many():
     assert adjusted.difference == alone.difference
     assert adjusted.p_value > alone.p_value
     assert three.table()[0].versus_best.p_value == 1
+
+
+def test_differences_do_not_count_without_signal():
+    """Both are right about as often as a coin; one names the larger class only."""
+    assert "No classifier is significantly better than chance" in make(one=60, two=20).summary()
+    assert make(one=60, two=20).table()[1].versus_best.p_value > 0.05
+    assert make(one=60, two=20).compare("one", "two").p_value < 0.001
+    codes, random = np.arange(100) % 5 // 4, np.random.default_rng(0)
+    said = {"larger class": np.zeros(100, dtype=np.intp), "coin": random.integers(0, 2, 100)}
+    seconds = dict.fromkeys(said, 1.0)
+    found = Evaluation(np.array([0, 1]), codes, said, seconds, 5, np.arange(100), "")
+    assert found.best == "larger class"
+    assert found.p_chance > 0.05
+    assert "No classifier is significantly better than chance" in found.summary()
 
 
 def test_groups_stay_together(data):

@@ -255,6 +255,12 @@ def test_likelihood_names_the_family(make, name):
     row = answer.named[name]
     assert row.score == pytest.approx(answer.map[grid.index(row.alpha), grid.index(row.beta)])
     assert not row.beaten
+    other, loss, error = answer.runner_up
+    scores = sorted((row.score for row in answer.named.values()), reverse=True)
+    assert answer.named[other].score == scores[1]
+    assert loss == pytest.approx(scores[0] - scores[1])
+    doubt = "" if loss > 2 * error else ", no clear difference"
+    assert answer.summary().endswith(f"loses {loss:.2g} +- {error:.1g} per matrix{doubt}.")
     burgs = {"burg", "reverse-burg"} - {name}  # Stein is not far from the origin
     assert all(answer.named[other].beaten for other in burgs)
 

@@ -23,8 +23,8 @@ class NamedScore:
     difference : float, score of the learned point minus this score.
     standard_error : float, of the paired difference.
     p_value : float, of no difference: max-T sign-flip test over matrices (groups), adjusted for the
-        comparison with all named divergences; or likelihood-ratio test of two parameters, which is
-        conservative on the axes.
+        comparison with all named divergences, at least `WhichDivergence.p_chance`; or
+        likelihood-ratio test of two parameters, which is conservative on the axes.
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
         parameters; positive if the learned one is preferred. NaN with labels.
     mean_score : float, held-out accuracy of the nearest class mean, or NaN.
@@ -57,7 +57,7 @@ class RuleScore:
     difference : float, score of the recommended rule minus this score.
     standard_error : float, of the paired difference.
     p_value : float, of no difference: max-T sign-flip test over matrices (groups), adjusted for the
-        comparison of all rules.
+        comparison of all rules, at least `WhichDivergence.p_chance`.
     """
 
     score: float
@@ -81,6 +81,9 @@ class WhichDivergence(Summarised):
     map : ndarray, shape (n_alphas, n_betas), held-out accuracy or mean log-likelihood.
     n_matrices : int, the matrices that were judged.
     message : str, whether the search is complete or was interrupted.
+    runner_up : tuple of str, float and float
+        Only without labels: the second of the named divergences, the log-likelihood per matrix that
+        it loses, and the standard error of this loss.
 
     Only with labels:
 
@@ -109,6 +112,7 @@ class WhichDivergence(Summarised):
     map: RealArray
     n_matrices: int
     message: str = ""
+    runner_up: tuple[str, float, float] = ("", math.nan, math.nan)
     measure: str = ""
     chosen: tuple[Point, ...] = ()
     chance: float = math.nan
@@ -219,8 +223,9 @@ def _say_likelihood(answer: WhichDivergence) -> str:
             f"Use {fitted}, the maximum of the likelihood: it beats {name}, the best named "
             f"divergence, by BIC; {gain}."
         )
-    second, other = max((row.score, one) for one, row in answer.named.items() if one != name)
+    other, loss, error = answer.runner_up
+    verdict = "" if loss > 2 * error else ", no clear difference"
     return (
-        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by BIC; "
-        f"{gain}. The next named divergence, {other}, loses {top.score - second:.2g} per matrix."
+        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by BIC; {gain}. The "
+        f"next named divergence, {other}, loses {loss:.2g} +- {error:.1g} per matrix{verdict}."
     )

@@ -106,12 +106,13 @@ def _answer(
     surface, places = points.scores(), [(alpha, beta) for alpha, beta in grid.tolist()]
     counts = np.unique(everyone.codes, return_counts=True)[1]
     p_values = [p_above_chance(one, everyone.codes, everyone.groups) for one in rules.values()]
+    p_chance = min(1.0, len(rules) * min(p_values))
     return WhichDivergence(
         criterion="accuracy",
         measure="accuracy" if counts.min() == counts.max() else "balanced accuracy",
         best=places[choose(surface)],
         score=float(_score(learned, everyone.codes)),
-        named=_compare_named(everyone, learned),
+        named=_compare_named(everyone, learned, p_chance),
         alphas=alphas,
         betas=betas,
         map=surface.reshape(len(alphas), len(betas)),
@@ -119,19 +120,19 @@ def _answer(
         message=say_how_many(n, n_given, "matrices were judged"),
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
-        p_chance=min(1.0, len(rules) * min(p_values)),
+        p_chance=p_chance,
         n_groups=None if everyone.groups is None else len(np.unique(everyone.groups)),
-        **_recommend(everyone, rules),
+        **_recommend(everyone, rules, p_chance),
     )
 
 
-def _compare_named(everyone: _Contenders, learned: Flags) -> dict[str, NamedScore]:
+def _compare_named(everyone: _Contenders, learned: Flags, p_chance: float) -> dict[str, NamedScore]:
     """Compare the learned point with every named one, and score means."""
     n_named = len(NAMED)
     neighbours = everyone.take(n_named, 2 * n_named)
     flags = neighbours.held_out
     gains = balanced_weights(everyone.codes) * (learned.astype(float) - flags)
-    p_values = compare_jointly(gains, everyone.groups)
+    p_values = np.maximum(compare_jointly(gains, everyone.groups), p_chance)
     return {
         name: NamedScore(
             divergence.alpha, divergence.beta, score, *everyone.compare(learned, flags[place]),
@@ -144,7 +145,9 @@ def _compare_named(everyone: _Contenders, learned: Flags) -> dict[str, NamedScor
     }  # fmt: skip
 
 
-def _recommend(everyone: _Contenders, rules: Mapping[str, Flags]) -> dict[str, Any]:
+def _recommend(
+    everyone: _Contenders, rules: Mapping[str, Flags], p_chance: float
+) -> dict[str, Any]:
     """Choose a rule, judge the choice, and compare it with the others."""
     n_named = len(NAMED)
     named = everyone.take(0, 2 * n_named)
@@ -152,7 +155,8 @@ def _recommend(everyone: _Contenders, rules: Mapping[str, Flags]) -> dict[str, A
         MEAN if _first_best(named.scores()) < n_named else NEIGHBOUR,
         named.cross_fit(_first_best)[0],
     )
-    p_values = compare_all(rules, everyone.groups, balanced_weights(everyone.codes))
+    found = compare_all(rules, everyone.groups, balanced_weights(everyone.codes))
+    p_values = {pair: max(p, p_chance) for pair, p in found.items()}
     gain, _ = everyone.compare(rules[LEARNED], rules[rule])
     if gain > 0 and p_values[frozenset((LEARNED, rule))] < SIGNIFICANT:
         rule, flags = LEARNED, rules[LEARNED]

@@ -35,7 +35,8 @@ class Row:
     name : str
     accuracy, standard_error : float, of held-out predictions.
     versus_best : PairedComparison, the best classifier minus this one. The best is the best of all
-        only on these matrices, so the p-value is adjusted for the comparison of all pairs.
+        only on these matrices, so the p-value is adjusted for the comparison of all pairs, and is
+        at least `Evaluation.p_chance`.
     seconds : float, to fit and predict all folds.
     """
 
@@ -95,9 +96,18 @@ class Evaluation(Summarised):
         return f"max-T sign-flip test over {units}, adjusted for all pairs"
 
     @cached_property
+    def p_chance(self) -> float:
+        """P-value of no classifier being better than chance (Bonferroni over the classifiers)."""
+        # A t-test of balanced accuracies. Among classifiers that know nothing, none is better.
+        right = map(self.correct, self.predictions)
+        least = min(significance.p_above_chance(one, self.codes, self.groups) for one in right)
+        return min(1.0, len(self.predictions) * least)
+
+    @cached_property
     def _p_values(self) -> dict[frozenset[str], float]:
         right = {name: self.correct(name) for name in self.predictions}
-        return significance.compare_all(right, self.groups)
+        found = significance.compare_all(right, self.groups)
+        return {pair: max(p, self.p_chance) for pair, p in found.items()}
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
@@ -126,6 +136,11 @@ class Evaluation(Summarised):
         if not others:
             return f"{text}."
         text += f", the highest of {len(self.predictions)} and therefore optimistic."
+        if self.p_chance >= SIGNIFICANT:
+            return (
+                f"{text} No classifier is significantly better than chance (p = "
+                f"{self.p_chance:.2g} by t-tests of balanced accuracies)."
+            )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:
             paired = others[0].versus_best

@@ -134,16 +134,19 @@ def _by_likelihood(
     fit = fit_likelihood(matrices, engine=engine)
     data = engine.prepare(matrices.astype(np.float64, copy=False))
     per_matrix, n = fit.log_density(data, engine=engine), len(matrices)
-    named = {}
+    named, densities = {}, {}
     for name, (alpha, beta) in zip(NAMED, NAMED_POINTS.tolist(), strict=True):
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
-        gains = per_matrix - member.log_density(data, engine=engine)
+        densities[name] = member.log_density(data, engine=engine)
+        gains = per_matrix - densities[name]
         gain = float(gains.mean())
         named[name] = NamedScore(
             alpha, beta, member.log_likelihood, gain, float(gains.std(ddof=1) / math.sqrt(n)),
             math.exp(-n * max(gain, 0.0)),  # 2 n gain is chi-squared with two degrees of freedom
             2 * n * gain - 2 * math.log(n),
         )  # fmt: skip
+    first, second = sorted(named, key=lambda name: -named[name].score)[:2]
+    losses = densities[first] - densities[second]
     surface = np.full((len(alphas), len(betas)), np.nan)
     # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
     # second row runs backwards, so that each point starts from the centre of a neighbour.
@@ -162,6 +165,7 @@ def _by_likelihood(
         best=(fit.alpha, fit.beta),
         score=fit.log_likelihood,
         named=named,
+        runner_up=(second, float(losses.mean()), float(losses.std(ddof=1) / math.sqrt(n))),
         alphas=alphas,
         betas=betas,
         map=surface,
