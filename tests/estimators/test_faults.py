@@ -183,7 +183,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     assert kept[-1]
 
 
-@pytest.mark.parametrize("verb", ["average_held_out", "_fit_svc"])
+@pytest.mark.parametrize("verb", ["average_held_out", "fit_svc"])
 def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
     """Machines of folds are fitted too: it is the last of all calls that is meant."""
     plain, calls, last = getattr(classifier, verb), 0, 0
@@ -200,7 +200,7 @@ def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
     whole = clone(model).fit(*data)
     calls, last = 0, calls
     model.fit(*data)
-    assert calls == last + 1
+    assert calls > last  # the result is computed again
     assert_same(model.predict_proba(data[0]), whole.predict_proba(data[0]))
 
 

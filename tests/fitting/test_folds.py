@@ -138,7 +138,7 @@ def held_out_accuracy(model):
         return None
     history = model.history_["accuracy"] if "accuracy" in getattr(model, "history_", {}) else None
     if history is None:
-        return model.best_score_
+        return model.held_out_accuracy_
     return float(np.nanmax(history))
 
 

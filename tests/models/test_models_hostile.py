@@ -358,9 +358,8 @@ def test_arrays_that_broadcast_are_refused(tmp_path, name):
                 continue
             tried.add(attribute)
             path.write_bytes(rewritten(content, put(), {key: other}))
-            with pytest.raises(
-                ValueError, match=rf"its {kind} has \w+ of shape .* must have the sh"
-            ):
+            said = rf"its {kind} has \w+(=| of shape .* must have the sh)"
+            with pytest.raises(ValueError, match=said):
                 load(path)
     assert {
         "ABKMeans": {"cluster_centers_"},
