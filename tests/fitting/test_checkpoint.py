@@ -147,7 +147,7 @@ def test_other_data_are_refused(X, killed, monkeypatch):
 def test_other_estimators_and_files_are_refused(X, path, killed):
     with pytest.raises(ValueError, match=r"another fit: .*kind of estimator"):
         divlearn.KarcherKMeans(3, random_state=0).fit(X)
-    with pytest.raises(ValueError, match=r"not a model of divlearn; pass a file that divlearn\.save"):
+    with pytest.raises(ValueError, match="not a model of divlearn; pass a file"):
         divlearn.load(path)
     divlearn.save(MODEL, path)
     before = path.read_bytes()
