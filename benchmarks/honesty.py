@@ -112,9 +112,14 @@ WHICH = [
 
 def which_section(rows: Sequence[Row]) -> str:
     head = [
-        "data", "recommends a rule", "calls a rule significantly worse", "learned point",
-        "accuracy it states", "accuracy on new matrices", "highest of its table",
-    ]  # fmt: skip
+        "data",
+        "recommends a rule",
+        "calls a rule significantly worse",
+        "learned point",
+        "accuracy it states",
+        "accuracy on new matrices",
+        "highest of its table",
+    ]
     return table(head, [[say_data(row), *percent(row, *figures_of(row)[3:])] for row in rows])
 
 

@@ -85,10 +85,12 @@ def skill_of_subjects(rng):
 @pytest.mark.parametrize(
     ("draw", "least", "most"),
     [
-        (guesses_of_subjects, 0, 0.065), (guesses_of_objects, 0, 0.065),
-        (guesses_of_rare_classes, 0, 0.065), (skill_of_subjects, 0.95, 1),
+        (guesses_of_subjects, 0, 0.065),
+        (guesses_of_objects, 0, 0.065),
+        (guesses_of_rare_classes, 0, 0.065),
+        (skill_of_subjects, 0.95, 1),
     ],
-)  # fmt: skip
+)
 def test_level_and_power_over_groups(draw, least, most):
     rng = np.random.default_rng(2)
     rejected = np.mean([p_above_chance(*draw(rng), GROUPS) < 0.05 for _ in range(500)])

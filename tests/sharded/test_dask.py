@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -40,15 +41,18 @@ def client():
     with dask.config.set(CONFIGURATION):
         context = distributed.utils.get_mp_context()
     context.set_forkserver_preload(["distributed", "divlearn.cluster", "divlearn.iddl"])
-    with (
-        dask.config.set(CONFIGURATION),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0",
+    with dask.config.set(CONFIGURATION), warnings.catch_warnings():
+        # A busy disk is no error.
+        warnings.filterwarnings("ignore", message="Creating scratch directories")
+        cluster = distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="1GB",
+            dashboard_address=":0",
             silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):  # fmt: skip
-        yield client
+        )
+        with cluster, distributed.Client(cluster) as client:
+            yield client
 
 
 WEIGHTS = np.random.default_rng(0).uniform(0.5, 2, 60)

@@ -75,10 +75,8 @@ def cluster(
         save(model, output)
         out.say(f"Model: {output}")
     digest = out.digest(dataset)
-    page = partial(
-        cluster_page, model, found, dataset.labels, scores, text, bics, groups=together,
-        stability=stability,
-    )  # fmt: skip
+    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
+    page = partial(page, groups=together, stability=stability)
     out.write_page(page, digest, {"clustering": out.seconds})
     out.finish(
         labels=found, sizes=sizes, headline=headline, summary=text, agreement=scores,

@@ -144,9 +144,14 @@ class WhichDivergence(Summarised):
         nowhere = {"alpha": math.nan, "beta": math.nan}
         alpha, beta = self.best
         rows: list[dict[str, Any]] = [
-            {"name": "learned", "alpha": alpha, "beta": beta, "score": self.score,
-             "mean_score": math.nan}
-        ]  # fmt: skip
+            {
+                "name": "learned",
+                "alpha": alpha,
+                "beta": beta,
+                "score": self.score,
+                "mean_score": math.nan,
+            }
+        ]
         if self.rules:
             score, mean = (self.rules[rule].score for rule in (NEIGHBOUR, MEAN))
             rows.append({"name": "best named", **nowhere, "score": score, "mean_score": mean})

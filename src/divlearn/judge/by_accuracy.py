@@ -72,9 +72,14 @@ def _first_best(scores: RealArray) -> int:
 
 
 def judge_by_accuracy(
-    matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, alphas: RealArray,
-    betas: RealArray, engine: Engine,
-) -> WhichDivergence:  # fmt: skip
+    matrices: RealArray,
+    codes: Indices,
+    folds: Indices,
+    groups: Indices | None,
+    alphas: RealArray,
+    betas: RealArray,
+    engine: Engine,
+) -> WhichDivergence:
     matrices = matrices.astype(np.float64, copy=False)
     by_means = judge_means(matrices, codes, folds, NAMED_POINTS, engine)
     grid = maps.make_grid(alphas, betas)
@@ -83,9 +88,11 @@ def judge_by_accuracy(
     )
     # Means are first: they win ties with neighbours, which take longer to find.
     everyone = _Contenders(
-        np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1), codes[judged],
-        folds[judged], None if groups is None else groups[judged],
-    )  # fmt: skip
+        np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1),
+        codes[judged],
+        folds[judged],
+        None if groups is None else groups[judged],
+    )
     return _answer(everyone, grid, alphas, betas, len(matrices))
 
 
@@ -130,19 +137,23 @@ def _compare_named(everyone: _Contenders, learned: Flags, p_chance: float) -> di
     """Compare the learned point with every named one, and score means."""
     n_named = len(NAMED)
     neighbours = everyone.take(n_named, 2 * n_named)
-    flags = neighbours.held_out
+    flags, scores = neighbours.held_out, neighbours.scores()
+    means = everyone.take(0, n_named).scores()
     gains = balanced_weights(everyone.codes) * (learned.astype(float) - flags)
     p_values = np.maximum(compare_jointly(gains, everyone.groups), p_chance)
-    return {
-        name: NamedScore(
-            divergence.alpha, divergence.beta, score, *everyone.compare(learned, flags[place]),
-            p_value=float(p_values[place]), mean_score=mean,
+    named = {}
+    for place, (name, divergence) in enumerate(NAMED.items()):
+        difference, error = everyone.compare(learned, flags[place])
+        named[name] = NamedScore(
+            alpha=divergence.alpha,
+            beta=divergence.beta,
+            score=float(scores[place]),
+            difference=difference,
+            standard_error=error,
+            p_value=float(p_values[place]),
+            mean_score=float(means[place]),
         )
-        for place, ((name, divergence), score, mean) in enumerate(zip(
-            NAMED.items(), neighbours.scores().tolist(), everyone.scores().tolist()[:n_named],
-            strict=True,
-        ))
-    }  # fmt: skip
+    return named
 
 
 def _recommend(
@@ -151,10 +162,8 @@ def _recommend(
     """Choose a rule, judge the choice, and compare it with the others."""
     n_named = len(NAMED)
     named = everyone.take(0, 2 * n_named)
-    rule, flags = (
-        MEAN if _first_best(named.scores()) < n_named else NEIGHBOUR,
-        named.cross_fit(_first_best)[0],
-    )
+    rule = MEAN if _first_best(named.scores()) < n_named else NEIGHBOUR
+    flags, _ = named.cross_fit(_first_best)
     found = compare_all(rules, everyone.groups, balanced_weights(everyone.codes))
     p_values = {pair: max(p, p_chance) for pair, p in found.items()}
     gain, _ = everyone.compare(rules[LEARNED], rules[rule])
@@ -166,12 +175,13 @@ def _recommend(
         "rule_error": standard_error(flags, everyone.groups, everyone.codes),
         "rules": {
             name: RuleScore(
-                float(_score(one, everyone.codes)), *everyone.compare(rules[rule], one),
+                float(_score(one, everyone.codes)),
+                *everyone.compare(rules[rule], one),
                 p_values.get(frozenset((rule, name)), 1.0),
             )
             for name, one in rules.items()
         },
-    }  # fmt: skip
+    }
 
 
 def say_how_many(done: int, total: int, what: str) -> str:

@@ -74,9 +74,13 @@ def _find_means(matrices: RealArray, kept: Flags, point: Point, engine: Engine) 
         while trials:
             asked, weights = list(trials), shares[:, list(trials)]
             back = suited.pullback(
-                data, np.stack(list(trials.values())), *point, weights, parameters=False,
+                data,
+                np.stack(list(trials.values())),
+                *point,
+                weights,
+                parameters=False,
                 values=True,
-            )  # fmt: skip
+            )
             values = (weights * to_host(back.values)).sum(axis=0)
             for part, value, slope in zip(asked, values, -to_host(back.whitened), strict=True):
                 try:

@@ -20,9 +20,11 @@ _MOST_CLASSES = 30  # columns of a table
 
 
 def say_clusters(
-    labels: Indices, classes: NDArray[Any] | None = None, groups: NDArray[Any] | None = None,
+    labels: Indices,
+    classes: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
     stability: float = math.nan,
-) -> str:  # fmt: skip
+) -> str:
     """Say how well clusters agree with classes, or else with clusters of halves of the matrices."""
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
@@ -49,10 +51,16 @@ def say_clusters(
 
 
 def cluster_page(
-    model: Any, labels: Indices, classes: NDArray[Any] | None,
-    agreement: Mapping[str, float], summary: str, bics: Mapping[int, float] | None = None, *,
-    groups: NDArray[Any] | None = None, stability: float = math.nan,
-) -> Page:  # fmt: skip
+    model: Any,
+    labels: Indices,
+    classes: NDArray[Any] | None,
+    agreement: Mapping[str, float],
+    summary: str,
+    bics: Mapping[int, float] | None = None,
+    *,
+    groups: NDArray[Any] | None = None,
+    stability: float = math.nan,
+) -> Page:
     """Make the page of clusters: centres, progress, and agreement with classes.
 
     Parameters
@@ -83,17 +91,25 @@ def cluster_page(
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
     sections = [atoms_section("Centres", centers, sizes, texts, note)]
     if classes is not None:
-        sections.append(table_section(
-            "Agreement with the classes", ["score", "value"], list(agreement.items()),
-            "1 is perfect agreement. For random clusters F1 and NMI are above 0, ARI is about 0.",
-            formats={"value": ".3f"},
-        ))  # fmt: skip
+        sections.append(
+            table_section(
+                "Agreement with the classes",
+                ["score", "value"],
+                list(agreement.items()),
+                "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0.",
+                formats={"value": ".3f"},
+            )
+        )
         sections.append(_cross_table(labels, classes, len(centers)))
     if hasattr(model, "alpha_"):
-        sections.append(plane_section(
-            "Divergence", learned=learned_points(model), mark="used here",
-            note="The divergence used, among those with a name.",
-        ))  # fmt: skip
+        sections.append(
+            plane_section(
+                "Divergence",
+                learned=learned_points(model),
+                mark="used here",
+                note="The divergence used, among those with a name.",
+            )
+        )
     if bics:
         curve = {"BIC": np.array([[*bics], [*bics.values()]])}
         note = "Bayesian information criterion of mixtures; the lowest is best."

@@ -1,0 +1,67 @@
+"""Which divergence without labels: the family that the matrices were drawn from."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from divlearn.datasets import make_riemannian_gaussian_clusters, make_wishart_clusters
+from divlearn.judge import NAMED, which_divergence
+from divlearn.likelihood import fit_member
+
+
+@cache
+def of_one_cluster(make):
+    X, _ = make(1, 800, 3, random_state=2)
+    grid = [0.0, 0.5, 1.0]
+    return which_divergence(X, alphas=grid, betas=grid)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (make_wishart_clusters, "burg"),
+        (make_riemannian_gaussian_clusters, "airm"),
+    ],
+)
+def test_likelihood_names_the_family(make, name):
+    grid, answer = [0.0, 0.5, 1.0], of_one_cluster(make)
+    assert answer.criterion == "likelihood"
+    assert answer.best_named == name
+    assert answer.summary().startswith(f"Use {name}")
+    assert answer.score >= answer.map.max() - 1e-9
+    row = answer.named[name]
+    assert row.score == pytest.approx(answer.map[grid.index(row.alpha), grid.index(row.beta)])
+    assert not row.beaten
+    other, loss, error = answer.runner_up
+    scores = sorted((row.score for row in answer.named.values()), reverse=True)
+    assert answer.named[other].score == scores[1]
+    assert loss == pytest.approx(scores[0] - scores[1])
+    doubt = "" if loss > 2 * error else ", no clear difference"
+    assert answer.summary().endswith(f"loses {loss:.2g} +- {error:.1g} per matrix{doubt}.")
+    burgs = {"burg", "reverse-burg"} - {name}  # Stein is not far from the origin
+    assert all(answer.named[other].beaten for other in burgs)
+
+
+def test_likelihood_prefers_a_member_without_name():
+    """Wishart matrices to the power 1/3: D^(0, 1) of X^3 is 9 D^(0, 3) of X."""
+    X, _ = make_wishart_clusters(1, 1500, 2, condition=1, random_state=0)
+    values, vectors = np.linalg.eigh(X)
+    X = (vectors * values[:, None] ** (1 / 3)) @ vectors.mT
+    answer = which_divergence(X, alphas=[0, 1], betas=[0, 1])
+    assert answer.best[1] > 1.5
+    assert answer.named[answer.best_named].beaten
+    assert answer.summary().startswith("Use (")
+
+
+def test_the_default_grid_without_labels():
+    X, _ = make_wishart_clusters(1, 12, 2, random_state=0)
+    answer = which_divergence(X)
+    assert answer.map.shape == (9, 9)
+    for row, column in ((0, 0), (0, 4), (3, 7), (8, 1)):
+        exact = fit_member(X, row / 4, column / 4).log_likelihood
+        assert answer.map[row, column] == pytest.approx(exact, abs=1e-7)
+    assert answer.table()[0]["name"] == "learned"
+    assert {row["name"] for row in answer.table()} == {"learned", *NAMED}
