@@ -78,7 +78,8 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         write(folder / "valid", {"X": X, **labels})
         files[name] = (folder / "valid").read_bytes()
     texts = np.array(["a", "bb", "", "a", "bb", "é"], object)
-    for name in ("mat", "mat compressed", "hdf5"):
+    # Not those of HDF5: its library may not come back from a damaged heap of strings.
+    for name in ("mat", "mat compressed"):
         WRITERS[name](folder / "valid", {"X": X, "y": texts})
         files[f"{name} text"] = (folder / "valid").read_bytes()
     return files

@@ -63,9 +63,12 @@ def load_spd(
     symmetric is taken. Labels of shape (n, 1) or (1, n) are flattened, whole floats become
     integers, and bytes and MATLAB's char arrays and cells of text become str.
 
+    Arrays inside groups of HDF5 files, and structs of MATLAB 7.3, are found by the last part of
+    their path, and by the whole path, such as "subject 1/X", where several have the same name.
+
     Files are taken to be hostile. Nothing is unpickled, extracted or looked up in another file, and
-    the claims of a header are checked before they are believed. HDF5 files with structures on which
-    the library crashes, those of ``libver="latest"`` and of groups with many links, are refused.
+    the claims of a header are checked before they are believed. HDF5 is read by h5py, whose library
+    may crash or not come back on files that are forged; see SECURITY.md.
 
     Examples
     --------

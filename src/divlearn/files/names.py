@@ -1,5 +1,6 @@
 """Which arrays of a file are the matrices, the labels and the groups."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from divlearn.files.variables import Refusal, Variable, quote
@@ -23,13 +24,17 @@ def choose(
     """Choose by the given names or, without them, by the rules that `load_spd` documents."""
     # Returned are matrices, labels, groups, and what else has a usual name: ``files``, and arrays
     # that look like groups. Where the file is split, each holds the training and the test array.
+    # Arrays inside groups have usual names too: what counts is the end of a path, if it is unique.
+    ends = Counter(_end(variable.name) for variable in variables)
     by_name: dict[str, Variable] = {}
     for variable in variables:
-        if variable.name in by_name:
+        end = _end(variable.name)
+        key = end if ends[end] == 1 else variable.name
+        if key in by_name:
             raise Refusal(
                 f"it holds two arrays named {quote(variable.name)}; write it again with one"
             )
-        by_name[variable.name] = variable
+        by_name[key] = variable
     parts = _choose_matrices(by_name, matrices, square)
     chosen = _choose_labels(by_name, labels, parts)
     together: Column = ()
@@ -109,8 +114,9 @@ def _names_of(part: str) -> tuple[str, ...]:
 
 def _part_of(name: str) -> str:
     """Which part of a split an array of matrices is by its name, empty if none."""
+    end = _end(name)
     return next(
-        (part for part in _PARTS for usual in MATRIX_NAMES if name in _joined(usual, part)), ""
+        (part for part in _PARTS for usual in MATRIX_NAMES if end in _joined(usual, part)), ""
     )
 
 
@@ -128,9 +134,15 @@ def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> Column:
 
 
 def _get(by_name: dict[str, Variable], name: str, argument: str) -> Variable:
-    if name not in by_name:
+    by_path = {variable.name: variable for variable in by_name.values()}
+    found = by_path.get(name.strip("/"), by_name.get(name))
+    if found is None:
         raise Refusal(f"{argument}={name!r} is not in it; {_contents(by_name)}; name one of these")
-    return by_name[name]
+    return found
+
+
+def _end(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _contents(by_name: dict[str, Variable]) -> str:
