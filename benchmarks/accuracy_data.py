@@ -61,8 +61,10 @@ class Problem:
     @property
     def cv(self) -> list[Split]:
         """Inner folds, as pairs of indices of training matrices."""
-        return [(np.flatnonzero(self.fold != k), np.flatnonzero(self.fold == k))
-                for k in np.unique(self.fold)]  # fmt: skip
+        return [
+            (np.flatnonzero(self.fold != k), np.flatnonzero(self.fold == k))
+            for k in np.unique(self.fold)
+        ]
 
     @property
     def mark(self) -> str:
@@ -82,10 +84,12 @@ def given_split(data: Dataset, seed: int) -> Split:
 
 def few_patches(data: Dataset, seed: int) -> Split:
     rng = np.random.default_rng(seed)
-    drawn = np.stack([
-        rng.permutation(np.flatnonzero(data.labels == label))[: BRODATZ_TRAIN + BRODATZ_TEST]
-        for label in data.classes
-    ])  # fmt: skip
+    drawn = np.stack(
+        [
+            rng.permutation(np.flatnonzero(data.labels == label))[: BRODATZ_TRAIN + BRODATZ_TEST]
+            for label in data.classes
+        ]
+    )
     return drawn[:, :BRODATZ_TRAIN].ravel(), drawn[:, BRODATZ_TRAIN:].ravel()
 
 
@@ -108,17 +112,24 @@ def vowel_covariances() -> Dataset:
     means = data.matrices[:, :-1, -1]
     covariances = data.matrices[:, :-1, :-1] - means[:, :, None] * means[:, None, :]
     return Dataset(
-        "Japanese vowels", data.labels, data.citation, data.terms,
+        "Japanese vowels",
+        data.labels,
+        data.citation,
+        data.terms,
         stored=(covariances + covariances.mT) / 2,
-    )  # fmt: skip
+    )
 
 
 def digits() -> Dataset:
     given = load_digits()
     return Dataset(
-        "digits", given.target, "the digits that ship with scikit-learn", "BSD",
-        images=given.images, descriptor=RegionCovariance(DIGITS),
-    )  # fmt: skip
+        "digits",
+        given.target,
+        "the digits that ship with scikit-learn",
+        "BSD",
+        images=given.images,
+        descriptor=RegionCovariance(DIGITS),
+    )
 
 
 SOURCES = {
@@ -166,16 +177,22 @@ def make_problem(data: Mapping[str, np.ndarray], seed: int, quick: bool) -> Prob
     y = data["y"]
     if quick:
         classes = np.unique(y)[:QUICK_CLASSES]
-        few = [_first_of_classes(y[part], classes, size)
-               for part, size in ((train, QUICK_TRAIN), (test, QUICK_TEST))]  # fmt: skip
+        few = [
+            _first_of_classes(y[part], classes, size)
+            for part, size in ((train, QUICK_TRAIN), (test, QUICK_TEST))
+        ]
         train, test, fold = train[few[0]], test[few[1]], np.arange(len(few[0])) % 2
     matrices = np.zeros((len(y), data["d"], data["d"]))
     matrices[:, *np.tril_indices(data["d"])] = data["tri"]
     matrices = check_spd(matrices + np.tril(matrices, -1).mT)
     return Problem(
-        matrices[train], y[train], matrices[test], y[test], fold,
+        matrices[train],
+        y[train],
+        matrices[test],
+        y[test],
+        fold,
         None if quick or "group" not in data else _groups(data["group"][train], fold),
-    )  # fmt: skip
+    )
 
 
 def _first_of_classes(y: np.ndarray, classes: np.ndarray, size: int) -> np.ndarray:

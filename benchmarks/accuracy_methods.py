@@ -129,23 +129,26 @@ METHODS = {
     ),
     "iddl-learn": Method(
         "IDDLClassifier, alpha and beta learned",
-        lambda seed, cv: IDDLClassifier(divergence="learn", cv=cv, random_state=seed), ours=True,
+        lambda seed, cv: IDDLClassifier(divergence="learn", cv=cv, random_state=seed),
+        ours=True,
     ),
     "iddl-start": Method(
         "IDDLClassifier, nothing learned but the head",
-        lambda seed, cv: IDDLClassifier(max_iter=0, cv=cv, random_state=seed), ours=True,
+        lambda seed, cv: IDDLClassifier(max_iter=0, cv=cv, random_state=seed),
+        ours=True,
     ),
     "mdm-chosen": Method(
         "MDM, divergence chosen", lambda _, cv: DivergenceMDM("choose", cv=cv), ours=True
     ),
     "kernel": Method(
         "DivergenceKernelClassifier",
-        lambda seed, cv: DivergenceKernelClassifier(cv=cv, random_state=seed), ours=True,
+        lambda seed, cv: DivergenceKernelClassifier(cv=cv, random_state=seed),
+        ours=True,
     ),
     "spd": Method(
         "SPDClassifier", lambda seed, cv: SPDClassifier(cv=cv, random_state=seed), ours=True
     ),
-}  # fmt: skip
+}
 BASELINES = [name for name, method in METHODS.items() if not method.ours]
 OURS = [name for name, method in METHODS.items() if method.ours]
 
@@ -164,9 +167,10 @@ def evaluate(name: str, problem: Problem, seed: int) -> dict[str, Any]:
             model.predict_proba(problem.X_test) if hasattr(model, "predict_proba") else None
         )
         labels = (
-            model.predict(problem.X_test) if probabilities is None
+            model.predict(problem.X_test)
+            if probabilities is None
             else model.classes_[probabilities.argmax(axis=1)]
-        )  # fmt: skip
+        )
         predicted = time.process_time()
     right = labels == problem.y_test
     found = {

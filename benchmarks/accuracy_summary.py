@@ -221,18 +221,20 @@ def _committee(results: Results) -> list[str]:
         return ["SPDClassifier against the baselines: not measured yet."]
     behind = {
         name: {
-            other: gain for other in seen
+            other: gain
+            for other in seen
             if results.is_complete(name, other)
             and (gain := results.gain(name, "spd", other)).is_behind
         }
         for name in data
-    }  # fmt: skip
+    }
     sentences = [
         f"{SOURCES[name].title}: SPDClassifier is behind "
         + ", ".join(f"{METHODS[other].title} ({gain.signed})" for other, gain in found.items())
         + ", by more than one standard error."
-        for name, found in behind.items() if found
-    ]  # fmt: skip
+        for name, found in behind.items()
+        if found
+    ]
     n_level = sum(not found for found in behind.values())
     sentences.append(
         f"SPDClassifier is within one standard error of every baseline, or ahead, on {n_level} of "
@@ -297,10 +299,14 @@ def _cost(results: Results) -> list[str]:
     }
     shown = ", ".join(f"{SOURCES[name].title} {ratio:.1f}" for name, ratio in ratios.items())
     cheap = all(ratio <= COST for ratio in ratios.values())
-    return [
-        f"Seconds of SPDClassifier over those of an RBF SVM on tangent vectors with its grid: "
-        f"{shown}, should be <= {COST:g}: {_met(cheap, data)}."
-    ] if data else []  # fmt: skip
+    return (
+        [
+            f"Seconds of SPDClassifier over those of an RBF SVM on tangent vectors with its grid: "
+            f"{shown}, should be <= {COST:g}: {_met(cheap, data)}."
+        ]
+        if data
+        else []
+    )
 
 
 def _best_baseline(results: Results, others: Sequence[str], data: Sequence[str]) -> str:
@@ -315,13 +321,15 @@ def _met(yes: bool, data: Collection[str]) -> str:
 
 def report(results: Results, machine: str) -> str:
     """All tables and sentences, in Markdown."""
-    return "\n".join([
-        *accuracy_table(results),
-        *gain_table(results),
-        *verdicts(results),
-        "",
-        *member_table(results),
-        *number_table(results, ["log_loss"], "log-loss", ".3f"),
-        *number_table(results, SECONDS, "seconds to fit and predict", ".3g"),
-        f"Measured on: {machine}.",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *accuracy_table(results),
+            *gain_table(results),
+            *verdicts(results),
+            "",
+            *member_table(results),
+            *number_table(results, ["log_loss"], "log-loss", ".3f"),
+            *number_table(results, SECONDS, "seconds to fit and predict", ".3g"),
+            f"Measured on: {machine}.",
+        ]
+    )

@@ -61,9 +61,14 @@ class Race:
 
     def row(self) -> list[str]:
         return [
-            self.divergence, str(self.d), f"{self.seconds:.3f}", f"{self.peer_seconds:.2f}",
-            f"{self.ratio:.1f}x", f"{GOALS[self.part]:.0f}x", f"{self.agreement:.4f}",
-        ]  # fmt: skip
+            self.divergence,
+            str(self.d),
+            f"{self.seconds:.3f}",
+            f"{self.peer_seconds:.2f}",
+            f"{self.ratio:.1f}x",
+            f"{GOALS[self.part]:.0f}x",
+            f"{self.agreement:.4f}",
+        ]
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,17 @@ class Choice:
     def row(self) -> list[str]:
         best = max(self.fixed, key=self.fixed.__getitem__)
         return [
-            SOURCES[self.data].title, str(self.seed), self.chosen, f"{self.accuracy:.1%}",
-            f"{self.fixed[best]:.1%} ({best})", f"{self.fixed['airm']:.1%}",
+            SOURCES[self.data].title,
+            str(self.seed),
+            self.chosen,
+            f"{self.accuracy:.1%}",
+            f"{self.fixed[best]:.1%} ({best})",
+            f"{self.fixed['airm']:.1%}",
             f"{100 * self.behind:.1f} +- {100 * self.standard_error:.1f}",
-            f"{self.seconds:.2f}", f"{self.peer_seconds:.2f}", f"{self.ratio:.1f}x",
-        ]  # fmt: skip
+            f"{self.seconds:.2f}",
+            f"{self.peer_seconds:.2f}",
+            f"{self.ratio:.1f}x",
+        ]
 
 
 def choice(name: str, seed: int, split: Problem, rounds: int) -> Choice:
@@ -107,11 +118,16 @@ def choice(name: str, seed: int, split: Problem, rounds: int) -> Choice:
     gaps = peers[max(fixed, key=fixed.__getitem__)].astype(float) - right
     chosen = ours.divergence_ if isinstance(ours.divergence_, str) else ours.divergence_.name
     return Choice(
-        name, seed, chosen, float(right.mean()), fixed, float(gaps.mean()),
+        name,
+        seed,
+        chosen,
+        float(right.mean()),
+        fixed,
+        float(gaps.mean()),
         float(gaps.std(ddof=1) / np.sqrt(len(gaps))),
         *(median(one) for one in zip(*times, strict=True)),
         median(other / one for one, other in times),
-    )  # fmt: skip
+    )
 
 
 def problem(d: int) -> tuple[Array, np.ndarray, Array]:
@@ -126,9 +142,13 @@ def problem(d: int) -> tuple[Array, np.ndarray, Array]:
 
 
 def race(
-    part: str, divergence: str, d: int, ours: Callable[[], Any], theirs: Callable[[], Any],
+    part: str,
+    divergence: str,
+    d: int,
+    ours: Callable[[], Any],
+    theirs: Callable[[], Any],
     rounds: int,
-) -> Race:  # fmt: skip
+) -> Race:
     X, y, queries = problem(d)
     ours().fit(X[:100], y[:100]).predict(X[:10])  # loads what is loaded once
     times = []
@@ -149,15 +169,20 @@ def races(part: str, sizes: Sequence[int], rounds: int) -> list[Race]:
     if part == "means":
         return [
             race(part, mine, d, lambda m=mine: DivergenceMDM(m), lambda t=their: MDM(t), rounds)
-            for d in sizes for mine, their in MEANS.items()
-        ]  # fmt: skip
+            for d in sizes
+            for mine, their in MEANS.items()
+        ]
     return [
         race(
-            part, mine, sizes[0], lambda m=mine: DivergenceKNN(1, m),
-            lambda t=their: KNearestNeighbor(1, metric=t), 1,
+            part,
+            mine,
+            sizes[0],
+            lambda m=mine: DivergenceKNN(1, m),
+            lambda t=their: KNearestNeighbor(1, metric=t),
+            1,
         )
         for mine, their in NEIGHBORS.items()
-    ]  # fmt: skip
+    ]
 
 
 def choose_all(given: argparse.Namespace) -> list[Choice]:
@@ -192,16 +217,25 @@ def main() -> None:
         found += rows
     choices = choose_all(given) if given.only in (None, "choice") else []
     headings = [
-        "data", "split", "chosen", "accuracy", "best of pyRiemann", "AIRM", "points behind",
-        "seconds", "pyRiemann", "ratio",
-    ]  # fmt: skip
+        "data",
+        "split",
+        "chosen",
+        "accuracy",
+        "best of pyRiemann",
+        "AIRM",
+        "points behind",
+        "seconds",
+        "pyRiemann",
+        "ratio",
+    ]
     console.print(plain_table("choice", headings, [one.row() for one in choices]))
     console.print(f"Measured on: {machine_line(about)}.")
     if given.json:
         results = {
-            "machine": about, "races": [asdict(row) for row in found],
+            "machine": about,
+            "races": [asdict(row) for row in found],
             "choices": [asdict(one) for one in choices],
-        }  # fmt: skip
+        }
         given.json.write_text(json.dumps(results, indent=1) + "\n")
 
 

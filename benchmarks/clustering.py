@@ -83,9 +83,12 @@ def run_memory(results: Results, console: Console) -> None:
 
 
 def run_quality(
-    results: Results, console: Console, names: Sequence[str], seeds: int,
+    results: Results,
+    console: Console,
+    names: Sequence[str],
+    seeds: int,
     save: Callable[[], None],
-) -> None:  # fmt: skip
+) -> None:
     for name in names:
         problems, rows = load_problems(name, seeds), []
         for method, make in (METHODS | PEERS).items():

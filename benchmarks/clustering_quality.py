@@ -34,8 +34,11 @@ PAPER = {
     for name, published in (("Virus", "VIRUS"), ("Brodatz", "BRODATZ"), ("KTH-TIPS2", "KTH TIPS"))
 }
 SCORES = (
-    pairwise_f1_score, matched_f1_score, adjusted_rand_score, normalized_mutual_info_score,
-)  # fmt: skip
+    pairwise_f1_score,
+    matched_f1_score,
+    adjusted_rand_score,
+    normalized_mutual_info_score,
+)
 HEADINGS = ("", "F1", "+-", "matched F1", "ARI", "NMI", "seconds")
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -44,9 +47,12 @@ Data = tuple[np.ndarray, np.ndarray]
 def subset(data: Any, per_class: int) -> Data:
     labels = np.unique(data.labels, return_inverse=True)[1]
     rng = np.random.default_rng(0)
-    rows = np.concatenate([
-        rng.permutation(np.flatnonzero(labels == label))[:per_class] for label in np.unique(labels)
-    ])  # fmt: skip
+    rows = np.concatenate(
+        [
+            rng.permutation(np.flatnonzero(labels == label))[:per_class]
+            for label in np.unique(labels)
+        ]
+    )
     return data.matrices[rows], labels[rows]
 
 

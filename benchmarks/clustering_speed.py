@@ -24,8 +24,14 @@ GOALS = {"riemann": 20, "logdet": 20, "logeuclid": 100}
 LARGE = (100_000, 10, 20)  # matrices, their size, clusters
 MODELS = {model.__name__: model for model in (ABKMeans, KarcherKMeans, LogEuclideanKMeans)}
 SPEED_HEADINGS = (
-    "metric", "seconds", "pyRiemann", "ratio", "goal", "iterations", "agreement",
-)  # fmt: skip
+    "metric",
+    "seconds",
+    "pyRiemann",
+    "ratio",
+    "goal",
+    "iterations",
+    "agreement",
+)
 LARGE_HEADINGS = ("method", "seconds", "beyond the data", "iterations", "inertia")
 
 
@@ -43,9 +49,14 @@ class Speed:
 
     def row(self) -> list[str]:
         return [
-            self.metric, f"{self.seconds:.3f}", f"{self.peer_seconds:.2f}", f"{self.ratio:.0f}x",
-            f"{self.goal:.0f}x", str(self.iterations), f"{self.agreement:.3f}",
-        ]  # fmt: skip
+            self.metric,
+            f"{self.seconds:.3f}",
+            f"{self.peer_seconds:.2f}",
+            f"{self.ratio:.0f}x",
+            f"{self.goal:.0f}x",
+            str(self.iterations),
+            f"{self.agreement:.3f}",
+        ]
 
 
 def ours(metric: str, n_clusters: int, init: np.ndarray) -> Any:
@@ -67,10 +78,14 @@ def race(metric: str, separation: float) -> Speed:
         times.append((middle - start, time.perf_counter() - middle))
     own, other = np.transpose(times)
     return Speed(
-        f"{metric}, separation {separation:g}", float(np.median(own)), float(np.median(other)),
-        float(np.median(other / own)), GOALS[metric], found.n_iter_,
+        f"{metric}, separation {separation:g}",
+        float(np.median(own)),
+        float(np.median(other)),
+        float(np.median(other / own)),
+        GOALS[metric],
+        found.n_iter_,
         adjusted_rand_score(peer.labels_, found.labels_),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -83,9 +98,12 @@ class Large:
 
     def row(self) -> list[str]:
         return [
-            self.method, f"{self.seconds:.1f}", f"{self.peak / 1e6:.0f} MB", str(self.n_iter),
+            self.method,
+            f"{self.seconds:.1f}",
+            f"{self.peak / 1e6:.0f} MB",
+            str(self.n_iter),
             f"{self.inertia:.6g}",
-        ]  # fmt: skip
+        ]
 
 
 def cluster_many(method: str) -> Large:

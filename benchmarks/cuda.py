@@ -31,9 +31,11 @@ POINT = (0.7, 0.9)  # nothing special: the spectral route
 CHUNK = 16_384
 ROUNDS = 5
 HARD = (
-    "well-conditioned", "rank d/2 + ridge 1e-3", "rank d/4 + ridge 1e-6",
+    "well-conditioned",
+    "rank d/2 + ridge 1e-3",
+    "rank d/4 + ridge 1e-6",
     "condition 1e4, independent frames",
-)  # fmt: skip
+)
 
 
 def pairs_for(d: int) -> tuple[int, int]:
@@ -304,9 +306,13 @@ def roofs() -> dict[str, float]:
 
 
 SECTIONS: dict[str, Callable[[], Any]] = {
-    "roofs": roofs, "encode": encode_times, "ten million": ten_million,
-    "objective": objective_time, "fit": fit_times, "hard": hard_rates,
-}  # fmt: skip
+    "roofs": roofs,
+    "encode": encode_times,
+    "ten million": ten_million,
+    "objective": objective_time,
+    "fit": fit_times,
+    "hard": hard_rates,
+}
 
 
 def measure_some(names: list[str], results: dict[str, Any]) -> None:

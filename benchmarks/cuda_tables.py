@@ -25,8 +25,11 @@ def milliseconds(seconds: float) -> str:
 
 def rate_rows(rates: dict[str, Any], section: str) -> list[list[str]]:
     """One row per method, one column per dimension, then our ratios."""
-    names = [name for name in ("cuda", "torch", "cupy", "native")
-             if any(section in found[name] for found in rates.values())]  # fmt: skip
+    names = [
+        name
+        for name in ("cuda", "torch", "cupy", "native")
+        if any(section in found[name] for found in rates.values())
+    ]
     rows = [
         [name, *(short(f[name][section]) if section in f[name] else "" for f in rates.values())]
         for name in names
@@ -42,10 +45,13 @@ def markdown(results: dict[str, Any]) -> str:
     headings = ["d", *rates]
     sections = [
         ("Values", "values", "Whitening, eigenvalues and f at (0.7, 0.9)."),
-        ("Gradient", "gradient", "Atoms, alpha and beta at (0.7, 0.9), summed over the data; for "
-         "torch atoms alone."),
+        (
+            "Gradient",
+            "gradient",
+            "Atoms, alpha and beta at (0.7, 0.9), summed over the data; for torch atoms alone.",
+        ),
         ("alpha + beta = 1, values", "theta = 1", "Log-determinants, no eigenvalues."),
-    ]  # fmt: skip
+    ]
     parts = [
         "# Benchmarks on a GPU",
         "Made by `python benchmarks/cuda.py --json benchmarks/results/cuda.json --markdown "
@@ -65,10 +71,11 @@ def markdown(results: dict[str, Any]) -> str:
     more = [
         [label, *(short(found["cuda"][key]) for found in rates.values())]
         for label, key in (
-            ("alpha + beta = 1, gradient", "theta = 1, gradient"), ("(0, 1), values", "(0, 1)"),
+            ("alpha + beta = 1, gradient", "theta = 1, gradient"),
+            ("(0, 1), values", "(0, 1)"),
             ("values, every pencil by the accurate route", "accurate"),
         )
-    ]  # fmt: skip
+    ]
     worst = [f"{found['cuda']['relative difference']:.1e}" for found in rates.values()]
     more.append(["largest relative difference from the reference engine, values", *worst])
     parts += ["## Other routes of the CUDA engine", table(headings, more)]
@@ -104,18 +111,22 @@ def task_rows(results: dict[str, Any]) -> list[list[str]]:
         ["encode 1e7 pairs in one call, d = 18", milliseconds(results["ten million"]["seconds"])]
     )
     one = results["objective"]
-    rows.append([
-        "IDDL, one objective and gradient, 13,375 x 775, d = 51",
-        f"{milliseconds(one['objective'])} + {milliseconds(one['gradient'])}",
-    ])  # fmt: skip
+    rows.append(
+        [
+            "IDDL, one objective and gradient, 13,375 x 775, d = 51",
+            f"{milliseconds(one['objective'])} + {milliseconds(one['gradient'])}",
+        ]
+    )
     fit = results["fit"]
     kinds = {"": "1,000 x 75, d = 29, 40 joint iterations", ", default": "1,000, d = 29, defaults"}
     for kind, text in kinds.items():
         for engine in ("cuda", "native", "reference"):
             if (name := engine + kind) in fit:
                 objective = fit[f"{name}, objective"]
-                rows.append([
-                    f"IDDL fit, {text}, engine={engine!r} (objective {objective:.6g})",
-                    milliseconds(fit[name]),
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        f"IDDL fit, {text}, engine={engine!r} (objective {objective:.6g})",
+                        milliseconds(fit[name]),
+                    ]
+                )
     return rows

@@ -97,8 +97,9 @@ def describe_images(preset: str, n_images: int, side: int) -> Speed:
 
     return side_by_side(
         f"{n_images:,} images of {side} x {side} to {len(sizes)} x {len(sizes)}",
-        lambda: RegionCovariance(preset, n_jobs=-1).fit_transform(images), one_by_one,
-    )  # fmt: skip
+        lambda: RegionCovariance(preset, n_jobs=-1).fit_transform(images),
+        one_by_one,
+    )
 
 
 def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, int]) -> Speed:
@@ -119,8 +120,9 @@ def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, i
     where = f"{name}, {image.shape[0]} x {image.shape[1]}, {preset}"
     return side_by_side(
         f"1,000 boxes of side {sides[0]} to {sides[1]} in {where}",
-        lambda: box_covariances(maps[0], boxes, axes), one_by_one,
-    )  # fmt: skip
+        lambda: box_covariances(maps[0], boxes, axes),
+        one_by_one,
+    )
 
 
 # ------------------------------------------------------------------ accuracy
@@ -144,9 +146,12 @@ def search_recipe(
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Score of every choice of five of POOL, on training patches: one in five is looked up."""
     rng = np.random.default_rng(0)
-    chosen = np.concatenate([
-        rng.choice(train[labels[train] == label], 50, replace=False) for label in np.unique(labels)
-    ])  # fmt: skip
+    chosen = np.concatenate(
+        [
+            rng.choice(train[labels[train] == label], 50, replace=False)
+            for label in np.unique(labels)
+        ]
+    )
     asked = np.arange(len(chosen)) % 5 == 0
     scores = []
     for rows in track(list(combinations(range(len(POOL)), 5)), "recipes for Brodatz"):

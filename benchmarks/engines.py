@@ -33,9 +33,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--instruction-sets", nargs="+", choices=instruction_sets())
     parser.add_argument("--threads", nargs="+", help="numbers, or 'all'; default: 1 all")
     parser.add_argument(
-        "--clock", choices=("wall", "cpu"), default="wall",
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
         help="cpu: count CPU time where one thread runs, for machines busy with other things",
-    )  # fmt: skip
+    )
     parser.add_argument("--quick", action="store_true", help="a look in half a minute")
     parser.add_argument("--json", type=Path, help="write everything here")
     parser.add_argument("--markdown", type=Path, help="write all tables here")
@@ -101,9 +103,14 @@ def run_spectra(given: argparse.Namespace, console: Console) -> list[SpectrumRec
         for record in measure_spectra(d, job, given.instruction_sets, effort(given, 1))
     ]
     headings = [
-        "job", "d", "data", "pairs per second", "x slower than well-conditioned", "x best peer",
+        "job",
+        "d",
+        "data",
+        "pairs per second",
+        "x slower than well-conditioned",
+        "x best peer",
         "best peer",
-    ]  # fmt: skip
+    ]
     rows = [spectrum_row(record) for record in found]
     console.print(plain_table("difficult spectra; 1 thread", headings, rows))
     return found

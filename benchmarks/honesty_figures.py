@@ -81,9 +81,13 @@ def run_figures(runs: int) -> dict[str, Any]:
 def figures_text(known: dict[str, Any]) -> str:
     names = list(dict.fromkeys(row["name"] for row in known["rows"]))
     head = [
-        "accuracy stated, %", "no signal", f"no signal, {N_GROUPS} groups", "signal",
-        "new matrices", "stated minus new",
-    ]  # fmt: skip
+        "accuracy stated, %",
+        "no signal",
+        f"no signal, {N_GROUPS} groups",
+        "signal",
+        "new matrices",
+        "stated minus new",
+    ]
     body = []
     for name in names:
         plain, grouped, *signal = (row for row in known["rows"] if row["name"] == name)

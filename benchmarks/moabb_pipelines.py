@@ -76,24 +76,38 @@ def make_pipelines() -> dict:
 def main() -> None:
     sklearn.set_config(enable_metadata_routing=True)
     dataset = FakeImagery(
-        ("left_hand", "right_hand"), n_subjects=4, n_sessions=2, n_runs=1, channels=CHANNELS,
-        seed=1, duration=120, n_events=30, code="FakeImagery",
-    )  # fmt: skip
+        ("left_hand", "right_hand"),
+        n_subjects=4,
+        n_sessions=2,
+        n_runs=1,
+        channels=CHANNELS,
+        seed=1,
+        duration=120,
+        n_events=30,
+        code="FakeImagery",
+    )
     columns = []
     for evaluation in (CrossSessionEvaluation, CrossSubjectEvaluation):
         with tempfile.TemporaryDirectory() as folder:
             results = evaluation(
-                LeftRightImagery(fmin=8, fmax=32), [dataset], random_state=0, overwrite=True,
+                LeftRightImagery(fmin=8, fmax=32),
+                [dataset],
+                random_state=0,
+                overwrite=True,
                 hdf5_path=folder,
-            ).process(make_pipelines())  # fmt: skip
+            ).process(make_pipelines())
         people = results.groupby(["pipeline", "subject"])["score"].mean()
         columns.append(people.groupby("pipeline").agg(["mean", "sem"]))
     lines = [
-        "| AUC, % | another session | another person |", "| --- | --- | --- |",
-        *(f"| {name} | {_cell(columns[0].loc[name])} | {_cell(columns[1].loc[name])} |"
-          for name in make_pipelines()),
-        "", f"Measured on: {machine_line(machine())}; moabb {version('moabb')}.",
-    ]  # fmt: skip
+        "| AUC, % | another session | another person |",
+        "| --- | --- | --- |",
+        *(
+            f"| {name} | {_cell(columns[0].loc[name])} | {_cell(columns[1].loc[name])} |"
+            for name in make_pipelines()
+        ),
+        "",
+        f"Measured on: {machine_line(machine())}; moabb {version('moabb')}.",
+    ]
     table = "\n".join(lines)
     write_between_markers(Path(__file__).parents[1] / "docs" / "moabb.md", table)
     print(table)

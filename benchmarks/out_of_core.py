@@ -41,9 +41,15 @@ def cluster(shards: Any) -> str:
 
 def classify(shards: Any) -> str:
     classifier = IDDLClassifier(
-        20, solver="stochastic", loss="ridge", gamma=1e-3, cv=None,
-        divergence=[(1.0, 1.0)], max_iter=1, random_state=0,
-    ).fit(shards, None)  # fmt: skip
+        20,
+        solver="stochastic",
+        loss="ridge",
+        gamma=1e-3,
+        cv=None,
+        divergence=[(1.0, 1.0)],
+        max_iter=1,
+        random_state=0,
+    ).fit(shards, None)
     objective = classifier.history_["objective"]
     return f"objective {objective[0]:.6g} to {objective[-1]:.6g}; {classifier.message_}"
 
@@ -66,11 +72,13 @@ def measure(count: int, d: int = 5, limit: str = "500MB") -> dict[str, Any]:
         write_data(Path(folder), count, d, 20)
         done = [
             subprocess.run(
-                [sys.executable, __file__, name, folder, limit], capture_output=True, text=True,
+                [sys.executable, __file__, name, folder, limit],
+                capture_output=True,
+                text=True,
                 check=True,
             ).stdout
             for name in JOBS
-        ]  # fmt: skip
+        ]
     jobs = [json.loads(one) for one in done]
     return {"n_matrices": count, "d": d, "memory_limit": limit, "jobs": jobs}
 

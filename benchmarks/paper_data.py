@@ -15,6 +15,10 @@ from paper.methods import make_clustering
 from paper.published import CLUSTERS
 
 __all__ = [
-    "CLUSTERS", "load_brodatz", "load_jhmdb_joints", "load_kth_tips2_authors", "load_virus",
+    "CLUSTERS",
+    "load_brodatz",
+    "load_jhmdb_joints",
+    "load_kth_tips2_authors",
+    "load_virus",
     "make_clustering",
-]  # fmt: skip
+]

@@ -112,8 +112,10 @@ def run_curves(given: argparse.Namespace, results: dict[str, Any]) -> None:
             curves["batches"].setdefault(str(size), []).append(scores)
         for count in GESTURES:
             rows = np.isin(y, rng.permutation(np.unique(y))[:count])
-            scores = [plain.score(X[rows], y[rows]),
-                      model.score(recenter.transform(X[rows]), y[rows])]  # fmt: skip
+            scores = [
+                plain.score(X[rows], y[rows]),
+                model.score(recenter.transform(X[rows]), y[rows]),
+            ]
             curves["gestures"].setdefault(str(count), []).append(scores)
         print("curves", seed, flush=True)
     results["curves"] = curves

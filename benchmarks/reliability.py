@@ -157,15 +157,31 @@ def fuzz(count: int) -> dict[str, Any]:
     for name, test in FUZZED.items():
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-             f"{test}::test_damage_is_refused_or_harmless"],
-            cwd=ROOT, env={**os.environ, "DIVLEARN_MUTATIONS": str(count)}, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                f"{test}::test_damage_is_refused_or_harmless",
+            ],
+            cwd=ROOT,
+            env={**os.environ, "DIVLEARN_MUTATIONS": str(count)},
+            check=False,
+        )
         # The largest of all processes so far: of this one, at most.
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         seconds = time.monotonic() - began
-        rows.append({"files": name, "mutations": count, "code": done.returncode,
-                     "seconds": seconds, "peak_bytes": peak})  # fmt: skip
+        rows.append(
+            {
+                "files": name,
+                "mutations": count,
+                "code": done.returncode,
+                "seconds": seconds,
+                "peak_bytes": peak,
+            }
+        )
     return {"rows": rows}
 
 
@@ -173,10 +189,13 @@ def sanitize(_: int) -> dict[str, Any]:
     """Run the tests of the compiled engine under sanitizers."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [ROOT / "tools" / "sanitize.sh", f"{folder}/build"], check=False, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [ROOT / "tools" / "sanitize.sh", f"{folder}/build"],
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHON": sys.executable},
-        )  # fmt: skip
+        )
     print(done.stdout)
     return {"code": done.returncode, "told": done.stdout.strip().splitlines()[-1]}
 
@@ -203,21 +222,30 @@ def fits_section(found: dict[str, Any]) -> str:
         for row in found["rows"]
     ]
     kills, lost = (sum(row[key] for row in found["rows"]) for key in ("kills", "lost"))
-    return "\n\n".join([
-        f"**Checkpoints.** Fits that wrote their checkpoint at every chance were killed {kills} "
-        f"times at random moments, some of them several times in a row, and run again: {lost} "
-        "ended otherwise than the uninterrupted fit, of which every bit was compared.",
-        table(["estimator", "kills", "after a first write", "fits that ended", "lost or other"],
-              rows),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"**Checkpoints.** Fits that wrote their checkpoint at every chance were killed "
+            f"{kills} times at random moments, some of them several times in a row, and run again: "
+            f"{lost} ended otherwise than the uninterrupted fit, of which every bit was compared.",
+            table(
+                ["estimator", "kills", "after a first write", "fits that ended", "lost or other"],
+                rows,
+            ),
+        ]
+    )
 
 
 def fuzz_section(found: dict[str, Any]) -> str:
     rows = [
-        [row["files"], f"{row['mutations']:,}", "none" if row["code"] == 0 else str(row["code"]),
-         f"{row['seconds'] / 60:.0f} min", f"{row['peak_bytes'] / 1e6:.0f} MB"]
+        [
+            row["files"],
+            f"{row['mutations']:,}",
+            "none" if row["code"] == 0 else str(row["code"]),
+            f"{row['seconds'] / 60:.0f} min",
+            f"{row['peak_bytes'] / 1e6:.0f} MB",
+        ]
         for row in found["rows"]
-    ]  # fmt: skip
+    ]
     return "\n\n".join(
         [
             "**Damaged files.** Bytes of valid files were changed at random. What has checksums "

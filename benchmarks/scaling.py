@@ -67,8 +67,10 @@ def measure_encode(count: int) -> dict[str, Any]:
     engine = get_engine("auto", 1)
     data = engine.prepare(X)
     with workers(1) as one, workers(2) as two:
-        shards = [open_shards(X, engine=DaskEngine(client), block_size=-(-count // 8))
-                  for client in (one, two)]  # fmt: skip
+        shards = [
+            open_shards(X, engine=DaskEngine(client), block_size=-(-count // 8))
+            for client in (one, two)
+        ]
         jobs = {"process": lambda: engine.encode(data, atoms, 0.7, 1.2)}
         jobs |= {f"workers {i + 1}": sharded_encode(s, atoms) for i, s in enumerate(shards)}
         for job in jobs.values():
@@ -97,19 +99,36 @@ def measure_bytes(count: int) -> dict[str, Any]:
             for loss in ("ridge", "softmax"):
                 before = shards.sent + shards.received, sum(client.run(sent).values())
                 classifier = IDDLClassifier(
-                    ATOMS, loss=loss, gamma=1e-2, cv=None, max_iter=3,
-                    divergence=[(1.0, 1.0)], init=X[:ATOMS], random_state=0,
-                )  # fmt: skip
+                    ATOMS,
+                    loss=loss,
+                    gamma=1e-2,
+                    cv=None,
+                    max_iter=3,
+                    divergence=[(1.0, 1.0)],
+                    init=X[:ATOMS],
+                    random_state=0,
+                )
                 spent = seconds(lambda c=classifier, s=shards: c.fit(s, None))
                 n_iter = classifier.n_iter_
-                rows.append({
-                    "n_shards": n_shards, "loss": loss, "n_iter": n_iter,
-                    "seconds": spent / n_iter,
-                    "client_bytes": (shards.sent + shards.received - before[0]) / n_iter,
-                    "worker_bytes": (sum(client.run(sent).values()) - before[1]) / n_iter,
-                })  # fmt: skip
-    return {"n_matrices": count, "d": D, "n_atoms": ATOMS, "n_classes": 5, "rows": rows,
-            "data_bytes": X.nbytes, "code_bytes": 8 * count * ATOMS}  # fmt: skip
+                rows.append(
+                    {
+                        "n_shards": n_shards,
+                        "loss": loss,
+                        "n_iter": n_iter,
+                        "seconds": spent / n_iter,
+                        "client_bytes": (shards.sent + shards.received - before[0]) / n_iter,
+                        "worker_bytes": (sum(client.run(sent).values()) - before[1]) / n_iter,
+                    }
+                )
+    return {
+        "n_matrices": count,
+        "d": D,
+        "n_atoms": ATOMS,
+        "n_classes": 5,
+        "rows": rows,
+        "data_bytes": X.nbytes,
+        "code_bytes": 8 * count * ATOMS,
+    }
 
 
 def nothing(block: Any) -> float:

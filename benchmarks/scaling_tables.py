@@ -19,15 +19,17 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def encode_section(found: dict[str, Any]) -> str:
     rounds = found["rounds"]
     rows = [[name, *(f"{one[name]:.2f}" for one in rounds)] for name in rounds[0]]
-    return "\n\n".join([
-        f"Encoding {found['n_matrices']:,} matrices, d = {found['d']}, {found['n_atoms']} atoms, "
-        f"one thread per worker ({found['machine']}, load {found['load']:.1f} before), seconds in "
-        "each round:",
-        table(["who", *(f"round {i + 1}" for i in range(len(rounds)))], rows),
-        f"Two workers are {found['speed_up']:.2f} times as fast as one (median of the rounds; the "
-        f"goal is 1.6), and one worker takes {found['overhead']:+.1%} more than a process without "
-        f"Dask (the goal is 15 %).{_busy(found)}",
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"Encoding {found['n_matrices']:,} matrices, d = {found['d']}, {found['n_atoms']} "
+            f"atoms, one thread per worker ({found['machine']}, load {found['load']:.1f} before), "
+            "seconds in each round:",
+            table(["who", *(f"round {i + 1}" for i in range(len(rounds)))], rows),
+            f"Two workers are {found['speed_up']:.2f} times as fast as one (median of the rounds; "
+            f"the goal is 1.6), and one worker takes {found['overhead']:+.1%} more than a process "
+            f"without Dask (the goal is 15 %).{_busy(found)}",
+        ]
+    )
 
 
 def _busy(found: dict[str, Any]) -> str:
@@ -39,26 +41,37 @@ def _busy(found: dict[str, Any]) -> str:
 
 def bytes_section(found: dict[str, Any]) -> str:
     rows = [
-        [str(row["n_shards"]), row["loss"], f"{row['client_bytes'] / 1e3:,.0f}",
-         f"{row['worker_bytes'] / 1e3:,.0f}", f"{row['seconds']:.2f}"]
+        [
+            str(row["n_shards"]),
+            row["loss"],
+            f"{row['client_bytes'] / 1e3:,.0f}",
+            f"{row['worker_bytes'] / 1e3:,.0f}",
+            f"{row['seconds']:.2f}",
+        ]
         for row in found["rows"]
-    ]  # fmt: skip
-    return "\n\n".join([
-        f"An iteration of IDDL, {found['n_matrices']:,} matrices, d = {found['d']}, "
-        f"{found['n_atoms']} atoms, {found['n_classes']} classes, two workers. The matrices are "
-        f"{found['data_bytes'] / 1e3:,.0f} kB and their divergences "
-        f"{found['code_bytes'] / 1e3:,.0f} kB.",
-        table(["shards", "loss", "kB to and from the client", "kB between workers", "seconds"],
-              rows),
-    ])  # fmt: skip
+    ]
+    return "\n\n".join(
+        [
+            f"An iteration of IDDL, {found['n_matrices']:,} matrices, d = {found['d']}, "
+            f"{found['n_atoms']} atoms, {found['n_classes']} classes, two workers. The matrices "
+            f"are {found['data_bytes'] / 1e3:,.0f} kB and their divergences "
+            f"{found['code_bytes'] / 1e3:,.0f} kB.",
+            table(
+                ["shards", "loss", "kB to and from the client", "kB between workers", "seconds"],
+                rows,
+            ),
+        ]
+    )
 
 
 def latency_section(found: dict[str, Any]) -> str:
     rows = [[str(row["n_shards"]), f"{1e3 * row['seconds']:.0f}"] for row in found["rows"]]
-    return "\n\n".join([
-        "A sum over shards in which workers have nothing to do:",
-        table(["shards", "milliseconds"], rows),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            "A sum over shards in which workers have nothing to do:",
+            table(["shards", "milliseconds"], rows),
+        ]
+    )
 
 
 def out_of_core_section(found: dict[str, Any]) -> str:
@@ -67,11 +80,14 @@ def out_of_core_section(found: dict[str, Any]) -> str:
         for job in found["jobs"]
     ]
     size = found["n_matrices"] * found["d"] ** 2 * 8 / 1e9
-    return "\n\n".join([
-        f"Out of core: {found['n_matrices']:,} matrices, d = {found['d']}, {size:.2f} GB in one "
-        f"file, memory_limit={found['memory_limit']!r}; peak resident memory of the process:",
-        table(["what", "GB", "seconds", "result"], rows),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"Out of core: {found['n_matrices']:,} matrices, d = {found['d']}, {size:.2f} GB in "
+            f"one file, memory_limit={found['memory_limit']!r}; peak resident memory of "
+            "the process:",
+            table(["what", "GB", "seconds", "result"], rows),
+        ]
+    )
 
 
 def model_section(known: dict[str, Any]) -> str:
@@ -91,34 +107,48 @@ def model_section(known: dict[str, Any]) -> str:
     wire = 2 * (dictionary * 10 + statistics * 8 * 5) / BANDWIDTH
     memory = 3 * 8 * d * d * MATRICES / WORKERS
     rows = [
-        ["eigenproblems", f"{compute:,.1f}", f"{each * 1e6:.1f} µs per matrix, {n} atoms, "
-         f"measured; a gradient costs two encodings; {CORES} cores per worker"],
-        ["tasks through the scheduler", f"{scheduler:,.1f}",
-         f"{task * 1e3:.2f} ms per task, measured here; {shards:,} shards, two sums"],
-        ["bytes on the wire", f"{wire:,.2f}",
-         f"{dictionary / 1e6:.2f} MB of atoms down a tree of ten, {statistics / 1e6:.2f} MB of "
-         "sums up five levels of eights, at 1 GB/s"],
-    ]  # fmt: skip
+        [
+            "eigenproblems",
+            f"{compute:,.1f}",
+            f"{each * 1e6:.1f} µs per matrix, {n} atoms, "
+            f"measured; a gradient costs two encodings; {CORES} cores per worker",
+        ],
+        [
+            "tasks through the scheduler",
+            f"{scheduler:,.1f}",
+            f"{task * 1e3:.2f} ms per task, measured here; {shards:,} shards, two sums",
+        ],
+        [
+            "bytes on the wire",
+            f"{wire:,.2f}",
+            f"{dictionary / 1e6:.2f} MB of atoms down a tree of ten, {statistics / 1e6:.2f} MB of "
+            "sums up five levels of eights, at 1 GB/s",
+        ],
+    ]
     names = ["the eigenproblems", "the scheduler", "the wire"]
     sizes = [compute, scheduler, wire]
     worst = names[sizes.index(max(sizes))]
-    return "\n\n".join([
-        f"A model of one iteration of IDDL (ridge) on 10^9 matrices, d = {d}, {n} atoms, on "
-        f"{WORKERS:,} workers of {CORES} cores, one shard per core:",
-        table(["part", "seconds", "from"], rows),
-        f"The bottleneck is {worst}. Each worker holds {memory / 1e9:,.1f} GB, packed matrices "
-        f"included. Thirty iterations take about {30 * sum(sizes) / 60:,.0f} minutes, or "
-        f"{30 * sum(sizes) / 3600 * WORKERS * CORES:,.0f} core hours. Softmax adds about ten sums "
-        "for every trial: ten times the scheduler's part.",
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"A model of one iteration of IDDL (ridge) on 10^9 matrices, d = {d}, {n} atoms, on "
+            f"{WORKERS:,} workers of {CORES} cores, one shard per core:",
+            table(["part", "seconds", "from"], rows),
+            f"The bottleneck is {worst}. Each worker holds {memory / 1e9:,.1f} GB, packed matrices "
+            f"included. Thirty iterations take about {30 * sum(sizes) / 60:,.0f} minutes, or "
+            f"{30 * sum(sizes) / 3600 * WORKERS * CORES:,.0f} core hours. Softmax adds about ten "
+            "sums for every trial: ten times the scheduler's part.",
+        ]
+    )
 
 
 def write_page(known: dict[str, Any], page: Path) -> None:
     """Put the figures that are known between the markers."""
     makers = {
-        "encode": encode_section, "bytes": bytes_section, "latency": latency_section,
+        "encode": encode_section,
+        "bytes": bytes_section,
+        "latency": latency_section,
         "out_of_core": out_of_core_section,
-    }  # fmt: skip
+    }
     parts = [maker(known[name]) for name, maker in makers.items() if name in known]
     if {"encode", "latency"} <= set(known):
         parts.append(model_section(known))

@@ -57,11 +57,15 @@ class Setting:
         options = {"limit": len(self.work.matrices), "step": step} | options
         return [
             Method(
-                f"divlearn {name}", make(NativeEngine(self.threads, instruction_set=name)),
-                work=work, threads=self.threads, kind="ours", **options,
+                f"divlearn {name}",
+                make(NativeEngine(self.threads, instruction_set=name)),
+                work=work,
+                threads=self.threads,
+                kind="ours",
+                **options,
             )
             for name in self.instruction_sets
-        ]  # fmt: skip
+        ]
 
     def peer(self, name: str, make: peers.Make, threads: int | None = None, **more: Any) -> Method:
         options = {"limit": len(self.work.matrices), "step": 32} | more
@@ -198,11 +202,14 @@ def mean(setting: Setting, member: Mean) -> list[Method]:
 
     return setting.ours(engine_make, 1, limit=1) + [
         Method(
-            _on("pyriemann", arrays), peers.pyriemann_mean(X, member.peer, tolerance, convert),
-            limit=1, work=1, threads=setting.threads,
+            _on("pyriemann", arrays),
+            peers.pyriemann_mean(X, member.peer, tolerance, convert),
+            limit=1,
+            work=1,
+            threads=setting.threads,
         )
         for arrays, (_, convert) in setting.converters.items()
-    ]  # fmt: skip
+    ]
 
 
 def mean_data(setting: Setting) -> Any:

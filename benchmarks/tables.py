@@ -63,16 +63,22 @@ def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str
 def memory_row(memory: Memory) -> list[str]:
     sizes = (memory.peak, memory.naive, memory.inputs, memory.output)
     return [
-        f"{memory.n_matrices} x {memory.n_atoms}, d = {memory.d}", f"{memory.seconds:.2f} s",
+        f"{memory.n_matrices} x {memory.n_atoms}, d = {memory.d}",
+        f"{memory.seconds:.2f} s",
         *(f"{size / 1e6:.1f} MB" for size in sizes),
-    ]  # fmt: skip
+    ]
 
 
 def spectrum_row(record: SpectrumRecord) -> list[str]:
     return [
-        record.job, str(record.d), record.kind, short(record.median), f"{record.slowdown:.2f}",
-        f"{record.ratio:.1f}", record.best_peer,
-    ]  # fmt: skip
+        record.job,
+        str(record.d),
+        record.kind,
+        short(record.median),
+        f"{record.slowdown:.2f}",
+        f"{record.ratio:.1f}",
+        record.best_peer,
+    ]
 
 
 def _threads(count: int) -> str:
@@ -114,9 +120,12 @@ def _amount(record: Record) -> str:
 
 
 def readme(
-    about: dict[str, Any], records: Sequence[Record], memory: Sequence[Memory],
-    speed_ups: Sequence[dict[str, Any]], spectra: Sequence[SpectrumRecord],
-) -> str:  # fmt: skip
+    about: dict[str, Any],
+    records: Sequence[Record],
+    memory: Sequence[Memory],
+    speed_ups: Sequence[dict[str, Any]],
+    spectra: Sequence[SpectrumRecord],
+) -> str:
     """Short tables: one thread, every compiled instruction set; memory and threads in words."""
     mine = [r for r in records if r.threads == 1 and r.kind == "ours"]
     dimensions = list(dict.fromkeys(record.d for record in mine))

@@ -24,14 +24,32 @@ GROUPS: dict[str, tuple[str, ...]] = {
 DATA = {"Dataset", "Divergence", "GaborBank", "Preset", "SplitRule"}
 # Public, but few users call them: they are on the pages of their modules, not in the index.
 HELPERS = {
-    "ImageFiles", "LocalShards", "Shards", "cuda_problem", "default_classifiers", "invert_f_t",
+    "ImageFiles",
+    "LocalShards",
+    "Shards",
+    "cuda_problem",
+    "default_classifiers",
+    "invert_f_t",
     "log_generalized_domain",
-}  # fmt: skip
+}
 # What only divlearn itself imports from.
 INTERNAL = {
-    "__main__", "arrays", "atomic", "checks", "cli", "drawing", "files", "geometry", "log_vectors",
-    "optim", "pairs", "threads", "tolerances", "vector_kmeans", "weights",
-}  # fmt: skip
+    "__main__",
+    "arrays",
+    "atomic",
+    "checks",
+    "cli",
+    "drawing",
+    "files",
+    "geometry",
+    "log_vectors",
+    "optim",
+    "pairs",
+    "threads",
+    "tolerances",
+    "vector_kmeans",
+    "weights",
+}
 
 
 def public_modules() -> dict[str, list[ModuleType]]:
@@ -90,9 +108,10 @@ def _kinds(module: ModuleType, names: list[str]) -> tuple[list[str], ...]:
     objects = {name: getattr(module, name) for name in sorted(names)}
     types = {name: value for name, value in objects.items() if inspect.isclass(value)}
     results = [
-        name for name, value in types.items()
+        name
+        for name, value in types.items()
         if name not in DATA and (is_dataclass(value) or issubclass(value, tuple))
-    ]  # fmt: skip
+    ]
     functions = [name for name, value in objects.items() if inspect.isroutine(value)]
     classes = [name for name in types if name not in results]
     constants = [name for name in objects if name not in {*types, *functions}]
@@ -103,9 +122,13 @@ def _module_page(module: ModuleType, names: list[str]) -> str:
     """Docstring, then classes, functions, results and constants."""
     classes, functions, results, constants = _kinds(module, names)
     lines = [
-        *_title(module.__name__, "="), "", f".. module:: {module.__name__}", "",
-        inspect.getdoc(module) or "", "",
-    ]  # fmt: skip
+        *_title(module.__name__, "="),
+        "",
+        f".. module:: {module.__name__}",
+        "",
+        inspect.getdoc(module) or "",
+        "",
+    ]
     headings = {"Classes": classes, "Functions": functions, "Returned objects": results}
     for heading, members in headings.items():
         if members:

@@ -94,38 +94,54 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         + "\n".join(f"  {name:<21}{one.title}" for name, one in EXPERIMENTS.items()),
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME",
+        "names",
+        nargs="*",
+        metavar="NAME",
         help="experiments, or parts of them as atoms/virus; all by default",
-    )  # fmt: skip
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a small part, in minutes (default)")
     size.add_argument("--full", action="store_true", help="the paper's protocol, in hours")
     parser.add_argument("--list", action="store_true", help="list all parts and what they took")
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", default=Path(root) if root else None,
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=Path(root) if root else None,
         help="folder with one sub-folder per data set; DIVLEARN_DATA by default, and without that "
         "only synthetic data",
-    )  # fmt: skip
+    )
     parser.add_argument("--methods", nargs="+", metavar="METHOD", help="only these, as IDDL-N")
     parser.add_argument("--engine", default="auto", help="of IDDL and 1-NN, as cuda")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument("--cached", action="store_true", help="compute nothing, show what is done")
     parser.add_argument(
-        "--docs", type=Path, metavar="FILE", default=Path("reproduced/results.md"),
+        "--docs",
+        type=Path,
+        metavar="FILE",
+        default=Path("reproduced/results.md"),
         help="markdown to write; pictures go into the folder of the same name beside it",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--results", type=Path, metavar="FILE", default=Path("reproduced/results.jsonl"),
+        "--results",
+        type=Path,
+        metavar="FILE",
+        default=Path("reproduced/results.jsonl"),
         help="file that keeps finished cells",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--merge", type=Path, nargs="+", metavar="FILE",
+        "--merge",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
         help="first add the cells of other such files, which other machines computed",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--pack", type=Path, metavar="DIR",
+        "--pack",
+        type=Path,
+        metavar="DIR",
         help="write all data as matrices, for a machine without image libraries, and end",
-    )  # fmt: skip
+    )
     options = parser.parse_args(arguments)
     for name in options.names:
         experiment, _, source = name.partition("/")

@@ -44,9 +44,12 @@ class Cell:
     def about(self) -> dict[str, Any]:
         """Everything that determines the outcome, but the content of the data."""
         return {
-            "task": self.task, "data": self.data, "method": self.method, "seed": self.seed,
+            "task": self.task,
+            "data": self.data,
+            "method": self.method,
+            "seed": self.seed,
             "settings": self.settings,
-        }  # fmt: skip
+        }
 
     @property
     def key(self) -> str:
@@ -129,9 +132,12 @@ def distinct(done: Done, name: str) -> list[Any]:
 
 
 def compute(
-    cells: Sequence[Cell], data: Mapping[str, Dataset], path: Path, jobs: int = 1,
+    cells: Sequence[Cell],
+    data: Mapping[str, Dataset],
+    path: Path,
+    jobs: int = 1,
     engine: str = "auto",
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Compute the cells that a file of results lacks; returns what failed, in words.
 
     Outcomes on other matrices are computed again. A cell that fails does not stop the others.

@@ -19,16 +19,27 @@ from paper.protocol import Limits, Protocol
 
 # Cheap ones first: a run that is stopped early has most of the tables.
 TABLE_SOURCES = (
-    "kth", "virus", "jhmdb-joints", "brodatz", "kth-images", "jhmdb", "breast", "myometrium",
-    "rgbd", "hmdb",
-)  # fmt: skip
+    "kth",
+    "virus",
+    "jhmdb-joints",
+    "brodatz",
+    "kth-images",
+    "jhmdb",
+    "breast",
+    "myometrium",
+    "rgbd",
+    "hmdb",
+)
 WHOLE = "brodatz-all"  # too large for most methods
 
 
 def draw_rows(
-    labels: np.ndarray, rows: np.ndarray, classes: np.ndarray, size: int | None,
+    labels: np.ndarray,
+    rows: np.ndarray,
+    classes: np.ndarray,
+    size: int | None,
     rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Draw rows of some classes, at most `size` of each."""
     drawn = [rng.permutation(rows[labels[rows] == label])[:size] for label in classes]
     return np.sort(np.concatenate(drawn))
@@ -51,9 +62,14 @@ def make_split(dataset: Dataset, seed: int, limits: Limits) -> Split:
 
 
 def measure_accuracy(
-    dataset: Dataset, engine: str, *, seed: int, limits: Limits, method: str,
+    dataset: Dataset,
+    engine: str,
+    *,
+    seed: int,
+    limits: Limits,
+    method: str,
     settings: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Fit a method to the training part of a split, and predict the test part once."""
     train, test = make_split(dataset, seed, limits)
     X, y = dataset.matrices, dataset.labels
@@ -74,9 +90,12 @@ def measure_accuracy(
 
 
 def accuracy_cells(
-    sources: Iterable[str], methods: Iterable[str], protocol: Protocol,
-    seeds: int | None = None, **changes: Any,
-) -> list[Cell]:  # fmt: skip
+    sources: Iterable[str],
+    methods: Iterable[str],
+    protocol: Protocol,
+    seeds: int | None = None,
+    **changes: Any,
+) -> list[Cell]:
     """Make cells for methods on data sets; `changes` override settings of the protocol."""
     cells = []
     for source in sources:
@@ -91,21 +110,31 @@ def accuracy_cells(
                 )
                 cells.append(
                     data_cell(
-                        ("accuracy", 2), source, method, seed, settings, limits, compute,
+                        ("accuracy", 2),
+                        source,
+                        method,
+                        seed,
+                        settings,
+                        limits,
+                        compute,
                         resumes=method in STRUCTURED,
                     )
-                )  # fmt: skip
+                )
     return cells
 
 
 def accuracy_table(
-    *, name: str, title: str, where: str, methods: Sequence[str],
+    *,
+    name: str,
+    title: str,
+    where: str,
+    methods: Sequence[str],
     published: Mapping[str, Mapping[str, float]],
     claims: Callable[[list[Row]], list[Claim]],
     effort: str,
     rows: Callable[[Done], list[Row]] | None = None,
     more_cells: Callable[[Protocol], list[Cell]] = lambda protocol: [],
-) -> Experiment:  # fmt: skip
+) -> Experiment:
     """Make an experiment of accuracies: data sets in rows, the paper's methods and ours in columns.
 
     `published` has the paper's figures by data and method; `more_cells` are those that a table has
@@ -117,10 +146,15 @@ def accuracy_table(
         return accuracy_cells(TABLE_SOURCES, both, protocol) + more_cells(protocol)
 
     return Experiment(
-        name=name, title=title, where=where, unit="accuracy in %", cells=cells,
-        rows=rows or partial(accuracy_rows, methods=methods, published=published), claims=claims,
+        name=name,
+        title=title,
+        where=where,
+        unit="accuracy in %",
+        cells=cells,
+        rows=rows or partial(accuracy_rows, methods=methods, published=published),
+        claims=claims,
         effort=lambda protocol: effort,
-    )  # fmt: skip
+    )
 
 
 def accuracy_rows(
@@ -128,11 +162,15 @@ def accuracy_rows(
 ) -> list[Row]:
     """Put accuracies together, of the paper's methods and of ours."""
     rows = [
-        Row.of(data, method, accuracy_of(where(done, data=data, method=method)),
-               published.get(paper_name(data), {}).get(method))
+        Row.of(
+            data,
+            method,
+            accuracy_of(where(done, data=data, method=method)),
+            published.get(paper_name(data), {}).get(method),
+        )
         for data in distinct(done, "data")
         for method in (*methods, *OURS)
-    ]  # fmt: skip
+    ]
     return [row for row in rows if row.value is not None or row.row != SOURCES[WHOLE].title]
 
 

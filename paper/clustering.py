@@ -27,9 +27,12 @@ def measure_clusters(X: np.ndarray, y: np.ndarray, method: str, seed: int) -> di
         found = model.fit(X).predict(X)
         seconds = time.perf_counter() - started
     outcome = {
-        "f1": pairwise_f1_score(y, found), "matched_f1": matched_f1_score(y, found),
-        "seconds": seconds, "n": len(y), "n_iter": int(model.n_iter_),
-    }  # fmt: skip
+        "f1": pairwise_f1_score(y, found),
+        "matched_f1": matched_f1_score(y, found),
+        "seconds": seconds,
+        "n": len(y),
+        "n_iter": int(model.n_iter_),
+    }
     history = getattr(model, "history_", {})
     if "block" not in history:
         return outcome

@@ -24,9 +24,13 @@ class Row(NamedTuple):
 
     @classmethod
     def of(
-        cls, row: str, column: str, found: Estimate | None, paper: float | None = None,
+        cls,
+        row: str,
+        column: str,
+        found: Estimate | None,
+        paper: float | None = None,
         decimals: int = 1,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         value, error = found or (None, None)
         return cls(row, column, value, error, paper, decimals)
 
@@ -82,9 +86,13 @@ def against(
 
 
 def compare(
-    rows: Sequence[Row], published: Mapping[str, Mapping[str, float]], ours: Iterable[str],
-    others: Iterable[str], claims: tuple[str, str], decimals: int = 1,
-) -> list[Claim]:  # fmt: skip
+    rows: Sequence[Row],
+    published: Mapping[str, Mapping[str, float]],
+    ours: Iterable[str],
+    others: Iterable[str],
+    claims: tuple[str, str],
+    decimals: int = 1,
+) -> list[Claim]:
     """Compare best columns on all data that the paper has; `claims` where its ours win, or not."""
     sides, found = ([*ours], [*others]), []
     for data in names_of(rows):

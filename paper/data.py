@@ -32,37 +32,65 @@ _UNPUBLISHED = "other matrices: the paper's were not published"
 
 SOURCES: dict[str, Source] = {
     "virus": Source(
-        "Virus", "VIRUS", "virus", datasets.load_virus, 3,
+        "Virus",
+        "VIRUS",
+        "virus",
+        datasets.load_virus,
+        3,
         "features by our reading of the recipe that the paper cites; three draws of two thirds "
         "for training and 500 images for testing, where the paper's figures of one split are "
         "multiples of 1/300",
     ),
     "kth": Source(
-        "KTH-TIPS2 (authors)", "KTH TIPS", "kth_tips2_authors", datasets.load_kth_tips2_authors, 1,
+        "KTH-TIPS2 (authors)",
+        "KTH TIPS",
+        "kth_tips2_authors",
+        datasets.load_kth_tips2_authors,
+        1,
         "360 matrices that came with the authors' code, with one split and 60 of them to test on, "
         "in place of 4752 images with four splits",
     ),
     "kth-images": Source(
-        "KTH-TIPS2 (images)", "KTH TIPS", "kth_tips2", datasets.load_kth_tips2, 4,
+        "KTH-TIPS2 (images)",
+        "KTH TIPS",
+        "kth_tips2",
+        datasets.load_kth_tips2,
+        4,
         "features by our reading of the recipe that the paper cites",
     ),
     "jhmdb-joints": Source(
-        "JHMDB joints", "JHMDB", "jhmdb_joints", datasets.load_jhmdb_joints, 3,
+        "JHMDB joints",
+        "JHMDB",
+        "jhmdb_joints",
+        datasets.load_jhmdb_joints,
+        3,
         "another descriptor: Gaussian embeddings of tracks of joints of 14 actions in place of "
         "kernels of network scores of 21",
     ),
     "jhmdb": Source("JHMDB", "JHMDB", "jhmdb", datasets.load_jhmdb, 3, _SCORES),
     "hmdb": Source("HMDB", "HMDB", "hmdb", datasets.load_hmdb, 3, _SCORES),
     "brodatz": Source(
-        "Brodatz", "BRODATZ", "brodatz", datasets.load_brodatz, 5,
+        "Brodatz",
+        "BRODATZ",
+        "brodatz",
+        datasets.load_brodatz,
+        5,
         "20 patches per texture to train on and 10 to test on, for time",
     ),
     "brodatz-all": Source(
-        "Brodatz, all patches", "BRODATZ", "brodatz", datasets.load_brodatz, 5,
+        "Brodatz, all patches",
+        "BRODATZ",
+        "brodatz",
+        datasets.load_brodatz,
+        5,
         "all 40,000 patches, where the paper has 31,000 and does not say which",
     ),
     "brodatz-20": Source(
-        "Brodatz, 20 textures", "BRODATZ", "brodatz", datasets.load_brodatz, 5,
+        "Brodatz, 20 textures",
+        "BRODATZ",
+        "brodatz",
+        datasets.load_brodatz,
+        5,
         "as Brodatz, but the first 20 of 100 textures, on which the structured SVM takes minutes",
     ),
     "rgbd": Source("3D objects", "3D Object", "rgbd", datasets.load_rgbd, 5, _UNPUBLISHED),
@@ -70,13 +98,17 @@ SOURCES: dict[str, Source] = {
         "Breast cancer", "Breast Cancer", "breast", datasets.load_cancer, 5, _UNPUBLISHED
     ),
     "myometrium": Source(
-        "Myometrium cancer", "Myometrium Cancer", "myometrium", datasets.load_cancer, 5,
+        "Myometrium cancer",
+        "Myometrium Cancer",
+        "myometrium",
+        datasets.load_cancer,
+        5,
         _UNPUBLISHED,
     ),
     "prostate": Source(
         "Prostate cancer", "Prostate Cancer", "prostate", datasets.load_cancer, 5, _UNPUBLISHED
     ),
-}  # fmt: skip
+}
 _PAPER_NAMES = {source.title: source.paper for source in SOURCES.values()}
 
 
@@ -126,9 +158,10 @@ def pack(data: Data, folder: Path) -> None:
     for key, dataset in data.items():
         d = dataset.matrices.shape[1]
         arrays = {
-            "triangles": dataset.matrices[:, *np.tril_indices(d)], "labels": dataset.labels,
+            "triangles": dataset.matrices[:, *np.tril_indices(d)],
+            "labels": dataset.labels,
             "rule": np.array([dataset.rule.n, dataset.rule.train]),
-        }  # fmt: skip
+        }
         for k, (train, test) in enumerate(dataset.official_splits):
             arrays |= {f"train_{k}": train, f"test_{k}": test}
         path = folder / SOURCES[key].folder / _PACKED
@@ -146,7 +179,11 @@ def _unpack(path: Path) -> Dataset:
     matrices = lower + np.tril(lower, -1).mT
     n_splits = sum(name.startswith("train_") for name in arrays)
     return Dataset(
-        path.parent.name, arrays["labels"], "see docs/data.md", "see docs/data.md",
-        rule=SplitRule(int(arrays["rule"][0]), float(arrays["rule"][1])), stored=matrices,
+        path.parent.name,
+        arrays["labels"],
+        "see docs/data.md",
+        "see docs/data.md",
+        rule=SplitRule(int(arrays["rule"][0]), float(arrays["rule"][1])),
+        stored=matrices,
         official_splits=tuple((arrays[f"train_{k}"], arrays[f"test_{k}"]) for k in range(n_splits)),
-    )  # fmt: skip
+    )

@@ -27,9 +27,15 @@ class Experiment:
 
 
 def data_cell(
-    task: tuple[str, int], source: str, method: str, seed: int, settings: Mapping[str, Any],
-    limits: Limits, compute: Callable[[Any, str], dict[str, Any]], resumes: bool = False,
-) -> Cell:  # fmt: skip
+    task: tuple[str, int],
+    source: str,
+    method: str,
+    seed: int,
+    settings: Mapping[str, Any],
+    limits: Limits,
+    compute: Callable[[Any, str], dict[str, Any]],
+    resumes: bool = False,
+) -> Cell:
     """Make a cell of a part of a data set."""
     told = {**settings, "limits": str(limits)}
     return Cell(task, SOURCES[source].title, source, method, seed, told, compute, resumes)

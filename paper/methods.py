@@ -60,9 +60,15 @@ def make_classifier(
 
 
 def make_iddl(
-    variant: str, loss: str, engine: str, *, code: bool = False,
-    start: tuple[float, float] | None = None, iterations: int | None = None, **rest: Any,
-) -> IDDLClassifier:  # fmt: skip
+    variant: str,
+    loss: str,
+    engine: str,
+    *,
+    code: bool = False,
+    start: tuple[float, float] | None = None,
+    iterations: int | None = None,
+    **rest: Any,
+) -> IDDLClassifier:
     """Make IDDL by the paper's text or by its code; `start` replaces the grid search.
 
     Examples

@@ -37,8 +37,13 @@ class Protocol:
     convergence_iterations: int = 15
     trajectory_iterations: int = 20
     starts: tuple[tuple[float, float], ...] = (
-        (1.0, 1.0), (0.1, 0.1), (0.5, 0.5), (2.0, 2.0), (0.5, 1.5), (1.5, 0.5),
-    )  # fmt: skip
+        (1.0, 1.0),
+        (0.1, 0.1),
+        (0.5, 0.5),
+        (2.0, 2.0),
+        (0.5, 1.5),
+        (1.5, 0.5),
+    )
     gradient_dimensions: tuple[int, ...] = (5, 10, 20, 40, 60, 80, 100)
     gradient_atoms: tuple[int, ...] = (10, 20, 50, 100, 200)
     rounds: int = 20  # of timings, of which the fastest counts
@@ -76,13 +81,31 @@ FULL = Protocol(
     skipped={"brodatz": _STRUCTURED},
 )
 QUICK = Protocol(
-    name="quick", splits=1, repeats=1, atoms_per_class=2, iterations=10, sweep=(1, 2),
-    joint_atoms=(15, 30), joint_seeds=2, solvers=("joint",), descent_iterations=2,
+    name="quick",
+    splits=1,
+    repeats=1,
+    atoms_per_class=2,
+    iterations=10,
+    sweep=(1, 2),
+    joint_atoms=(15, 30),
+    joint_seeds=2,
+    solvers=("joint",),
+    descent_iterations=2,
     plane_step=0.5,
-    convergence_iterations=3, trajectory_iterations=4, starts=((1.0, 1.0), (0.5, 1.5)),
-    gradient_dimensions=(5, 10, 20, 40), gradient_atoms=(10, 20, 50), rounds=5, runs=2,
-    dimensions=(5, 15, 30), n_per_dimension=15,
-    mixture_dimension=10, numbers=(2, 5, 10, 20), n_per_number=15, whole=False, skipped={},
+    convergence_iterations=3,
+    trajectory_iterations=4,
+    starts=((1.0, 1.0), (0.5, 1.5)),
+    gradient_dimensions=(5, 10, 20, 40),
+    gradient_atoms=(10, 20, 50),
+    rounds=5,
+    runs=2,
+    dimensions=(5, 15, 30),
+    n_per_dimension=15,
+    mixture_dimension=10,
+    numbers=(2, 5, 10, 20),
+    n_per_number=15,
+    whole=False,
+    skipped={},
     limits={"": Limits(train=10, test=10), "brodatz": Limits(20, 10, 10)},
     cluster_limits={"": Limits(train=20), "brodatz": Limits(20, 20)},
     parameters={
@@ -91,7 +114,8 @@ QUICK = Protocol(
         **{method: _FIRST | {"gamma": 0.1, "iterations": 3} for method in _STRUCTURED},
         "IDDLClassifier": {"n_atoms": "2 per class", "max_iter": 5, "cv": 2},
         "SPDClassifier": {
-            "members": ["start softmax", "kernel", "tangent rbf", "tangent lda"], "cv": 2,
+            "members": ["start softmax", "kernel", "tangent rbf", "tangent lda"],
+            "cv": 2,
         },
     },
-)  # fmt: skip
+)

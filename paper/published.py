@@ -22,14 +22,30 @@ STANDARD = _table(
     },
 )
 BEST_VARIANT = {
-    "JHMDB": "V", "HMDB": "N", "VIRUS": "N", "BRODATZ": "N", "KTH TIPS": "V", "3D Object": "B",
-    "Breast Cancer": "B", "Myometrium Cancer": "B",
-}  # fmt: skip
+    "JHMDB": "V",
+    "HMDB": "N",
+    "VIRUS": "N",
+    "BRODATZ": "N",
+    "KTH TIPS": "V",
+    "3D Object": "B",
+    "Breast Cancer": "B",
+    "Myometrium Cancer": "B",
+}
 
 # Table "Comparisons against state of the art".
 STATE_OF_THE_ART = _table(
-    ("LEML", "kSP_LE", "kSP_JBLD", "kLLC", "RSPDL",
-     "IDDL-S", "IDDL-V", "IDDL-N", "IDDL-A", "IDDL-B"),
+    (
+        "LEML",
+        "kSP_LE",
+        "kSP_JBLD",
+        "kLLC",
+        "RSPDL",
+        "IDDL-S",
+        "IDDL-V",
+        "IDDL-N",
+        "IDDL-A",
+        "IDDL-B",
+    ),
     {
         "JHMDB": (58.85, 55.97, 44.40, 57.46, 57.5, 67.10, 68.3, 67.20, 61.19, 61.01),
         "HMDB": (52.15, 44.9, 28.43, 40.20, 21.0, 52.30, 57.3, 58.6, 43.20, 46.94),
@@ -40,7 +56,7 @@ STATE_OF_THE_ART = _table(
         "Breast Cancer": (83.18, 76.34, 71.67, 82.32, 74.2, 89.99, 90.00, 90.02, 88.00, 90.46),
         "Myometrium Cancer": (90.94, 88.69, 86.80, 88.74, 87.0, 93.41, 93.30, 90.24, 93.99, 94.66),
     },
-)  # fmt: skip
+)
 
 # Table "IDDL variants for ridge regression and structured SVM alternatives".
 LOSSES = _table(
@@ -61,9 +77,11 @@ LOSSES = _table(
 JOINT = {
     atoms: dict(zip(("Fix(alpha, beta)", "Fix(B)", "joint"), values, strict=True))
     for atoms, values in {
-        15: (78.33, 61.67, 77.33), 45: (80.33, 70.00, 83.67), 75: (81.67, 76.00, 82.33),
+        15: (78.33, 61.67, 77.33),
+        45: (80.33, 70.00, 83.67),
+        75: (81.67, 76.00, 82.33),
     }.items()
-}  # fmt: skip
+}
 
 # Table "F1-Score based comparisons against different KMeans variants".
 CLUSTERS = _table(

@@ -17,10 +17,21 @@ from divlearn.engines import ReferenceEngine, available_engines
 
 DIMENSIONS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 18, 23, 29, 33, 42, 65, 102)
 # One atom per kind of member: every route of an engine in one call.
-POINTS = np.array([
-    (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (0.5, 0.5), (0.3, 0.7), (1.0, 1.0), (0.0, 0.7), (1.3, 0.0),
-    (0.8, 0.4), (-0.4, -0.9), (-0.5, -0.5),
-])  # fmt: skip
+POINTS = np.array(
+    [
+        (0.0, 0.0),
+        (0.0, 1.0),
+        (1.0, 0.0),
+        (0.5, 0.5),
+        (0.3, 0.7),
+        (1.0, 1.0),
+        (0.0, 0.7),
+        (1.3, 0.0),
+        (0.8, 0.4),
+        (-0.4, -0.9),
+        (-0.5, -0.5),
+    ]
+)
 has_native = "native" in available_engines()
 
 

@@ -17,9 +17,11 @@ from divlearn.spd import SPDRepairWarning
 
 EXAMPLES = int(os.environ.get("DIVLEARN_ABUSE", 12))
 abused = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=True,
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
+)
 # What a user may be told on the way to an answer.
 ALLOWED = (ConvergenceWarning, SPDRepairWarning, UserWarning)
 
@@ -99,7 +101,7 @@ WRONG: dict[str, Callable[[np.ndarray], Any]] = {
     "not symmetric": lambda X: X + np.triu(np.ones(X.shape[-1]), 1) * np.abs(X).max(initial=1),
     "indefinite": lambda X: X * (1 - 2 * np.eye(X.shape[-1])),
     "dates": lambda X: X.astype("M8[s]"),
-}  # fmt: skip
+}
 stacks = st.tuples(st.integers(0, 99), st.integers(1, 9), st.integers(1, 4))
 
 

@@ -99,10 +99,17 @@ def mat_cut(variable: bytes) -> bytes:
 
 
 NO_CELL = struct.pack("<II", 14, 0)
-TEXT_WITHOUT_AXES = mat_element(14, b"".join([
-    mat_element(6, struct.pack("<II", 4, 0)), mat_element(5, b""), mat_element(1, b""),
-    mat_element(16, b"a"),
-]))  # fmt: skip
+TEXT_WITHOUT_AXES = mat_element(
+    14,
+    b"".join(
+        [
+            mat_element(6, struct.pack("<II", 4, 0)),
+            mat_element(5, b""),
+            mat_element(1, b""),
+            mat_element(16, b"a"),
+        ]
+    ),
+)
 
 
 def mat_cells(*cells: bytes) -> bytes:
@@ -186,10 +193,14 @@ HOSTILE = {
     "empty zip": (lambda: npz_bytes({}), "it holds no arrays"),
     "7.3 without hdf5": (lambda: b" " * 124 + b"\x00\x02IM" + bytes(999), "none of the known"),
     # Arrays of NumPy.
-    "object npy": (lambda: npy_bytes(np.full((2, 2, 2), Trap())),
-                   r"has dtype '\|O': objects are never unpickled"),
-    "object y": (lambda: npz_bytes({"X.npy": npy_bytes(X), "y.npy": npy_bytes(np.array([Trap()]))}),
-                 "y has dtype .* unpickled"),
+    "object npy": (
+        lambda: npy_bytes(np.full((2, 2, 2), Trap())),
+        r"has dtype '\|O': objects are never unpickled",
+    ),
+    "object y": (
+        lambda: npz_bytes({"X.npy": npy_bytes(X), "y.npy": npy_bytes(np.array([Trap()]))}),
+        "y has dtype .* unpickled",
+    ),
     "records": (lambda: npz_bytes({"X.npy": npy_bytes(np.zeros((2, 2, 2), "i4,f8"))}), "records"),
     "complex": (lambda: npy_bytes(X * 1j), r"complex128 must hold real numbers; save"),
     "strings": (lambda: npy_bytes(np.full((2, 3, 3), "a")), "no stack of square matrices"),
@@ -209,32 +220,40 @@ HOSTILE = {
     "wide strings": (lambda: npy_claim("(2, 2, 2)", dtype="'<U999999999'"), "damaged"),
     "trailing": (lambda: npy_bytes(X) + b"more", "but 772 follow it"),
     # Archives.
-    "npz bomb": (lambda: npz_bytes({"X.npy": npy_bomb()}),
-                 f"would take {BIG} bytes, more than the {LIMIT} that limit="),
+    "npz bomb": (
+        lambda: npz_bytes({"X.npy": npy_bomb()}),
+        f"would take {BIG} bytes, more than the {LIMIT} that limit=",
+    ),
     "understated": (lambda: lying_directory(npy_bomb(), 10**6), "but .* follow it"),
-    "overstated": (lambda: lying_directory(npy_bomb(), 2**32 - 2),
-                   "claims 4294967294 bytes, more than"),
+    "overstated": (
+        lambda: lying_directory(npy_bomb(), 2**32 - 2),
+        "claims 4294967294 bytes, more than",
+    ),
     "unheld": (lambda: unheld(100_000), "more than .* compressed ones can give"),
     "unheld, less": (lambda: unheld(1000), "EOF: reading array data|BadZipFile"),
-    "longer inside": (lambda: lying_directory(npy_bytes(X) + bytes(BIG), len(npy_bytes(X))),
-                      "BadZipFile"),
+    "longer inside": (
+        lambda: lying_directory(npy_bytes(X) + bytes(BIG), len(npy_bytes(X))),
+        "BadZipFile",
+    ),
     "encrypted": (encrypted, "X is encrypted; write the file without a password"),
     "bzip2": (lambda: npz_bytes({"X.npy": npy_bytes(X)}, zipfile.ZIP_BZIP2), "by method 12"),
     "lzma": (lambda: npz_bytes({"X.npy": npy_bytes(X)}, zipfile.ZIP_LZMA), "by method 14"),
     "not an array": (lambda: npz_bytes({"X.npy": b"something"}), "magic string is not correct"),
     "wide and many": (
-        lambda: npz_bytes({
-            "X_train.npy": npy_bytes(np.ones((9000, 1, 1))),
-            "y_train.npy": npy_bytes(letters(9000)),
-            "X_test.npy": npy_bytes(np.ones((1, 1, 1))),
-            "y_test.npy": npy_bytes(letters(1, 9000)),
-        }),
+        lambda: npz_bytes(
+            {
+                "X_train.npy": npy_bytes(np.ones((9000, 1, 1))),
+                "y_train.npy": npy_bytes(letters(9000)),
+                "X_test.npy": npy_bytes(np.ones((1, 1, 1))),
+                "y_test.npy": npy_bytes(letters(1, 9000)),
+            }
+        ),
         "9001 strings of up to 9000 characters would take 324036000 bytes",
     ),
     "no letters": (
-        lambda: npz_bytes({
-            "X.npy": npy_bytes(X), "y.npy": npy_claim(f"({N},)", b"\xff" * 4 * N, "'<U1'")
-        }),
+        lambda: npz_bytes(
+            {"X.npy": npy_bytes(X), "y.npy": npy_claim(f"({N},)", b"\xff" * 4 * N, "'<U1'")}
+        ),
         r"damaged .(Value|System)Error",
     ),
     # MATLAB.
@@ -244,19 +263,30 @@ HOSTILE = {
     "mat short": (lambda: mat_file(mat_array("X", X[:5], shape=(6, 4, 4))), "array of size 80"),
     "mat long": (lambda: mat_file(mat_array("X", X, shape=(5, 4, 4))), "array of size 96"),
     "mat element": (lambda: mat_file(mat_cut(mat_array("X", X))), "claims 768 of 704 bytes"),
-    "mat characters": (lambda: mat_file(mat_array("X", X), mat_array(
-                           "y", letter_codes(N - 1), shape=(N, 1), flags=4, kind=4, stored="u2")),
-                       "damaged .TypeError"),
-    "mat no axes": (lambda: mat_file(mat_array("X", X), mat_cells(*N * [TEXT_WITHOUT_AXES])),
-                    r"claims the shape \(\)"),
+    "mat characters": (
+        lambda: mat_file(
+            mat_array("X", X),
+            mat_array("y", letter_codes(N - 1), shape=(N, 1), flags=4, kind=4, stored="u2"),
+        ),
+        "damaged .TypeError",
+    ),
+    "mat no axes": (
+        lambda: mat_file(mat_array("X", X), mat_cells(*N * [TEXT_WITHOUT_AXES])),
+        r"claims the shape \(\)",
+    ),
     # SciPy would look these up outside of a table, and in it where it is empty.
     "mat type": (lambda: mat_file(mat_array("X", X, kind=200)), "an element has type 200"),
-    "mat type inside": (lambda: mat_file(mat_compressed(mat_array("X", X, kind=2**16 - 1))),
-                        "an element has type 65535"),
+    "mat type inside": (
+        lambda: mat_file(mat_compressed(mat_array("X", X, kind=2**16 - 1))),
+        "an element has type 65535",
+    ),
     "mat no type": (lambda: mat_file(mat_array("X", X, kind=8)), "an element has type 8"),
-    "mat type of text": (lambda: mat_file(mat_array("X", X), mat_cells(
-                             *N * [mat_array("", letter_codes(1), flags=4, kind=11)])),
-                         "an element has type 11"),
+    "mat type of text": (
+        lambda: mat_file(
+            mat_array("X", X), mat_cells(*N * [mat_array("", letter_codes(1), flags=4, kind=11)])
+        ),
+        "an element has type 11",
+    ),
     "mat class": (lambda: mat_file(mat_array("X", X, flags=99)), "X has MATLAB's class 'unknown'"),
     "mat rest": (lambda: mat_file(mat_array("X", X, rest=bytes(64))), "X has 9 elements of data"),
     "mat complex": (
@@ -267,21 +297,33 @@ HOSTILE = {
     "mat sparse": (lambda: mat_file(mat_array("X", X, flags=5)), "X has MATLAB's class 'sparse'"),
     "mat twice": (lambda: mat_file(2 * mat_array("X", X)), "two arrays named X; write"),
     "mat no matrix": (lambda: mat_file(mat_element(9, bytes(8))), "has type 9 and claims 8 bytes"),
-    "mat cells": (lambda: mat_file(mat_array("X", X), mat_cells(*[mat_array("", X)] * N)),
-                  "y is a cell array with other cells than text"),
-    "mat nested": (lambda: mat_file(mat_array("X", X), mat_cells(*N * [mat_cells(*N * [NO_CELL])])),
-                   "y is a cell array with other cells than text"),
-    "mat empty cells": (lambda: mat_file(mat_array("X", X), mat_cells(*N * [NO_CELL])),
-                        "y is a cell array with other cells than text"),
+    "mat cells": (
+        lambda: mat_file(mat_array("X", X), mat_cells(*[mat_array("", X)] * N)),
+        "y is a cell array with other cells than text",
+    ),
+    "mat nested": (
+        lambda: mat_file(mat_array("X", X), mat_cells(*N * [mat_cells(*N * [NO_CELL])])),
+        "y is a cell array with other cells than text",
+    ),
+    "mat empty cells": (
+        lambda: mat_file(mat_array("X", X), mat_cells(*N * [NO_CELL])),
+        "y is a cell array with other cells than text",
+    ),
     # SciPy would make arrays of these sizes before it reads on.
-    "mat unheld cells": (lambda: mat_file(mat_array("X", np.ones((9999, 1, 1))),
-                                          mat_array("y", [], shape=(9999, 1), flags=1)),
-                         r"y claims the shape \(9999, 1\) in 56 bytes"),
-    "mat unheld text": (lambda: mat_file(mat_array("X", X),
-                                         mat_array("y", [], shape=(N, 2**30), flags=4, kind=4)),
-                        r"y claims the shape \(6, 1073741824\) in 56 bytes"),
-    "mat bomb": (lambda: mat_file(mat_compressed(mat_array("X", np.zeros((BIG // 32, 2, 2))))),
-                 f"would take {BIG} bytes, more than the {LIMIT} that limit="),
+    "mat unheld cells": (
+        lambda: mat_file(
+            mat_array("X", np.ones((9999, 1, 1))), mat_array("y", [], shape=(9999, 1), flags=1)
+        ),
+        r"y claims the shape \(9999, 1\) in 56 bytes",
+    ),
+    "mat unheld text": (
+        lambda: mat_file(mat_array("X", X), mat_array("y", [], shape=(N, 2**30), flags=4, kind=4)),
+        r"y claims the shape \(6, 1073741824\) in 56 bytes",
+    ),
+    "mat bomb": (
+        lambda: mat_file(mat_compressed(mat_array("X", np.zeros((BIG // 32, 2, 2))))),
+        f"would take {BIG} bytes, more than the {LIMIT} that limit=",
+    ),
     "mat cell bomb": (
         lambda: mat_file(
             mat_array("X", X),
@@ -290,20 +332,27 @@ HOSTILE = {
         "the entries of y would take .* bytes, more than",
     ),
     "mat longer inside": (
-        lambda: mat_file(mat_compressed(mat_array("X", X) + bytes(BIG))), "does not end where"
+        lambda: mat_file(mat_compressed(mat_array("X", X) + bytes(BIG))),
+        "does not end where",
     ),
     "mat claimed inside": (
-        lambda: mat_file(mat_compressed(struct.pack("<II", 14, 2**31))), "damaged"
+        lambda: mat_file(mat_compressed(struct.pack("<II", 14, 2**31))),
+        "damaged",
     ),
     # HDF5.
     "hdf5 claim": (lambda: hdf5(unheld_chunks), "would take 648000000000 bytes"),
-    "hdf5 overflow": (lambda: dataset(shape=(2**40, 2**10, 2**10), dtype="u1", chunks=(1, 2, 2)),
-                      "X has a shape and no entries; write them"),
+    "hdf5 overflow": (
+        lambda: dataset(shape=(2**40, 2**10, 2**10), dtype="u1", chunks=(1, 2, 2)),
+        "X has a shape and no entries; write them",
+    ),
     "hdf5 unwritten": (lambda: dataset(shape=(9, 9, 9), dtype="f8"), "a shape and no entries"),
-    "hdf5 no chunks": (lambda: dataset(shape=(9, 5, 5), dtype="f8", chunks=(1, 5, 5)),
-                       "a shape and no entries"),
+    "hdf5 no chunks": (
+        lambda: dataset(shape=(9, 5, 5), dtype="f8", chunks=(1, 5, 5)),
+        "a shape and no entries",
+    ),
     "hdf5 wide chunks": (
-        lambda: dataset(data=X, maxshape=(None,) * 3, chunks=(1, 512, 512)), "chunks of X would"
+        lambda: dataset(data=X, maxshape=(None,) * 3, chunks=(1, 512, 512)),
+        "chunks of X would",
     ),
     "hdf5 bomb": (lambda: hdf5(chunk_bomb), r"y\[0\] is nan|damaged"),
     "hdf5 shared string": (shared_string, "its strings would take .* bytes, more than .* limit="),
@@ -321,10 +370,16 @@ HOSTILE = {
     "hdf5 opaque": (lambda: dataset(data=np.zeros((2, 3, 3), "V9")), "neither numbers nor text"),
     "hdf5 null": (lambda: dataset(dtype="f8", shape=None, data=h5py.Empty("f8")), "X has no shape"),
     "hdf5 group": (lambda: hdf5(lambda store: store.create_group("X")), "it holds no arrays"),
-    "hdf5 link inside": (lambda: hdf5(lambda store: store.create_group("a").__setitem__(
-                             "X", h5py.ExternalLink("/etc/passwd", "/X"))), "'a/X' is a link"),
+    "hdf5 link inside": (
+        lambda: hdf5(
+            lambda store: store.create_group("a").__setitem__(
+                "X", h5py.ExternalLink("/etc/passwd", "/X")
+            )
+        ),
+        "'a/X' is a link",
+    ),
     "hdf5 filter": (foreign_filter, r"X is stored through the HDF5 filters \[32001\], which"),
-}  # fmt: skip
+}
 
 
 def damaged(content: bytes, generator: random.Random) -> bytes:

@@ -29,12 +29,21 @@ from sklearn.utils import InputTags, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 MIXINS = (
-    ClassifierMixin, RegressorMixin, ClusterMixin, OutlierMixin, DensityMixin, TransformerMixin,
-)  # fmt: skip
+    ClassifierMixin,
+    RegressorMixin,
+    ClusterMixin,
+    OutlierMixin,
+    DensityMixin,
+    TransformerMixin,
+)
 ANSWERS = (
-    "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples",
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
     "transform",
-)  # fmt: skip
+)
 
 
 def lift_spd(rows):

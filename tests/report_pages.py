@@ -48,35 +48,54 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
         f"sentence {word}",
         [
             plane_section(
-                f"plane {word}", GRID, GRID, plane_values(), f"accuracy {word}",
-                learned=[(1.0, 1.5, f"atom {word}"), (1.5, 0.5, "atom 2")], note=f"note {word}",
+                f"plane {word}",
+                GRID,
+                GRID,
+                plane_values(),
+                f"accuracy {word}",
+                learned=[(1.0, 1.5, f"atom {word}"), (1.5, 0.5, "atom 2")],
+                note=f"note {word}",
             ),
             curves_section(
-                f"curves {word}", {f"objective {word}": [3.0, np.nan, 1.0]}, f"iteration {word}",
-                f"height {word}", f"note {word}", second={f"score {word}": [[0, 2], [0.8, 0.9]]},
+                f"curves {word}",
+                {f"objective {word}": [3.0, np.nan, 1.0]},
+                f"iteration {word}",
+                f"height {word}",
+                f"note {word}",
+                second={f"score {word}": [[0, 2], [0.8, 0.9]]},
                 second_label=f"second {word}",
             ),
             atoms_section(
-                f"atoms {word}", spd(n_atoms, 4), rng.random(n_atoms),
-                [f"text {word} {i}" for i in range(n_atoms)], f"note {word}",
+                f"atoms {word}",
+                spd(n_atoms, 4),
+                rng.random(n_atoms),
+                [f"text {word} {i}" for i in range(n_atoms)],
+                f"note {word}",
             ),
-            confusion_section(f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]],
-                             f"note {word}"),
+            confusion_section(
+                f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]], f"note {word}"
+            ),
             table_section(
-                f"table {word}", [f"name {word}", "score", "number"], rows, f"note {word}",
-                bold=[1], formats={"score": ".3g"},
+                f"table {word}",
+                [f"name {word}", "score", "number"],
+                rows,
+                f"note {word}",
+                bold=[1],
+                formats={"score": ".3g"},
             ),
             disagreement_section(
                 f"disagreement {word}", classes, {f"IDDL {word}": classes, "1-NN": [word, "c", "c"]}
             ),
             text_section(f"text {word}", f"first {word}\n\nsecond {word}"),
             repeat_section(
-                f"divlearn {word}", f"digest {word}", {f"numpy {word}": f"2 {word}"},
+                f"divlearn {word}",
+                f"digest {word}",
+                {f"numpy {word}": f"2 {word}"},
                 {f"fit {word}": 3.0, "map": 75.0},
             ),
         ],
         detail=f"detail {word}",
-    )  # fmt: skip
+    )
 
 
 def evaluation_page() -> Page:
@@ -111,22 +130,30 @@ def large_page() -> Page:
     numbers = np.column_stack([rng.random(n), 10 ** rng.uniform(1, 5, n), rng.random(n)]).tolist()
     points = 2 * rng.random((1500, 2))
     return Page(
-        "large", "A page of 10,000 matrices.",
+        "large",
+        "A page of 10,000 matrices.",
         [
-            plane_section("plane", grid, grid, rng.random((33, 33)), "accuracy",
-                         learned=[(a, b, "learned") for a, b in points]),
+            plane_section(
+                "plane",
+                grid,
+                grid,
+                rng.random((33, 33)),
+                "accuracy",
+                learned=[(a, b, "learned") for a, b in points],
+            ),
             curves_section("curves", {f"model {i}": rng.random(200) for i in range(4)}),
             atoms_section("atoms", spd(500, 30), rng.random(500), ["(0.51, 1.24)"] * 500),
             confusion_section("confusion", classes, rng.integers(5, size=(100, 100))),
             table_section(
-                "table", ["matrix", "truth", "predicted", "probability", "condition", "x"],
+                "table",
+                ["matrix", "truth", "predicted", "probability", "condition", "x"],
                 [[i, truth[i], predicted[0][i], *numbers[i]] for i in range(n)],
             ),
             disagreement_section(
                 "disagreement", truth, dict(zip(("IDDL", "1-NN", "SVM"), predicted, strict=True))
             ),
         ],
-    )  # fmt: skip
+    )
 
 
 class Outline(HTMLParser):

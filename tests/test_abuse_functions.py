@@ -146,9 +146,12 @@ def test_scores_of_clusters(true, found):
 
 @abused
 @given(
-    n_clusters=number, n_matrices=number, d=number, separation=number,
+    n_clusters=number,
+    n_matrices=number,
+    d=number,
+    separation=number,
     name=st.sampled_from(["wishart", "inverse_wishart", "riemannian_gaussian"]),
-)  # fmt: skip
+)
 def test_synthetic_data(n_clusters, n_matrices, d, separation, name):
     make = getattr(datasets, f"make_{name}_clusters")
     result = attempt(lambda: make(n_clusters, n_matrices, d, separation=separation, random_state=0))

@@ -186,8 +186,9 @@ def test_duality_and_negation(seed, d, alpha, beta, negative):
     value, allowed = abld(X, Y, alpha, beta), 2 * tolerance(X, Y, alpha, beta)
     assert_within(np.abs(abld(Y, X, beta, alpha) - value), allowed)
     assert_within(np.abs(abld(X, Y, -beta, -alpha) - value), allowed)
-    assert_within(np.abs(abld(np.linalg.inv(X), np.linalg.inv(Y), beta, alpha) - value),
-                  1e3 * allowed)  # fmt: skip
+    assert_within(
+        np.abs(abld(np.linalg.inv(X), np.linalg.inv(Y), beta, alpha) - value), 1e3 * allowed
+    )
 
 
 @unhurried

@@ -78,10 +78,12 @@ def test_gradients_of_atoms_and_parameters_sum_over_the_data():
         return 0.5 * ((labels - scores) ** 2).sum()
 
     differences = approx_fprime(ALPHA, loss, 1e-7)
-    one_by_one = np.array([
-        engine.pullback(X[i : i + 1], atoms, ALPHA, BETA, zeta[i : i + 1]).alpha
-        for i in range(len(X))
-    ])  # fmt: skip
+    one_by_one = np.array(
+        [
+            engine.pullback(X[i : i + 1], atoms, ALPHA, BETA, zeta[i : i + 1]).alpha
+            for i in range(len(X))
+        ]
+    )
     for printed in one_by_one:
         assert np.abs(printed - differences).max() > 0.1 * np.abs(differences).max()
     right = engine.pullback(X, atoms, ALPHA, BETA, zeta)

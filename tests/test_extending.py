@@ -32,9 +32,13 @@ def test_the_engine_passes_the_tests_of_engines(tmp_path):
     chosen = ["-k", f"Counting and ({verbs} or spectra) and not 102"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
     done = subprocess.run(
-        [*command, "tests/engines/test_engines.py"], cwd=TOP, env=environment, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [*command, "tests/engines/test_engines.py"],
+        cwd=TOP,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 20
 

@@ -15,18 +15,59 @@ import divlearn
 ROOT = Path(divlearn.__file__).parent
 ALLOWED = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 OPTIONAL = {
-    "PIL", "aeon", "cupy", "dask", "distributed", "h5py", "jinja2", "matplotlib", "plotly",
-    "pyriemann", "skimage", "torch", "zarr",
-}  # fmt: skip
+    "PIL",
+    "aeon",
+    "cupy",
+    "dask",
+    "distributed",
+    "h5py",
+    "jinja2",
+    "matplotlib",
+    "plotly",
+    "pyriemann",
+    "skimage",
+    "torch",
+    "zarr",
+}
 
 # From the ground up; a module may import its own package and the packages before it.
 ORDER = [
-    "atomic", "checks", "arrays", "tolerances", "threads", "weights", "vector_kmeans", "geometry",
-    "spectral", "spd", "drawing", "engines", "log_vectors", "pairs", "divergence", "optim", "means",
-    "files", "models", "fitting", "descriptors", "datasets", "likelihood", "sharded", "iddl",
-    "cluster", "kernels", "baselines", "transfer", "committee", "torch", "judge", "report", "cli",
+    "atomic",
+    "checks",
+    "arrays",
+    "tolerances",
+    "threads",
+    "weights",
+    "vector_kmeans",
+    "geometry",
+    "spectral",
+    "spd",
+    "drawing",
+    "engines",
+    "log_vectors",
+    "pairs",
+    "divergence",
+    "optim",
+    "means",
+    "files",
+    "models",
+    "fitting",
+    "descriptors",
+    "datasets",
+    "likelihood",
+    "sharded",
+    "iddl",
+    "cluster",
+    "kernels",
+    "baselines",
+    "transfer",
+    "committee",
+    "torch",
+    "judge",
+    "report",
+    "cli",
     "__main__",
-]  # fmt: skip
+]
 
 
 @cache
@@ -65,9 +106,8 @@ def place(name: str) -> int:
 
 def core() -> list[str]:
     return [
-        name for name in modules()
-        if name != "__init__" and place(name) <= ORDER.index("means")
-    ]  # fmt: skip
+        name for name in modules() if name != "__init__" and place(name) <= ORDER.index("means")
+    ]
 
 
 def test_nothing_imports_what_lies_above():
@@ -109,9 +149,12 @@ def test_the_core_imports_only_what_is_required():
 def test_importing_the_package_loads_nothing_else():
     code = "import sys, divlearn; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ,
-    )  # fmt: skip
+    )
     loaded = set(done.stdout.split())
     assert "divlearn" in loaded
     assert not loaded & (OPTIONAL | ALLOWED)

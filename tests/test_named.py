@@ -80,13 +80,14 @@ def test_as_a_metric_of_pyriemann(name, squared):
 @pytest.mark.parametrize(
     ("name", "peer"),
     [
-        ("airm", "riemann"), ("stein", "logdet"),
+        ("airm", "riemann"),
+        ("stein", "logdet"),
         ("kullback", {"mean": "euclid", "distance": "kullback"}),
         ("kullback-right", {"mean": "harmonic", "distance": "kullback_right"}),
         ((-1, 0), {"mean": "euclid", "distance": get_divergence("burg")}),
         ("log-cosh", None),
     ],
-)  # fmt: skip
+)
 def test_in_estimators_of_pyriemann(name, peer):
     from pyriemann.classification import MDM, KNearestNeighbor
     from pyriemann.clustering import Kmeans
@@ -175,9 +176,13 @@ def test_aliases():
     every = [a for d in DIVERGENCES.values() for a in (d.name, *d.aliases)]
     assert len(every) == len(set(every))
     for alias, name in (
-        ("riemann", "airm"), ("logdet", "stein"), ("jbld", "stein"), ("kullback_sym", "jeffreys"),
-        ("Kullback Right", "kullback-right"), ("paper burg", "log-cosh"),
-    ):  # fmt: skip
+        ("riemann", "airm"),
+        ("logdet", "stein"),
+        ("jbld", "stein"),
+        ("kullback_sym", "jeffreys"),
+        ("Kullback Right", "kullback-right"),
+        ("paper burg", "log-cosh"),
+    ):
         assert get_divergence(alias).name == name
     assert get_divergence("burg") is not get_divergence("iddl-burg")
     assert (get_divergence("burg").alpha, get_divergence("burg").beta) == (0, 1)

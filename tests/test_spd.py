@@ -50,12 +50,19 @@ def test_good_matrices_come_back_unchanged(shape):
 @pytest.mark.parametrize(
     ("given_dtype", "requested", "expected"),
     [
-        ("float64", None, "float64"), ("float32", None, "float32"), ("float16", None, "float32"),
-        ("int8", None, "float64"), ("uint64", None, "float64"), ("bool", None, "float64"),
-        ("longdouble", None, "float64"), (">f8", None, "float64"), (">f4", None, "float32"),
-        ("float64", "float32", "float32"), ("float32", np.float64, "float64"),
+        ("float64", None, "float64"),
+        ("float32", None, "float32"),
+        ("float16", None, "float32"),
+        ("int8", None, "float64"),
+        ("uint64", None, "float64"),
+        ("bool", None, "float64"),
+        ("longdouble", None, "float64"),
+        (">f8", None, "float64"),
+        (">f4", None, "float32"),
+        ("float64", "float32", "float32"),
+        ("float32", np.float64, "float64"),
     ],
-)  # fmt: skip
+)
 def test_dtype_rules(given_dtype, requested, expected):
     checked = check_spd(np.eye(3).astype(given_dtype), dtype=requested)
     assert checked.dtype == np.dtype(expected)
@@ -331,10 +338,12 @@ def test_other_values_are_refused(regularize):
 
 
 @pytest.mark.parametrize("regularize", ["shrink", 0.2, np.float32(0.5)])
-@pytest.mark.parametrize(("dtype", "scale"), [("float64", 1e-30), ("float64", 1e30),
-                                              ("float32", 1.0), ("float32", 1e30)])  # fmt: skip
-@pytest.mark.parametrize("bad", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([0.0, 2.0]),
-                                 singular(4, 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float64", 1e-30), ("float64", 1e30), ("float32", 1.0), ("float32", 1e30)]
+)
+@pytest.mark.parametrize(
+    "bad", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([0.0, 2.0]), singular(4, 2)]
+)
 def test_all_are_shrunk_towards_the_mean_variance(regularize, dtype, scale, bad):
     X = (scale * batch_with(bad, 1, 4)).astype(dtype)
     before = X.copy()
@@ -359,8 +368,10 @@ def test_eigenvalues_move_towards_the_mean_and_the_mean_stays():
 @pytest.mark.parametrize("shape", [(4, 4), (2, 3, 4, 4)])
 def test_any_number_of_leading_dimensions(shape):
     X = np.broadcast_to(singular(4, 2), shape)
-    np.testing.assert_allclose(check_spd(X, regularize=0.1)[0, 0], shrunk(X, 0.1, X[0, 0])[0, 0]
-                               if len(shape) == 4 else shrunk(X, 0.1, X)[0, 0])  # fmt: skip
+    np.testing.assert_allclose(
+        check_spd(X, regularize=0.1)[0, 0],
+        shrunk(X, 0.1, X[0, 0])[0, 0] if len(shape) == 4 else shrunk(X, 0.1, X)[0, 0],
+    )
 
 
 def test_a_rotation_and_a_unit_commute_with_the_map():

@@ -234,8 +234,11 @@ def assert_close(left, right, scale=1.0, roundings=200):
 def test_swapping_parameters_reverses_t(t, alpha, beta):
     here, there = abld_scalar(t, alpha, beta), abld_scalar(-t, beta, alpha)
     for name, other, sign in (
-        ("f", "f", 1), ("f_t", "f_t", -1), ("f_tt", "f_tt", 1), ("f_alpha", "f_beta", 1)
-    ):  # fmt: skip
+        ("f", "f", 1),
+        ("f_t", "f_t", -1),
+        ("f_tt", "f_tt", 1),
+        ("f_alpha", "f_beta", 1),
+    ):
         assert getattr(here, name) == sign * getattr(there, other)
 
 

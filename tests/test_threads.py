@@ -30,9 +30,12 @@ def blas_threads() -> set[int]:
 
 def run_python(code: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return done.stdout.strip()
 
 

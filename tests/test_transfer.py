@@ -43,9 +43,14 @@ def whiten(X, mean):
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [("airm", "riemann"), ("kullback", "euclid"), ("reverse-burg", "harmonic"),
-     ("jeffreys", "kullback_sym"), ("log-euclidean", "logeuclid")],
-)  # fmt: skip
+    [
+        ("airm", "riemann"),
+        ("kullback", "euclid"),
+        ("reverse-burg", "harmonic"),
+        ("jeffreys", "kullback_sym"),
+        ("log-euclidean", "logeuclid"),
+    ],
+)
 @pytest.mark.parametrize("stretch", [False, True])
 def test_as_pyriemann(data, ours, theirs, stretch):
     transfer = pytest.importorskip("pyriemann.transfer")

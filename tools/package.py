@@ -34,9 +34,13 @@ SMALL = [extra for extra in EXTRAS if extra not in LARGE]
 def run(command: list[object], **changes: str) -> None:
     """Run a command in an environment with some changes; show its output only if it fails."""
     done = subprocess.run(
-        [str(word) for word in command], env=os.environ | changes, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [str(word) for word in command],
+        env=os.environ | changes,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if done.returncode:
         sys.exit(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
     if "smoke.py" in str(command):

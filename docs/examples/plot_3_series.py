@@ -40,9 +40,9 @@ lengths = [10, 12, 16, 32, 64, 128]
 def accuracies(classifier):
     """Accuracy for recordings of every length, shape (n_lengths, n_folds)."""
     pipeline = make_pipeline(Covariances("scm"), classifier)
-    return np.array([
-        cross_val_score(pipeline, recordings[:, :, :length], state, cv=5) for length in lengths
-    ])  # fmt: skip
+    return np.array(
+        [cross_val_score(pipeline, recordings[:, :, :length], state, cv=5) for length in lengths]
+    )
 
 
 scores = {name: accuracies(DivergenceMDM(name)) for name in ("burg", "stein", "airm")}

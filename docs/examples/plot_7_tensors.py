@@ -82,10 +82,16 @@ def draw(panel, tensors, places, colors):
     angles = np.degrees(np.arctan2(vectors[:, 1, 1], vectors[:, 0, 1]))
     panel.add_collection(
         EllipseCollection(
-            lengths[:, 1], lengths[:, 0], angles, units="x", offsets=places,
-            offset_transform=panel.transData, facecolors=colors, linewidths=0,
+            lengths[:, 1],
+            lengths[:, 0],
+            angles,
+            units="x",
+            offsets=places,
+            offset_transform=panel.transData,
+            facecolors=colors,
+            linewidths=0,
         )
-    )  # fmt: skip
+    )
     panel.set(aspect="equal", xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
 

@@ -30,11 +30,13 @@ for day in range(1, n_days):
 
 together, apart = np.ones(n_assets), np.repeat([1.0, -1.0], n_assets // 2)
 own = np.diag(rng.uniform(0.5, 1.5, n_assets))
-covariances = np.stack([
-    own + 0.3 * np.outer(together, together),
-    own + 0.15 * np.outer(together, together) + 0.4 * np.outer(apart, apart),
-    1.5 * own + 1.2 * np.outer(together, together),
-])  # fmt: skip
+covariances = np.stack(
+    [
+        own + 0.3 * np.outer(together, together),
+        own + 0.15 * np.outer(together, together) + 0.4 * np.outer(apart, apart),
+        1.5 * own + 1.2 * np.outer(together, together),
+    ]
+)
 tails = np.sqrt(4 / rng.chisquare(6, n_days))
 normal = rng.standard_normal((n_days, n_assets))
 factors = np.linalg.cholesky(covariances)

@@ -55,9 +55,13 @@ def make_pipeline(classifier):
 def accuracies(classifier, **parameters):
     """Accuracy on each person, of a pipeline that has seen only the others."""
     return cross_val_score(
-        make_pipeline(classifier), trials, hand, groups=person, cv=LeaveOneGroupOut(),
+        make_pipeline(classifier),
+        trials,
+        hand,
+        groups=person,
+        cv=LeaveOneGroupOut(),
         params=parameters,
-    )  # fmt: skip
+    )
 
 
 committee = SPDClassifier(("tangent lda", "tangent logistic", "nearest mean"), random_state=0)

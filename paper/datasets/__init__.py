@@ -5,6 +5,13 @@ from paper.datasets.images import load_brodatz, load_kth_tips2, load_virus
 from paper.datasets.matrices import load_cancer, load_kth_tips2_authors, load_rgbd
 
 __all__ = [
-    "load_brodatz", "load_cancer", "load_hmdb", "load_jhmdb", "load_jhmdb_joints",
-    "load_kth_tips2", "load_kth_tips2_authors", "load_rgbd", "load_virus",
-]  # fmt: skip
+    "load_brodatz",
+    "load_cancer",
+    "load_hmdb",
+    "load_jhmdb",
+    "load_jhmdb_joints",
+    "load_kth_tips2",
+    "load_kth_tips2_authors",
+    "load_rgbd",
+    "load_virus",
+]

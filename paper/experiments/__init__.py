@@ -21,8 +21,20 @@ __all__ = ["EXPERIMENTS"]
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        SET_UP, SOLVERS, HEAT_MAP, ATOMS, CONVERGENCE, GRADIENT_TIME, JOINT_LEARNING, TRAJECTORIES,
-        STANDARD_MEASURES, STATE_OF_THE_ART, LOSSES, CLUSTER_DIMENSION, CLUSTER_NUMBER,
-        CLUSTER_CONVERGENCE, CLUSTER_TABLE,
+        SET_UP,
+        SOLVERS,
+        HEAT_MAP,
+        ATOMS,
+        CONVERGENCE,
+        GRADIENT_TIME,
+        JOINT_LEARNING,
+        TRAJECTORIES,
+        STANDARD_MEASURES,
+        STATE_OF_THE_ART,
+        LOSSES,
+        CLUSTER_DIMENSION,
+        CLUSTER_NUMBER,
+        CLUSTER_CONVERGENCE,
+        CLUSTER_TABLE,
     )
-}  # fmt: skip
+}

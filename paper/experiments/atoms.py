@@ -10,8 +10,15 @@ from paper.methods import RIDGE
 from paper.protocol import Protocol
 
 _SOURCES = (
-    "kth", "virus", "jhmdb-joints", "kth-images", "jhmdb", "rgbd", "breast", "myometrium",
-)  # fmt: skip
+    "kth",
+    "virus",
+    "jhmdb-joints",
+    "kth-images",
+    "jhmdb",
+    "rgbd",
+    "breast",
+    "myometrium",
+)
 _WELL = ("IDDL-V", "IDDL-N")
 
 
@@ -26,12 +33,15 @@ def _cells(protocol: Protocol) -> list[Cell]:
 
 def _rows(done: Done) -> list[Row]:
     return [
-        Row.of(f"{data}, {each} per class", method,
-               accuracy_of(where(done, data=data, method=method, atoms_per_class=each)))
+        Row.of(
+            f"{data}, {each} per class",
+            method,
+            accuracy_of(where(done, data=data, method=method, atoms_per_class=each)),
+        )
         for data in distinct(done, "data")
         for each in distinct(where(done, data=data), "atoms_per_class")
         for method in RIDGE
-    ]  # fmt: skip
+    ]
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
@@ -45,10 +55,14 @@ def _claims(rows: list[Row]) -> list[Claim]:
             by_data.setdefault(name.rpartition(",")[0], []).append((near, best[1]))
     claim = "IDDL-V or IDDL-N is best for any number of atoms, within a standard error"
     return [
-        Claim(claim, data, all(near for near, _ in sizes),
-              f"at {sum(near for near, _ in sizes)} of {len(sizes)}; at the last {sizes[-1][1]}")
+        Claim(
+            claim,
+            data,
+            all(near for near, _ in sizes),
+            f"at {sum(near for near, _ in sizes)} of {len(sizes)}; at the last {sizes[-1][1]}",
+        )
         for data, sizes in by_data.items()
-    ]  # fmt: skip
+    ]
 
 
 def _effort(protocol: Protocol) -> str:
@@ -68,7 +82,13 @@ def _draw(figure: Any, done: Done) -> None:
 
 
 ATOMS = Experiment(
-    name="atoms", title="Variants of IDDL against the number of atoms", unit="accuracy in %",
+    name="atoms",
+    title="Variants of IDDL against the number of atoms",
+    unit="accuracy in %",
     where='Figure "Comparisons between different variants of IDDL for increasing number of atoms"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort, draw=_draw,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+    draw=_draw,
+)

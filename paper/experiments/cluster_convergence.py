@@ -48,9 +48,13 @@ def _effort(protocol: Protocol) -> str:
 
 
 CLUSTER_CONVERGENCE = Experiment(
-    name="cluster-convergence", title="Convergence of alpha-beta k-means by block",
+    name="cluster-convergence",
+    title="Convergence of alpha-beta k-means by block",
     where='Figure "Convergence plot of the objective function"',
-    unit="objective, % of its decrease by block", cells=_cells, rows=_rows,
-    claims=_claims, effort=_effort,
+    unit="objective, % of its decrease by block",
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
     draw=partial(plot_blocks, blocks=("centroids", "parameters", "assignment")),
-)  # fmt: skip
+)

@@ -81,23 +81,34 @@ def _draw(figure: Any, done: Done, axis: str) -> None:
 
 def _experiment(
     name: str, title: str, panels: str, axis: str, sizes: Sizes, clusters: str
-) -> Experiment:  # fmt: skip
+) -> Experiment:
     return Experiment(
-        name=name, title=title, where=f'Figure "Sensitivity of alpha-beta k-means", {panels}',
+        name=name,
+        title=title,
+        where=f'Figure "Sensitivity of alpha-beta k-means", {panels}',
         unit="pairwise F1; seconds of one update in alpha-beta k-means with alpha = beta",
-        cells=partial(_cells, sizes=sizes), rows=partial(_rows, axis=axis), claims=_claims,
-        effort=partial(_effort, sizes=sizes, clusters=clusters), draw=partial(_draw, axis=axis),
+        cells=partial(_cells, sizes=sizes),
+        rows=partial(_rows, axis=axis),
+        claims=_claims,
+        effort=partial(_effort, sizes=sizes, clusters=clusters),
+        draw=partial(_draw, axis=axis),
         timed=True,
-    )  # fmt: skip
+    )
 
 
 CLUSTER_DIMENSION = _experiment(
-    "cluster-dimension", "Clustering against the dimension", "(a) and (b)", "d",
+    "cluster-dimension",
+    "Clustering against the dimension",
+    "(a) and (b)",
+    "d",
     lambda protocol: [(15, protocol.n_per_dimension, d) for d in protocol.dimensions],
     "Synthetic Wishart clusters, 3 p^(1/4) standard deviations apart, p = d (d + 1) / 2",
-)  # fmt: skip
+)
 CLUSTER_NUMBER = _experiment(
-    "cluster-number", "Clustering against the number of clusters", "(c) and (d)", "clusters",
+    "cluster-number",
+    "Clustering against the number of clusters",
+    "(c) and (d)",
+    "clusters",
     lambda protocol: [(k, protocol.n_per_number, 10) for k in protocol.numbers],
     "Clusters as in `cluster-dimension`",
-)  # fmt: skip
+)

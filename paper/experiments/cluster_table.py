@@ -46,7 +46,12 @@ def _effort(protocol: Protocol) -> str:
 
 
 CLUSTER_TABLE = Experiment(
-    name="cluster-table", title="Clustering against variants of k-means", unit="pairwise F1",
+    name="cluster-table",
+    title="Clustering against variants of k-means",
+    unit="pairwise F1",
     where='Table "F1-Score based comparisons against different KMeans variants"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+)

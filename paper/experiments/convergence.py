@@ -64,9 +64,10 @@ def plot_blocks(figure: Any, done: Done, blocks: Sequence[str]) -> None:
 def _cells(protocol: Protocol) -> list[Cell]:
     cells = []
     settings = {
-        "atoms_per_class": protocol.atoms_per_class, "start": [1.0, 1.0],
+        "atoms_per_class": protocol.atoms_per_class,
+        "start": [1.0, 1.0],
         "iterations": protocol.convergence_iterations,
-    } | protocol.parameters.get("IDDL-V", {})  # fmt: skip
+    } | protocol.parameters.get("IDDL-V", {})
     for source in _SOURCES:
         limits = protocol.limit(source)
         compute = partial(trace_objective, limits=limits, settings=settings)
@@ -104,8 +105,13 @@ def _effort(protocol: Protocol) -> str:
 
 
 CONVERGENCE = Experiment(
-    name="convergence", title="Convergence of IDDL-V by block",
+    name="convergence",
+    title="Convergence of IDDL-V by block",
     where='Figures "convergence of our optimization scheme" (KTH-TIPS2, Virus)',
-    unit="objective, % of its decrease by block", cells=_cells, rows=_rows,
-    claims=_claims, effort=_effort, draw=partial(plot_blocks, blocks=_BLOCKS),
-)  # fmt: skip
+    unit="objective, % of its decrease by block",
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+    draw=partial(plot_blocks, blocks=_BLOCKS),
+)

@@ -67,11 +67,17 @@ def _cells(protocol: Protocol) -> list[Cell]:
         *(("atoms", _D, n) for n in protocol.gradient_atoms),
     ]
     return [
-        Cell(("gradient time", 4), "Wishart matrices", "", "IDDL-N", 0,
-             {"axis": axis, "d": d, "atoms": n_atoms, "rounds": protocol.rounds},
-             partial(measure_gradient, d=d, n_atoms=n_atoms, rounds=protocol.rounds))
+        Cell(
+            ("gradient time", 4),
+            "Wishart matrices",
+            "",
+            "IDDL-N",
+            0,
+            {"axis": axis, "d": d, "atoms": n_atoms, "rounds": protocol.rounds},
+            partial(measure_gradient, d=d, n_atoms=n_atoms, rounds=protocol.rounds),
+        )
         for axis, d, n_atoms in sizes
-    ]  # fmt: skip
+    ]
 
 
 def _rows(done: Done) -> list[Row]:
@@ -119,7 +125,14 @@ def _draw(figure: Any, done: Done) -> None:
 
 
 GRADIENT_TIME = Experiment(
-    name="gradient-time", title="Time of one gradient and two objectives", unit="milliseconds",
+    name="gradient-time",
+    title="Time of one gradient and two objectives",
+    unit="milliseconds",
     where='Figure "Time taken for one gradient computation and two objective evaluations"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort, draw=_draw, timed=True,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+    draw=_draw,
+    timed=True,
+)

@@ -108,7 +108,13 @@ def _draw(figure: Any, done: Done) -> None:
 
 
 HEAT_MAP = Experiment(
-    name="heat-map", title="Accuracy over the (alpha, beta) plane", unit="accuracy in %",
+    name="heat-map",
+    title="Accuracy over the (alpha, beta) plane",
+    unit="accuracy in %",
     where='Figures "accuracy on KTH-TIPS2 and Virus as we change alpha and beta"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort, draw=_draw,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+    draw=_draw,
+)

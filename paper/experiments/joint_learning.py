@@ -14,9 +14,10 @@ from paper.protocol import Protocol
 
 # What is held fixed in the paper: the variant, and what the solver moves.
 _SCENARIOS = {
-    "Fix(alpha, beta)": ("IDDL-N", " atoms"), "Fix(B)": ("IDDL-S", " divergences"),
+    "Fix(alpha, beta)": ("IDDL-N", " atoms"),
+    "Fix(B)": ("IDDL-S", " divergences"),
     "joint": ("IDDL-N", ""),
-}  # fmt: skip
+}
 _SOLVERS = {"bcd": "", "joint": ", joint solver"}  # and what is added to the names of rows
 _FIXED = tuple(_SCENARIOS)[:2]
 
@@ -28,10 +29,15 @@ def _cells(protocol: Protocol) -> list[Cell]:
         for atoms in protocol.joint_atoms
         for method, moved in _SCENARIOS.values()
         for cell in accuracy_cells(
-            ["virus"], [method], protocol, seeds=protocol.joint_seeds, atoms=atoms,
-            solver=solver + moved, iterations=protocol.steps(solver),
+            ["virus"],
+            [method],
+            protocol,
+            seeds=protocol.joint_seeds,
+            atoms=atoms,
+            solver=solver + moved,
+            iterations=protocol.steps(solver),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _rows(done: Done) -> list[Row]:
@@ -93,7 +99,12 @@ def _effort(protocol: Protocol) -> str:
 
 
 JOINT_LEARNING = Experiment(
-    name="joint-learning", title="Learning atoms, divergences, or both", unit="accuracy in %",
+    name="joint-learning",
+    title="Learning atoms, divergences, or both",
+    unit="accuracy in %",
     where='Table "fixing the dictionary atoms against fixing the parameters"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+)

@@ -14,9 +14,11 @@ _BEST = "IDDL, best variant"
 _METHODS = {"kth": "IDDL-V", "virus": "IDDL-N", "kth-images": "IDDL-V"}  # the paper's best
 _CODE: dict[str, Any] = {"gamma": "10/n", "code": True}
 _COLUMNS: dict[str, dict[str, Any]] = {
-    "text, BCD": {"solver": "bcd"}, "text, joint": {"solver": "joint"},
-    "code, BCD": _CODE | {"solver": "bcd"}, "code, joint": _CODE | {"solver": "joint"},
-}  # fmt: skip
+    "text, BCD": {"solver": "bcd"},
+    "text, joint": {"solver": "joint"},
+    "code, BCD": _CODE | {"solver": "bcd"},
+    "code, joint": _CODE | {"solver": "joint"},
+}
 
 
 def _cells(protocol: Protocol) -> list[Cell]:
@@ -64,7 +66,12 @@ def _effort(protocol: Protocol) -> str:
 
 
 SET_UP = Experiment(
-    name="set-up", title="The paper's set-up and its solver", unit="accuracy in %",
+    name="set-up",
+    title="The paper's set-up and its solver",
+    unit="accuracy in %",
     where='Figures of IDDL in Table "Comparisons against 1-NN and SVM classification"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort,
-)  # fmt: skip
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+)

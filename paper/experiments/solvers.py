@@ -41,11 +41,15 @@ def _rows(done: Done) -> list[Row]:
         for solver, said in _SOLVERS.items():
             here = where(done, data=data, atoms_per_class=each, solver=solver)
             rows += [
-                Row.of(f"{data}, {each} per class, {said}", method,
-                       accuracy_of(where(here, method=method)), known.get(method))
+                Row.of(
+                    f"{data}, {each} per class, {said}",
+                    method,
+                    accuracy_of(where(here, method=method)),
+                    known.get(method),
+                )
                 for method in RIDGE
                 if here
-            ]  # fmt: skip
+            ]
     return rows
 
 
@@ -57,9 +61,10 @@ def _claims(rows: list[Row]) -> list[Claim]:
         pairs = [
             (found[data, each, _SOLVERS["bcd"], method], joint)
             for (name, each, solver, method), joint in found.items()
-            if name == data and solver == _SOLVERS["joint"]
+            if name == data
+            and solver == _SOLVERS["joint"]
             and (data, each, _SOLVERS["bcd"], method) in found
-        ]  # fmt: skip
+        ]
         if pairs:
             claims.append(_agreement(data, pairs))
     return claims
@@ -87,7 +92,12 @@ def _effort(protocol: Protocol) -> str:
 
 
 SOLVERS = Experiment(
-    name="solvers", title="Block-coordinate descent against the joint solver",
-    unit="accuracy in %", where='IDDL in Table "Comparisons against state of the art"',
-    cells=_cells, rows=_rows, claims=_claims, effort=_effort,
-)  # fmt: skip
+    name="solvers",
+    title="Block-coordinate descent against the joint solver",
+    unit="accuracy in %",
+    where='IDDL in Table "Comparisons against state of the art"',
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+)

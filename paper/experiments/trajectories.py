@@ -19,9 +19,14 @@ _ATOMS, _GAMMA = 15, 1e-3
 
 
 def follow(
-    dataset: Dataset, engine: str, *, limits: Limits, start: tuple[float, float], n_atoms: int,
+    dataset: Dataset,
+    engine: str,
+    *,
+    limits: Limits,
+    start: tuple[float, float],
+    n_atoms: int,
     iterations: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Descend as the paper does; returns alpha, beta and the objective after every iteration.
 
     The history of a fit has no accuracies. Fits of fewer iterations have them, and since they are
@@ -41,9 +46,12 @@ def follow(
     history = model.history_
     whole = np.isin(history["block"], ("start", "head"))
     return {
-        "alpha": history["alpha"][whole, 0, 0], "beta": history["beta"][whole, 0, 0],
-        "objective": history["objective"][whole], "stops": stops, "train_accuracy": accuracy,
-    }  # fmt: skip
+        "alpha": history["alpha"][whole, 0, 0],
+        "beta": history["beta"][whole, 0, 0],
+        "objective": history["objective"][whole],
+        "stops": stops,
+        "train_accuracy": accuracy,
+    }
 
 
 def _cells(protocol: Protocol) -> list[Cell]:
@@ -51,9 +59,11 @@ def _cells(protocol: Protocol) -> list[Cell]:
     for start in protocol.starts:
         compute = partial(follow, limits=limits, start=start, n_atoms=_ATOMS, iterations=iterations)
         settings = {
-            "atoms": _ATOMS, "iterations": iterations, "gamma": _GAMMA,
+            "atoms": _ATOMS,
+            "iterations": iterations,
+            "gamma": _GAMMA,
             "start": f"({start[0]:g}, {start[1]:g})",
-        }  # fmt: skip
+        }
         cells.append(data_cell(("trajectory", 3), "virus", "IDDL-S", 0, settings, limits, compute))
     return cells
 
@@ -82,11 +92,19 @@ def _claims(rows: list[Row]) -> list[Claim]:
     spread = objectives[most] / objectives[least] - 1
     here = f"ends {apart:.2f} apart, objectives differ by {100 * spread:.0f} %"
     return [
-        Claim("starts lead to other alpha, beta and like objectives", "Virus",
-              apart > 0.1 and spread < 0.1, here),
-        Claim("and (1, 1) to a slightly better one", "Virus", least == "start (1, 1)",
-              f"the best is {least} with {objectives[least]:.4f}"),
-    ]  # fmt: skip
+        Claim(
+            "starts lead to other alpha, beta and like objectives",
+            "Virus",
+            apart > 0.1 and spread < 0.1,
+            here,
+        ),
+        Claim(
+            "and (1, 1) to a slightly better one",
+            "Virus",
+            least == "start (1, 1)",
+            f"the best is {least} with {objectives[least]:.4f}",
+        ),
+    ]
 
 
 def _effort(protocol: Protocol) -> str:
@@ -112,8 +130,13 @@ def _draw(figure: Any, done: Done) -> None:
 
 
 TRAJECTORIES = Experiment(
-    name="trajectories", title="Trajectories of alpha and beta (IDDL-S)",
+    name="trajectories",
+    title="Trajectories of alpha and beta (IDDL-S)",
     where='Figure "Trajectory of alpha and beta over BCD iterations"',
-    unit="parameters, objective, training accuracy in %", cells=_cells,
-    rows=_rows, claims=_claims, effort=_effort, draw=_draw,
-)  # fmt: skip
+    unit="parameters, objective, training accuracy in %",
+    cells=_cells,
+    rows=_rows,
+    claims=_claims,
+    effort=_effort,
+    draw=_draw,
+)

@@ -30,7 +30,14 @@ def square(_: None, engine: str, number: int, log: str | None = None, stop: str 
 def cells(log: Path | None = None, stop: str = "", n: int = 5, **settings) -> list[Cell]:
     told = None if log is None else str(log)
     return [
-        Cell(("square", 1), "numbers", "", "multiply", number, settings,
-             partial(square, number=number, log=told, stop=stop))
+        Cell(
+            ("square", 1),
+            "numbers",
+            "",
+            "multiply",
+            number,
+            settings,
+            partial(square, number=number, log=told, stop=stop),
+        )
         for number in range(n)
-    ]  # fmt: skip
+    ]

@@ -114,9 +114,11 @@ def test_cancer_images(tmp_path):
 def test_kth_tips2_authors(tmp_path):
     matrices = stored(9, 4)
     parts = {
-        "X_train": np.moveaxis(matrices[:6], 0, -1), "train_labels": [[1.0]] * 3 + [[2.0]] * 3,
-        "X_test": np.moveaxis(matrices[6:], 0, -1), "test_labels": [[1.0], [2.0], [2.0]],
-    }  # fmt: skip
+        "X_train": np.moveaxis(matrices[:6], 0, -1),
+        "train_labels": [[1.0]] * 3 + [[2.0]] * 3,
+        "X_test": np.moveaxis(matrices[6:], 0, -1),
+        "test_labels": [[1.0], [2.0], [2.0]],
+    }
     savemat(tmp_path / "demo_dataset.mat", parts)
     dataset = datasets.load_kth_tips2_authors(tmp_path)
     np.testing.assert_array_equal(dataset.matrices, matrices)

@@ -82,9 +82,7 @@ def test_figures_of_an_earlier_version_stand_where_there_is_nothing_newer(found_
     }
     rows = rendering.find(found.experiment, TINY, results).rows
     assert [str(row) for row in rows] == ["_0.900 +- 0.100 (0.5*)_"] * 2
-    cell = next(
-        c for c in found.experiment.cells(TINY) if (c.source, c.method) == ("kth", "LE")
-    )  # fmt: skip
+    cell = next(c for c in found.experiment.cells(TINY) if (c.source, c.method) == ("kth", "LE"))
     newer = {cell.key: {"key": cell.key, "seconds": 1.0, "engine": "auto", "outcome": {"f1": 0.25}}}
     rows = rendering.find(found.experiment, TINY, results | newer).rows
     assert {row.column: row.value for row in rows if row.value} == {"LE": 0.25, "other": 0.9}
@@ -113,8 +111,9 @@ def test_a_table_has_blanks_for_what_is_never_computed():
     experiment = EXPERIMENTS["state-of-the-art"]
     cells = [cell for cell in experiment.cells(FULL) if cell.source == "brodatz-all"]
     assert [str(cell) for cell in cells[:2]] == [
-        "Brodatz, all patches, IDDL-S, 0", "Brodatz, all patches, IDDL-V, 0",
-    ]  # fmt: skip
+        "Brodatz, all patches, IDDL-S, 0",
+        "Brodatz, all patches, IDDL-V, 0",
+    ]
     line = {"seconds": 1.0, "engine": "auto"}
     outcome = {"accuracy": 0.5, "n_test": 100, "test": "0"}
     results = {cells[0].key: {"key": cells[0].key, "outcome": outcome} | line}
@@ -181,8 +180,10 @@ def test_a_claim_with_an_exception():
     ]
     claims = EXPERIMENTS["joint-learning"].claims(rows)
     assert [(claim.on, claim.holds) for claim in claims] == [
-        ("Virus, 45 atoms", True), ("Virus, 75 atoms", False), ("Virus, 15 atoms", True),
-    ]  # fmt: skip
+        ("Virus, 45 atoms", True),
+        ("Virus, 75 atoms", False),
+        ("Virus, 15 atoms", True),
+    ]
     assert claims[1].here == "joint 7.0, Fix(alpha, beta) 9.0 (p = 0.00)"
     assert claims[1].paper == "joint 82.3, Fix(alpha, beta) 81.7"
 

@@ -72,9 +72,7 @@ def test_a_key_holds_all_that_determines_an_outcome():
 
 
 def test_other_matrices_are_computed_again(path):
-    (cell,) = [
-        cell for cell in EXPERIMENTS["heat-map"].cells(TINY) if cell.source == "kth"
-    ]  # fmt: skip
+    (cell,) = [cell for cell in EXPERIMENTS["heat-map"].cells(TINY) if cell.source == "kth"]
     digests = []
     for key in ("kth", "virus", "virus"):
         compute([cell], {"kth": DATA[key]}, path)
@@ -165,9 +163,10 @@ def test_long_fits_keep_their_progress(path, monkeypatch):
 
 def test_processes_compute_what_one_does(tmp_path):
     some = [
-        cell for cell in EXPERIMENTS["standard-measures"].cells(TINY)
+        cell
+        for cell in EXPERIMENTS["standard-measures"].cells(TINY)
         if cell.source in DATA and cell.method in ("LE 1-NN", "AIRM 1-NN", "IDDL-N")
-    ]  # fmt: skip
+    ]
     found = []
     for jobs in (1, 2):
         path = tmp_path / str(jobs)

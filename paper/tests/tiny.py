@@ -8,12 +8,26 @@ from paper.protocol import QUICK, Limits
 
 TINY = replace(
     QUICK,
-    limits={"": Limits(3, 14, 4)}, cluster_limits={"": Limits(3, 8)}, atoms_per_class=1,
-    sweep=(1,), joint_atoms=(15,), solvers=("joint", "bcd"), iterations=1, descent_iterations=1,
+    limits={"": Limits(3, 14, 4)},
+    cluster_limits={"": Limits(3, 8)},
+    atoms_per_class=1,
+    sweep=(1,),
+    joint_atoms=(15,),
+    solvers=("joint", "bcd"),
+    iterations=1,
+    descent_iterations=1,
     plane_step=1.0,
     convergence_iterations=1,
-    trajectory_iterations=1, gradient_dimensions=(2, 3), gradient_atoms=(2, 4), rounds=1, runs=1,
-    dimensions=(2, 3), n_per_dimension=3, numbers=(2, 3), n_per_number=3, mixture_dimension=1,
+    trajectory_iterations=1,
+    gradient_dimensions=(2, 3),
+    gradient_atoms=(2, 4),
+    rounds=1,
+    runs=1,
+    dimensions=(2, 3),
+    n_per_dimension=3,
+    numbers=(2, 3),
+    n_per_number=3,
+    mixture_dimension=1,
     parameters={
         "RSPDL": {"max_iter": 1, "penalty": 0.1},
         "LEML": {"eta": 1.0},
@@ -28,7 +42,7 @@ TINY = replace(
         "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "cv": 2},
         "DivergenceKernelClassifier": {"alphas": [1.0], "betas": [1.0], "C": [1.0], "cv": 2},
     },
-)  # fmt: skip
+)
 
 
 def make_data(seed: int, n_splits: int = 2) -> Dataset:

@@ -21,17 +21,40 @@ __version__ = "0.2.0"
 
 # NumPy takes a moment to import, and scikit-learn a second: only where something is asked for.
 _MODULES = (
-    "baselines", "cluster", "committee", "datasets", "descriptors", "divergence", "engines",
-    "fitting", "iddl", "judge", "kernels", "likelihood", "means", "models", "optim", "report",
-    "sharded", "spd", "spectral", "torch", "transfer",
-)  # fmt: skip
+    "baselines",
+    "cluster",
+    "committee",
+    "datasets",
+    "descriptors",
+    "divergence",
+    "engines",
+    "fitting",
+    "iddl",
+    "judge",
+    "kernels",
+    "likelihood",
+    "means",
+    "models",
+    "optim",
+    "report",
+    "sharded",
+    "spd",
+    "spectral",
+    "torch",
+    "transfer",
+)
 _LATE = {
     name: f"divlearn.{module}"
     for module, names in {
         "cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
         "committee": ("SPDClassifier",),
         "divergence": (
-            "DIVERGENCES", "Divergence", "abld", "abld_grad", "divergence_plane", "get_divergence",
+            "DIVERGENCES",
+            "Divergence",
+            "abld",
+            "abld_grad",
+            "divergence_plane",
+            "get_divergence",
             "pairwise_abld",
         ),
         "engines": ("available_engines", "get_engine"),
@@ -45,16 +68,38 @@ _LATE = {
         "transfer": ("Recenter",),
     }.items()
     for name in names
-}  # fmt: skip
+}
 
 __all__ = [
-    "DIVERGENCES", "ABKMeans", "ABMixture", "Divergence", "DivergenceKernel",
-    "DivergenceKernelClassifier", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer",
-    "KarcherKMeans", "LogEuclideanKMeans", "Recenter", "SPDClassifier", "abld",
-    "abld_grad", "available_engines", "check_spd", "divergence_plane", "evaluate",
-    "get_divergence", "get_engine", "load", "mean_abld", "pairwise_abld", "plane_map", "resumable",
-    "save", "which_divergence",
-]  # fmt: skip
+    "DIVERGENCES",
+    "ABKMeans",
+    "ABMixture",
+    "Divergence",
+    "DivergenceKernel",
+    "DivergenceKernelClassifier",
+    "IDDLClassifier",
+    "IDDLRegressor",
+    "IDDLTransformer",
+    "KarcherKMeans",
+    "LogEuclideanKMeans",
+    "Recenter",
+    "SPDClassifier",
+    "abld",
+    "abld_grad",
+    "available_engines",
+    "check_spd",
+    "divergence_plane",
+    "evaluate",
+    "get_divergence",
+    "get_engine",
+    "load",
+    "mean_abld",
+    "pairwise_abld",
+    "plane_map",
+    "resumable",
+    "save",
+    "which_divergence",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,9 +24,15 @@ from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 
 __all__ = [
-    "DIVERGENCES", "Divergence", "DivergenceGradient", "abld", "abld_grad", "divergence_plane",
-    "get_divergence", "pairwise_abld",
-]  # fmt: skip
+    "DIVERGENCES",
+    "Divergence",
+    "DivergenceGradient",
+    "abld",
+    "abld_grad",
+    "divergence_plane",
+    "get_divergence",
+    "pairwise_abld",
+]
 
 _SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diagonal are computed
 
@@ -119,9 +125,15 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
 
 
 def pairwise_abld(
-    X: ArrayLike | Prepared, Y: ArrayLike | None = None, *, alpha: float, beta: float,
-    engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
-) -> RealArray:  # fmt: skip
+    X: ArrayLike | Prepared,
+    Y: ArrayLike | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    engine: str | Engine = "auto",
+    n_threads: int | None = None,
+    out: RealArray | None = None,
+) -> RealArray:
     """Divergences of every matrix of X to every matrix of Y.
 
     Parameters
@@ -168,9 +180,15 @@ def pairwise_abld(
 
 
 def divergence_plane(
-    X: ArrayLike | Prepared, Y: ArrayLike, alphas: ArrayLike, betas: ArrayLike, *,
-    engine: str | Engine = "auto", n_threads: int | None = None, out: RealArray | None = None,
-) -> RealArray:  # fmt: skip
+    X: ArrayLike | Prepared,
+    Y: ArrayLike,
+    alphas: ArrayLike,
+    betas: ArrayLike,
+    *,
+    engine: str | Engine = "auto",
+    n_threads: int | None = None,
+    out: RealArray | None = None,
+) -> RealArray:
     """Divergences (n_matrices_X, n_matrices_Y, n_alphas, n_betas), from one pass of spectra.
 
     Parameters
@@ -262,9 +280,13 @@ class Divergence:
         return self._convention(self.scale * value, squared)
 
     def pairwise(
-        self, X: ArrayLike, Y: ArrayLike | None = None, *, squared: bool | None = None,
+        self,
+        X: ArrayLike,
+        Y: ArrayLike | None = None,
+        *,
+        squared: bool | None = None,
         **options: Any,
-    ) -> RealArray:  # fmt: skip
+    ) -> RealArray:
         """Table of all pairs in the textbook form; options are those of `pairwise_abld`."""
         value = pairwise_abld(X, Y, alpha=self.alpha, beta=self.beta, **options)
         if self.symmetrized:
@@ -293,26 +315,71 @@ class Divergence:
 DIVERGENCES: dict[str, Divergence] = {
     divergence.name: divergence
     for divergence in (
-        Divergence("airm", 0.0, 0.0, 2.0, squared_distance=True,
-                   formula="||log(X^-1/2 Y X^-1/2)||_F^2",
-                   aliases=("riemann", "affine-invariant", "karcher")),
-        Divergence("stein", 0.5, 0.5, 0.25, squared_distance=True,
-                   formula="logdet((X + Y)/2) - logdet(XY)/2",
-                   aliases=("logdet", "jbld", "s-divergence", "bhattacharyya")),
-        Divergence("burg", 0.0, 1.0, formula="tr(XY^-1) - logdet(XY^-1) - d",
-                   aliases=("stein-loss", "logdet-bregman")),
-        Divergence("reverse-burg", 1.0, 0.0, formula="tr(YX^-1) - logdet(YX^-1) - d",
-                   aliases=("burg-right", "reverse-stein-loss")),
-        Divergence("kullback", 0.0, 1.0, 0.5, formula="KL(N(0, X) || N(0, Y))",
-                   aliases=("kl", "kullback-leibler")),
-        Divergence("kullback-right", 1.0, 0.0, 0.5, formula="KL(N(0, Y) || N(0, X))",
-                   aliases=("reverse-kl", "reverse-kullback")),
-        Divergence("jeffreys", 0.0, 1.0, symmetrized=True, formula="tr(XY^-1 + YX^-1)/2 - d",
-                   aliases=("kullback-sym", "symmetric-kl", "j-divergence")),
-        Divergence("log-cosh", 1.0, 1.0, formula="logdet((XY^-1 + YX^-1)/2)",
-                   aliases=("iddl-burg", "iddl-b", "paper-burg")),
+        Divergence(
+            "airm",
+            0.0,
+            0.0,
+            2.0,
+            squared_distance=True,
+            formula="||log(X^-1/2 Y X^-1/2)||_F^2",
+            aliases=("riemann", "affine-invariant", "karcher"),
+        ),
+        Divergence(
+            "stein",
+            0.5,
+            0.5,
+            0.25,
+            squared_distance=True,
+            formula="logdet((X + Y)/2) - logdet(XY)/2",
+            aliases=("logdet", "jbld", "s-divergence", "bhattacharyya"),
+        ),
+        Divergence(
+            "burg",
+            0.0,
+            1.0,
+            formula="tr(XY^-1) - logdet(XY^-1) - d",
+            aliases=("stein-loss", "logdet-bregman"),
+        ),
+        Divergence(
+            "reverse-burg",
+            1.0,
+            0.0,
+            formula="tr(YX^-1) - logdet(YX^-1) - d",
+            aliases=("burg-right", "reverse-stein-loss"),
+        ),
+        Divergence(
+            "kullback",
+            0.0,
+            1.0,
+            0.5,
+            formula="KL(N(0, X) || N(0, Y))",
+            aliases=("kl", "kullback-leibler"),
+        ),
+        Divergence(
+            "kullback-right",
+            1.0,
+            0.0,
+            0.5,
+            formula="KL(N(0, Y) || N(0, X))",
+            aliases=("reverse-kl", "reverse-kullback"),
+        ),
+        Divergence(
+            "jeffreys",
+            0.0,
+            1.0,
+            symmetrized=True,
+            formula="tr(XY^-1 + YX^-1)/2 - d",
+            aliases=("kullback-sym", "symmetric-kl", "j-divergence"),
+        ),
+        Divergence(
+            "log-cosh",
+            1.0,
+            1.0,
+            formula="logdet((XY^-1 + YX^-1)/2)",
+            aliases=("iddl-burg", "iddl-b", "paper-burg"),
+        ),
     )
-}  # fmt: skip
+}
 
 LOG_EUCLIDEAN = "log-euclidean"  # a distance outside the family, which some estimators offer
 _NAMES = {

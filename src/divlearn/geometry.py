@@ -14,9 +14,13 @@ from divlearn.arrays import Indices, RealArray, beside, check_real
 
 
 def check_symmetric(
-    X: ArrayLike, *, dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
+    X: ArrayLike,
+    *,
+    dtype: DTypeLike | None = None,
+    ndim: int | None = None,
+    name: str = "X",
     graded: bool = False,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     """Validate finite symmetric matrices: as `check_spd`, but for definiteness."""
     # Asymmetry is measured against the largest entry or, if ``graded``, each pair of entries
     # against the geometric mean of their two diagonal entries.

@@ -67,10 +67,17 @@ class MeanResult:
 
 
 def mean_abld(
-    X: ArrayLike | Prepared, alpha: float, beta: float, sample_weight: ArrayLike | None = None,
-    init: ArrayLike | None = None, *, tol: float = 1e-10, max_iter: int = 200,
-    engine: str | Engine = "auto", n_threads: int | None = None,
-) -> MeanResult:  # fmt: skip
+    X: ArrayLike | Prepared,
+    alpha: float,
+    beta: float,
+    sample_weight: ArrayLike | None = None,
+    init: ArrayLike | None = None,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 200,
+    engine: str | Engine = "auto",
+    n_threads: int | None = None,
+) -> MeanResult:
     r"""Centroid :math:`\arg\min_C \sum_i w_i D^{(\alpha,\beta)}(X_i \,\|\, C)`.
 
     The objective is strictly geodesically convex, so the centroid exists and is unique. At (0, 1)
@@ -226,9 +233,14 @@ class _Iterate:
         self, n_iter: int, converged: bool, message: str, history: list[float]
     ) -> MeanResult:
         return MeanResult(
-            self.frame @ self.frame.T, self.objective, self.gradient_norm, n_iter, converged,
-            message, np.array(history),
-        )  # fmt: skip
+            self.frame @ self.frame.T,
+            self.objective,
+            self.gradient_norm,
+            n_iter,
+            converged,
+            message,
+            np.array(history),
+        )
 
 
 def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:

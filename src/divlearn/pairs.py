@@ -91,9 +91,11 @@ class Pairs:
             index = np.unravel_index(row, self.leading) if self.leading else ()
             where = f"[{', '.join(str(i) for i in index)}]" if index else ""
             check_domain(
-                t[row : row + 1], float(self.alpha[row, 0]), float(self.beta[row, 0]),
+                t[row : row + 1],
+                float(self.alpha[row, 0]),
+                float(self.beta[row, 0]),
                 names=lambda _, where=where: f"X and Y{where}",  # type: ignore[misc]
-            )  # fmt: skip
+            )
 
     def finish(self, values: RealArray) -> RealArray:
         """Restore the leading dimensions and the type; a single pair gives a scalar."""

@@ -24,8 +24,15 @@ from divlearn.geometry import (
 from divlearn.weights import check_weights
 
 __all__ = [
-    "SPDRepairWarning", "check_spd", "expm", "geodesic", "invsqrtm", "logm", "powm", "sqrtm",
-]  # fmt: skip
+    "SPDRepairWarning",
+    "check_spd",
+    "expm",
+    "geodesic",
+    "invsqrtm",
+    "logm",
+    "powm",
+    "sqrtm",
+]
 
 Shrinkage = tuple[float, float]  # weight r and variance tau of the map (1 - r) X + r tau I
 SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
@@ -44,9 +51,13 @@ class SPDRepairWarning(UserWarning):
 
 
 def check_spd(
-    X: ArrayLike, *, regularize: str | float | Shrinkage | None = "raise",
-    dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
-) -> RealArray:  # fmt: skip
+    X: ArrayLike,
+    *,
+    regularize: str | float | Shrinkage | None = "raise",
+    dtype: DTypeLike | None = None,
+    ndim: int | None = None,
+    name: str = "X",
+) -> RealArray:
     r"""Validate SPD matrices, which are regularized on request.
 
     A symmetric :math:`X` is accepted when :math:`S X S - d \epsilon I` has a Cholesky factor,
@@ -89,9 +100,14 @@ def check_spd(
 
 
 def check_and_learn(
-    X: ArrayLike, regularize: Any, sample_weight: ArrayLike | None = None, *,
-    dtype: DTypeLike | None = None, ndim: int | None = None, name: str = "X",
-) -> tuple[RealArray, Shrinkage | None]:  # fmt: skip
+    X: ArrayLike,
+    regularize: Any,
+    sample_weight: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    ndim: int | None = None,
+    name: str = "X",
+) -> tuple[RealArray, Shrinkage | None]:
     """Check and regularize matrices as `check_spd` does; returns also the map that was learned."""
     checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]

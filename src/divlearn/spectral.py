@@ -53,9 +53,12 @@ class SpectralValues:
 
 
 def abld_scalar(
-    t: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike, *,
+    t: npt.ArrayLike,
+    alpha: npt.ArrayLike,
+    beta: npt.ArrayLike,
+    *,
     derivatives: str | Sequence[str] = _DERIVATIVES,
-) -> SpectralValues:  # fmt: skip
+) -> SpectralValues:
     r"""Evaluate f(t; alpha, beta) and its partial derivatives, element by element.
 
     .. math:: f(t; \alpha, \beta) = \frac{1}{\alpha\beta}

@@ -99,9 +99,13 @@ class Recenter(MatrixTransformer):
     mean_: Annotated[RealArray, "d d"]
 
     def __init__(
-        self, divergence: str | Sequence[float] | Divergence = "airm", *, stretch: bool = False,
-        engine: str | Engine = "auto", regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        divergence: str | Sequence[float] | Divergence = "airm",
+        *,
+        stretch: bool = False,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
         self.divergence, self.stretch, self.engine = divergence, stretch, engine
         self.regularize = regularize
 
@@ -160,9 +164,13 @@ class Recenter(MatrixTransformer):
     def _find_means(self, matrices: RealArray, codes: Indices, names: Names) -> RealArray:
         divergence, engine = known_divergence(self.divergence), get_engine(self.engine)
         return find_means(
-            matrices.astype(np.float64, copy=False), codes, np.ones(len(codes)), divergence, engine,
+            matrices.astype(np.float64, copy=False),
+            codes,
+            np.ones(len(codes)),
+            divergence,
+            engine,
             ["all matrices" if name is None else f"group {name!s}" for name in names],
-        )  # fmt: skip
+        )
 
 
 def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Names, Indices]:

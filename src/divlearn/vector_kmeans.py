@@ -42,9 +42,11 @@ def refine_centres(
 
 
 def greedy_seeds(
-    measure: Callable[[Indices], RealArray], weights: RealArray, n_seeds: int,
+    measure: Callable[[Indices], RealArray],
+    weights: RealArray,
+    n_seeds: int,
     random_state: np.random.RandomState,
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept."""
     # ``measure`` turns indices of samples into a table of divergences of all samples to these.
     n_trials = 2 + int(np.log(n_seeds))

@@ -52,9 +52,13 @@ def test_codes_are_those_of_a_generic_solver(penalty):
     assert (codes >= 0).all()
     for x, code in zip(X, codes, strict=True):
         found = minimize(
-            objective, np.full(6, 0.2), (x, atoms, penalty), method="L-BFGS-B",
-            bounds=[(0, None)] * 6, options={"ftol": 1e-14, "gtol": 1e-9},
-        )  # fmt: skip
+            objective,
+            np.full(6, 0.2),
+            (x, atoms, penalty),
+            method="L-BFGS-B",
+            bounds=[(0, None)] * 6,
+            options={"ftol": 1e-14, "gtol": 1e-9},
+        )
         assert objective(code, x, atoms, penalty) == pytest.approx(found.fun, rel=1e-6)
         np.testing.assert_allclose(code, found.x, atol=1e-3)
 

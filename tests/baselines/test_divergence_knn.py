@@ -98,9 +98,14 @@ def test_engines_agree(engine):
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [("airm", "riemann"), ("stein", "logdet"), ("log-euclidean", "logeuclid"),
-     ("kullback", "kullback"), ("jeffreys", "kullback_sym")],
-)  # fmt: skip
+    [
+        ("airm", "riemann"),
+        ("stein", "logdet"),
+        ("log-euclidean", "logeuclid"),
+        ("kullback", "kullback"),
+        ("jeffreys", "kullback_sym"),
+    ],
+)
 def test_one_neighbor_as_pyriemann(ours, theirs):
     X, y = classes(5, n=120, separation=1.0)
     model = DivergenceKNN(1, ours).fit(X[:80], y[:80])

@@ -40,9 +40,15 @@ def classes(seed: int, n: int = 90, d: int = 4, separation: float = 2.0):
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [("airm", "riemann"), ("stein", "logdet"), ("log-euclidean", "logeuclid"),
-     ("kullback", KULLBACK), ("kullback-right", REVERSE), ("jeffreys", "kullback_sym")],
-)  # fmt: skip
+    [
+        ("airm", "riemann"),
+        ("stein", "logdet"),
+        ("log-euclidean", "logeuclid"),
+        ("kullback", KULLBACK),
+        ("kullback-right", REVERSE),
+        ("jeffreys", "kullback_sym"),
+    ],
+)
 def test_as_pyriemann(ours, theirs):
     X, y = classes(0)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(X))

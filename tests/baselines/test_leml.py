@@ -72,9 +72,10 @@ def distances(constraints: Constraints, Q: np.ndarray) -> np.ndarray:
 
 
 @given(
-    st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=6), st.floats(1e-4, 1e4),
+    st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=6),
+    st.floats(1e-4, 1e4),
     st.floats(1e-3, 1e3),
-)  # fmt: skip
+)
 def test_a_projection_solves_its_equation(squares, bound, eta):
     ascending = np.sort(squares)
     change = project(ascending, bound, eta)
@@ -201,8 +202,13 @@ def test_pairs_there_are_not():
     # Copies are no pair, and the lone member of a class has none in it.
     assert {tuple(pair) for pair in pairs[similar]} == {(0, 2), (1, 2), (2, 0), (2, 1)}
     assert {tuple(pair) for pair in pairs[~similar]} == {
-        (0, 3), (1, 3), (2, 3), (3, 0), (3, 1), (3, 2)
-    }  # fmt: skip
+        (0, 3),
+        (1, 3),
+        (2, 3),
+        (3, 0),
+        (3, 1),
+        (3, 2),
+    }
 
 
 def test_percentiles_of_distances():

@@ -28,10 +28,22 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.labelled import check_labelled
 from divlearn.geometry import geodesic
 
-POINTS = np.array([
-    (0, 0), (0, 1), (2, 0), (0.5, 0.5), (0.125, 2), (0.1, 0.2), (0.3, 0.0), (1e-4, 1), (2, 1e-9),
-    (0.01, 0.01), (3, 5), (1, 1),
-])  # fmt: skip
+POINTS = np.array(
+    [
+        (0, 0),
+        (0, 1),
+        (2, 0),
+        (0.5, 0.5),
+        (0.125, 2),
+        (0.1, 0.2),
+        (0.3, 0.0),
+        (1e-4, 1),
+        (2, 1e-9),
+        (0.01, 0.01),
+        (3, 5),
+        (1, 1),
+    ]
+)
 
 
 def wishart(n: int = 30, d: int = 6, seed: int = 0):

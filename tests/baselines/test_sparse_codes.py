@@ -65,12 +65,15 @@ def test_the_same_as_a_generic_solver_of_the_split_problem(name):
     for k, code in zip(similarities[:5], codes[:5], strict=True):
         found = minimize(
             lambda z, k=k: (
-                (z[:n] - z[n:]) @ gram @ (z[:n] - z[n:]) - 2 * k @ (z[:n] - z[n:])
+                (z[:n] - z[n:]) @ gram @ (z[:n] - z[n:])
+                - 2 * k @ (z[:n] - z[n:])
                 + penalty * z.sum()
             ),
-            np.zeros(2 * n), bounds=[(0, None)] * (2 * n), method="L-BFGS-B",
+            np.zeros(2 * n),
+            bounds=[(0, None)] * (2 * n),
+            method="L-BFGS-B",
             options={"ftol": 1e-15, "gtol": 1e-10},
-        )  # fmt: skip
+        )
         value = lasso_values(k[None], gram, penalty, code[None])[0]
         assert value <= 1 + found.fun + 1e-10
         assert value == pytest.approx(1 + found.fun, abs=1e-7)

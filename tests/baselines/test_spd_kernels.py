@@ -120,6 +120,9 @@ def test_bad_bandwidths(name, bandwidth):
 
 
 def test_the_message_names_value_set_and_what_to_do():
-    with pytest.raises(ValueError, match=r"bandwidth=3\.3 .* d=10 exactly for s in \{1/2, \.\.\., "
-                       r"8/2\} or s >= 9/2 .*Pass 3\.5, which is the nearest"):  # fmt: skip
+    with pytest.raises(
+        ValueError,
+        match=r"bandwidth=3\.3 .* d=10 exactly for s in \{1/2, \.\.\., "
+        r"8/2\} or s >= 9/2 .*Pass 3\.5, which is the nearest",
+    ):
         SteinKernel().check_bandwidth(3.3, 10)

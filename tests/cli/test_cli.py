@@ -133,8 +133,19 @@ def test_wrong_options(capsys, data):
         (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "1,2,3"], "two numbers"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "nan,1"], "two numbers"),
         (["cluster", "{}/matrices.npz", "-k", "3", "--divergence", "no"], "--divergence 'no' must"),
-        (["cluster", "{}/matrices.npz", "-k", "3", "--method", "karcher", "--divergence", "stein"],
-         "must be left out with --method karcher"),
+        (
+            [
+                "cluster",
+                "{}/matrices.npz",
+                "-k",
+                "3",
+                "--method",
+                "karcher",
+                "--divergence",
+                "stein",
+            ],
+            "must be left out with --method karcher",
+        ),
         (["predict", "{}/matrices.npz", "{}/matrices.npz"], "not a model of divlearn"),
         (["describe", "{}", "-o", "x.npz"], "holds no images in sub-folders"),
         (["describe", "{}", "-o", "x.npz", "--patch", "1"], "--patch 1 must be >= 2"),
@@ -142,7 +153,7 @@ def test_wrong_options(capsys, data):
         (["doctor", "{}/nothing.npz"], "No such file"),
         (["doctor", "{}/matrices.npz", "--matrices", "Z"], "--matrices 'Z' is not in it"),
     ],
-)  # fmt: skip
+)
 def test_one_sentence_and_exit_code_one(capsys, data, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     code, printed, complaint = run(capsys, *(argument.format(data) for argument in arguments))
@@ -169,8 +180,9 @@ def test_doctor(capsys, data):
     assert code == 1
     assert not found["healthy"]
     assert {one["kind"]: one["indices"] for one in found["findings"]} == {
-        "not finite": [3], "rank-deficient": [7],
-    }  # fmt: skip
+        "not finite": [3],
+        "rank-deficient": [7],
+    }
 
 
 def test_which(capsys, data):
@@ -335,11 +347,15 @@ def test_evaluate(capsys, data):
 @pytest.mark.parametrize(
     "options",
     [
-        [], ["--divergence", "stein"], ["--divergence", "0.2,0.9"],
+        [],
+        ["--divergence", "stein"],
+        ["--divergence", "0.2,0.9"],
         ["--method", "mixture", "--divergence", "burg"],
-        ["--divergence", "likelihood"], ["--method", "karcher"], ["--method", "log-euclidean"],
+        ["--divergence", "likelihood"],
+        ["--method", "karcher"],
+        ["--method", "log-euclidean"],
     ],
-)  # fmt: skip
+)
 def test_cluster(capsys, data, tmp_path, options):
     path = tmp_path / "clusters"
     arguments = ["cluster", data / "matrices.npz", "-k", 3, "-o", path, *options]
@@ -469,12 +485,21 @@ def test_help_of_cluster_offers_what_there_is(capsys, data):
     offered = 'Name, "alpha,beta" or "learn", for k-means and mixture; "likelihood" for k-means.'
     assert offered in " ".join(page.split())
     for method, divergence in (
-        ("k-means", "learn"), ("mixture", "learn"), ("mixture", "0.5,1.5"),
-    ):  # fmt: skip
+        ("k-means", "learn"),
+        ("mixture", "learn"),
+        ("mixture", "0.5,1.5"),
+    ):
         code, _, _ = run(
-            capsys, "cluster", data / "matrices.npz", "-k", 2, "--method", method,
-            "--divergence", divergence,
-        )  # fmt: skip
+            capsys,
+            "cluster",
+            data / "matrices.npz",
+            "-k",
+            2,
+            "--method",
+            method,
+            "--divergence",
+            divergence,
+        )
         assert code == 0
 
 
@@ -486,19 +511,43 @@ def test_help_of_cluster_offers_what_there_is(capsys, data):
     [
         (["which", "{}/matrices.npz", "--cv", "3"], ["Map of the plane", "Named divergences"]),
         (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
-        (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
-         ["IDDLClassifier has an accuracy of ", "Map of the plane", "Learning", "Atoms",
-          "Where the model and baselines disagree"]),
-        (["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
-         ["DivergenceKNN was fitted to 3 classes", "Map of the plane"]),
-        (["evaluate", "{}/matrices.npz", "--cv", "3", "--only", "stein", "--only", "mean"],
-         ["Classifiers", "Confusion matrix of", "disagree"]),
-        (["cluster", "{}/matrices.npz", "-k", "3"],
-         ["Centres", "Agreement with the classes", "Clusters and classes", "Progress"]),
-        (["cluster", "{}/unlabelled.npy", "-k", "3", "--method", "mixture", "--divergence", "burg"],
-         ["Centres", "Divergence", "Progress"]),
+        (
+            ["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
+            [
+                "IDDLClassifier has an accuracy of ",
+                "Map of the plane",
+                "Learning",
+                "Atoms",
+                "Where the model and baselines disagree",
+            ],
+        ),
+        (
+            ["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "knn"],
+            ["DivergenceKNN was fitted to 3 classes", "Map of the plane"],
+        ),
+        (
+            ["evaluate", "{}/matrices.npz", "--cv", "3", "--only", "stein", "--only", "mean"],
+            ["Classifiers", "Confusion matrix of", "disagree"],
+        ),
+        (
+            ["cluster", "{}/matrices.npz", "-k", "3"],
+            ["Centres", "Agreement with the classes", "Clusters and classes", "Progress"],
+        ),
+        (
+            [
+                "cluster",
+                "{}/unlabelled.npy",
+                "-k",
+                "3",
+                "--method",
+                "mixture",
+                "--divergence",
+                "burg",
+            ],
+            ["Centres", "Divergence", "Progress"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_reports(capsys, data, tmp_path, monkeypatch, arguments, parts):
     pytest.importorskip("plotly", reason="plotly is not installed")
     path = tmp_path / "new folder" / "report.html"

@@ -52,10 +52,15 @@ def run(capsys, *arguments):
 
 
 GROUPS = [
-    ("named.npz", "subject"), ("plain.npz", "subjects.npy"), ("plain.npz", "subjects.npz"),
-    ("plain.npz", "several.npz"), ("plain.npz", "subjects.txt"), ("plain.npz", "subjects.csv"),
-    ("plain.npz", "bare.csv"), ("named.npz", "./subjects.txt"),
-]  # fmt: skip
+    ("named.npz", "subject"),
+    ("plain.npz", "subjects.npy"),
+    ("plain.npz", "subjects.npz"),
+    ("plain.npz", "several.npz"),
+    ("plain.npz", "subjects.txt"),
+    ("plain.npz", "subjects.csv"),
+    ("plain.npz", "bare.csv"),
+    ("named.npz", "./subjects.txt"),
+]
 
 
 @pytest.fixture
@@ -108,10 +113,12 @@ OFFER = "named.npz has an array `subject`; pass --groups subject to keep its gro
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["which", "--cv", "2"], ["fit", "--model", "kernel", "-o", "m"], ["doctor"],
+        ["which", "--cv", "2"],
+        ["fit", "--model", "kernel", "-o", "m"],
+        ["doctor"],
         ["evaluate", "--only", "1-NN, AIRM", "--cv", "2"],
     ],
-)  # fmt: skip
+)
 def test_groups_in_the_file_are_offered(capsys, folder, arguments):
     assert OFFER in run(capsys, *arguments, "named.npz")
     assert "--groups" not in run(capsys, *arguments, "plain.npz")
@@ -180,10 +187,13 @@ def test_parts_of_a_split_have_groups_of_their_own(folder, data):
     np.savez(
         "split.npz",
         **{f"{name}_train": array[train] for name, array in arrays.items()},
-        **{f"test_{name}" if name == "y" else f"{name}_test": array[test]
-           for name, array in arrays.items() if name != "y"},
+        **{
+            f"test_{name}" if name == "y" else f"{name}_test": array[test]
+            for name, array in arrays.items()
+            if name != "y"
+        },
         y_test=y[test],
-    )  # fmt: skip
+    )
     whole = load_spd("split.npz", groups="subject")
     np.testing.assert_array_equal(whole.groups, SUBJECTS)
     np.testing.assert_array_equal(whole.files, SUBJECTS.astype(str))
@@ -208,10 +218,12 @@ def test_a_command_reads_its_data_once(capsys, folder, data, monkeypatch):
 
     monkeypatch.setattr(stacks, "open_regular", watched)
     for arguments in (
-        ["fit", "all.npz", "--model", "knn", "-o", "m"], ["predict", "m", "all.npz"],
+        ["fit", "all.npz", "--model", "knn", "-o", "m"],
+        ["predict", "m", "all.npz"],
         ["evaluate", "all.npz", "--only", "1-NN, AIRM", "--groups", "subject"],
-        ["which", "all.npz"], ["doctor", "all.npz"],
-    ):  # fmt: skip
+        ["which", "all.npz"],
+        ["doctor", "all.npz"],
+    ):
         opened.clear()
         run(capsys, *arguments)
         assert opened == ["all.npz"]
@@ -237,8 +249,18 @@ def test_fit_checks_and_hashes_its_data_once(capsys, folder, data, monkeypatch):
     counting(dataset, "sha256", hashed)
     counting(checkpoint, "fingerprint", hashed)
     run(
-        capsys, "fit", "all.npz", "--model", "knn", "-o", "m", "--groups", "subject",
-        "--checkpoint", "c", "--json",
-    )  # fmt: skip
+        capsys,
+        "fit",
+        "all.npz",
+        "--model",
+        "knn",
+        "-o",
+        "m",
+        "--groups",
+        "subject",
+        "--checkpoint",
+        "c",
+        "--json",
+    )
     assert checked == ["divlearn.files.stacks"]
     assert hashed == ["divlearn.datasets.dataset"]

@@ -103,9 +103,12 @@ def test_bars_on_a_terminal():
     pty = pytest.importorskip("pty", reason="there are no terminals of this kind here")
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", ON_A_TERMINAL], stdout=subprocess.PIPE, stderr=theirs, text=True,
+        [sys.executable, "-c", ON_A_TERMINAL],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "150"},
-    ) as process:  # fmt: skip
+    ) as process:
         os.close(theirs)
         shown = read_all(ours)
         assert process.stdout.read() == ""

@@ -155,9 +155,13 @@ def test_models_are_no_data(capsys, folder):
     divlearn.save(divlearn.ABKMeans(3, random_state=0).fit(X), "clusters.npz")
     message = "clusters.npz: it is a model or a checkpoint of divlearn, must be data"
     for arguments in (
-        ["doctor"], ["which"], ["fit", "-o", "m"], ["evaluate"], ["cluster", "-k", "2"],
+        ["doctor"],
+        ["which"],
+        ["fit", "-o", "m"],
+        ["evaluate"],
+        ["cluster", "-k", "2"],
         ["predict", "model"],
-    ):  # fmt: skip
+    ):
         assert main([*arguments, "clusters.npz"]) == 1
         printed = capsys.readouterr()
         assert message in printed.err

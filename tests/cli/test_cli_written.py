@@ -88,9 +88,11 @@ def test_files_that_are_too_large_are_named_and_not_left_behind(folder, name):
     arguments, path = WRITES[name]
     before = set(os.listdir())
     done = subprocess.run(
-        [sys.executable, "-m", "divlearn", *arguments], capture_output=True, text=True,
+        [sys.executable, "-m", "divlearn", *arguments],
+        capture_output=True,
+        text=True,
         preexec_fn=small_files(1),
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert done.stderr == (
         f"divlearn: {path}: File too large; raise the limit on the size of files (ulimit -f) or "
@@ -104,9 +106,12 @@ def test_files_that_are_too_large_are_named_and_not_left_behind(folder, name):
 def test_an_output_that_is_full(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "divlearn", *arguments], stdout=full, stderr=subprocess.PIPE,
-            text=True, env=os.environ | {"PYTHONUNBUFFERED": ""},
-        )  # fmt: skip
+            [sys.executable, "-m", "divlearn", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+        )
     assert done.returncode == 1
     assert done.stderr == (
         "divlearn: standard output: No space left on device; free disk space or choose another "

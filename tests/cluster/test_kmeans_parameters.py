@@ -74,9 +74,12 @@ def test_the_papers_minimum(spectra, unit, tied):
     rule = Penalized(tied=tied)
     point = repeat(rule, rule.start, known, weights.sum())
     best = minimize(
-        objective, [1.0] if tied else [1.0, 1.0], bounds=[(0, None)] * (1 if tied else 2),
-        method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-8},
-    )  # fmt: skip
+        objective,
+        [1.0] if tied else [1.0, 1.0],
+        bounds=[(0, None)] * (1 if tied else 2),
+        method="L-BFGS-B",
+        options={"ftol": 1e-14, "gtol": 1e-8},
+    )
     assert objective(point[:2]) <= best.fun * (1 + 1e-6)
     np.testing.assert_allclose(point[:2], np.broadcast_to(best.x, 2), rtol=0.01, atol=1e-3)
     value = rule.objective(mean_divergence(known, *point[:2]), point, weights.sum(), D)

@@ -33,8 +33,9 @@ def test_vectors_are_logarithms(d):
     assert vectors.shape == (40, d * (d + 1) // 2)
     np.testing.assert_allclose(
         np.linalg.norm(vectors[1:] - vectors[:-1], axis=1),
-        np.linalg.norm(logarithms[1:] - logarithms[:-1], axis=(1, 2)), rtol=1e-9,
-    )  # fmt: skip
+        np.linalg.norm(logarithms[1:] - logarithms[:-1], axis=(1, 2)),
+        rtol=1e-9,
+    )
     np.testing.assert_allclose(from_log_vectors(vectors), X, rtol=1e-9, atol=1e-12)
     A = np.random.default_rng(0).standard_normal((d, d))
     np.testing.assert_allclose(log_vectors(X, A), log_vectors(A @ X @ A.T), rtol=1e-6, atol=1e-9)

@@ -76,8 +76,9 @@ def test_one_component_is_the_maximum_of_the_family(monkeypatch):
         expected = known.log_likelihood + log_volume(X).mean()
         assert mixture.lower_bound_ == pytest.approx(expected, abs=1e-6)
         np.testing.assert_allclose(mixture.means_[0], known.center, rtol=1e-3, atol=1e-3)
-        here = log_density(X, mixture.means_[0], mixture.alpha_[0], mixture.beta_[0],
-                           mixture.kappa_[0])  # fmt: skip
+        here = log_density(
+            X, mixture.means_[0], mixture.alpha_[0], mixture.beta_[0], mixture.kappa_[0]
+        )
         np.testing.assert_allclose(mixture.score_samples(X), here + log_volume(X), atol=1e-9)
 
 

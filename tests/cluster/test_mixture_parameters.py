@@ -61,10 +61,14 @@ def test_the_plane_is_analytic_in_its_coordinates():
 @pytest.mark.parametrize(
     ("name", "point"),
     [
-        ("wishart", (0, 1)), ("Inverse_Wishart", (1, 0)), ("riemannian gaussian", (0, 0)),
-        ("stein", (0.5, 0.5)), ((0.2, 0.9), (0.2, 0.9)), ((-0.9, -0.2), (0.2, 0.9)),
+        ("wishart", (0, 1)),
+        ("Inverse_Wishart", (1, 0)),
+        ("riemannian gaussian", (0, 0)),
+        ("stein", (0.5, 0.5)),
+        ((0.2, 0.9), (0.2, 0.9)),
+        ((-0.9, -0.2), (0.2, 0.9)),
     ],
-)  # fmt: skip
+)
 def test_names_of_members(name, point):
     members = get_members(name)
     assert (members.alpha, members.beta, members.n_free) == (*point, 0)
@@ -146,9 +150,13 @@ def test_the_maximum_is_found(tied):
 def test_held_concentrations_stay():
     clouds = [draws(0, 1, 5, 40, 3, seed=i) for i in range(2)]
     found, _, _ = fit_parameters(
-        equal_spectra(*clouds), PLANE, (0.0, 1.0), tied=False, kappa=np.array([3.0, 5.0]),
+        equal_spectra(*clouds),
+        PLANE,
+        (0.0, 1.0),
+        tied=False,
+        kappa=np.array([3.0, 5.0]),
         held=np.array([True, False]),
-    )  # fmt: skip
+    )
     assert found.kappa[0] == 3
     assert found.kappa[1] != 5
 

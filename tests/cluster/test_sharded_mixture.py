@@ -86,7 +86,7 @@ def test_mixtures_do_not_depend_on_the_memory_there_is(data):
             open_shards(X, None, weights, block_size=13, memory_limit=limit)
         )
         for limit in (None, 500)
-    )  # fmt: skip
+    )
     for name in ATTRIBUTES:
         assert np.array_equal(getattr(kept, name), getattr(read, name)), name
 

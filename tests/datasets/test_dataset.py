@@ -128,8 +128,10 @@ def test_random_splits_are_stratified_disjoint_complete_and_sorted(stored):
     assert len(splits) == 5
     for train, test in splits:
         assert np.bincount(np.unique(stored.labels[train], return_inverse=True)[1]).tolist() == [
-            32, 16, 8,
-        ]  # fmt: skip
+            32,
+            16,
+            8,
+        ]
         assert sorted([*train, *test]) == list(range(70))
         assert (np.diff(train) > 0).all()
         assert (np.diff(test) > 0).all()

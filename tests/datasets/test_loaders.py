@@ -15,8 +15,11 @@ def test_load_spd(tmp_path):
     matrices = wishart(np.random.default_rng(0), 5, 3)
     np.savez(
         tmp_path / "mine.v2.npz",
-        X_train=matrices[:3], X_test=matrices[3:], y_train=[1, 1, 2], y_test=[1, 2],
-    )  # fmt: skip
+        X_train=matrices[:3],
+        X_test=matrices[3:],
+        y_train=[1, 1, 2],
+        y_test=[1, 2],
+    )
     dataset = load_spd(tmp_path / "mine.v2.npz")
     assert dataset.name == "mine.v2"
     np.testing.assert_array_equal(dataset.matrices, matrices)

@@ -394,7 +394,8 @@ def test_each_cluster_has_its_own_sigma():
         ({"n_per_cluster": [3, 0, 1]}, ValueError, "n_per_cluster=0 must be >= 1"),
         ({"n_per_cluster": [3, 1.5, 1]}, TypeError, "n_per_cluster=1.5 must be an integer"),
         (
-            {"n_per_cluster": [3, 4]}, ValueError,
+            {"n_per_cluster": [3, 4]},
+            ValueError,
             r"n_per_cluster has shape \(2,\), must be one number or one per cluster: 3",
         ),
         ({"separation": -1}, ValueError, "separation=-1 must be one number >= 0"),
@@ -407,11 +408,12 @@ def test_each_cluster_has_its_own_sigma():
         ({"separation": 1e3}, ValueError, "separation=1000, .* lower separation or condition$"),
         ({"condition": 1e18}, ValueError, r"condition=1e\+18 .* float64 cannot tell from singular"),
         (
-            {"condition": 1e9, "dtype": "float32"}, ValueError,
+            {"condition": 1e9, "dtype": "float32"},
+            ValueError,
             "float32 cannot tell from singular ones; .* or pass dtype=np.float64",
         ),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments(make, options, error, message):
     arguments = {"n_clusters": 3, "n_per_cluster": 4, "d": 3, "random_state": 0, **options}
     with pytest.raises(error, match=message):

@@ -36,7 +36,7 @@ def test_covariances_are_those_of_numpy(textures):
                 (x / 31, y / 31, image[y, x], abs(along_x[y, x]), abs(along_y[y, x]))
                 for y in range(top, top + 32)
                 for x in range(left, left + 32)
-            ]  # fmt: skip
+            ]
             expected = np.cov(np.transpose(pixels))
             np.testing.assert_allclose(
                 textures.matrices[offset + index], expected, rtol=1e-10, atol=1e-10

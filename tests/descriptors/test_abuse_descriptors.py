@@ -28,19 +28,31 @@ def put(value):
 
 
 STRANGE = {
-    "read-only": read_only, "backwards": lambda X: X[::-1, ::-1, ::-1], "lists": np.ndarray.tolist,
-    "fortran": np.asfortranarray, "single precision": lambda X: X.astype(np.float32),
-    "integers": lambda X: np.rint(50 * X).astype(int), "huge": lambda X: 1e150 * X,
-    "tiny": lambda X: 1e-150 * X, "flat": lambda X: 0 * X, "one column": lambda X: X[..., :1],
+    "read-only": read_only,
+    "backwards": lambda X: X[::-1, ::-1, ::-1],
+    "lists": np.ndarray.tolist,
+    "fortran": np.asfortranarray,
+    "single precision": lambda X: X.astype(np.float32),
+    "integers": lambda X: np.rint(50 * X).astype(int),
+    "huge": lambda X: 1e150 * X,
+    "tiny": lambda X: 1e-150 * X,
+    "flat": lambda X: 0 * X,
+    "one column": lambda X: X[..., :1],
     "truth": lambda X: X > 0.5,
-}  # fmt: skip
+}
 ANSWERED = ("read-only", "backwards", "lists", "fortran", "single precision", "integers")
 WRONG = {
-    "nan": put(np.nan), "infinite": put(np.inf), "complex": put(1j), "none": lambda X: None,
-    "nothing": lambda X: X[:0], "no columns": lambda X: X[..., :0], "number": lambda X: 3.0,
-    "words": lambda X: np.full(X.shape, "a"), "objects": lambda X: np.array([object()] * 3),
+    "nan": put(np.nan),
+    "infinite": put(np.inf),
+    "complex": put(1j),
+    "none": lambda X: None,
+    "nothing": lambda X: X[:0],
+    "no columns": lambda X: X[..., :0],
+    "number": lambda X: 3.0,
+    "words": lambda X: np.full(X.shape, "a"),
+    "objects": lambda X: np.array([object()] * 3),
     "one number each": lambda X: X[:, 0, 0],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", STRANGE)

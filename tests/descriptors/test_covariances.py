@@ -95,9 +95,12 @@ def test_the_kernel_never_reads_elsewhere(change, message):
     } | change
     with pytest.raises(ValueError, match=message):
         _native.box_grams(
-            INSTRUCTION_SETS[0], np.ones((2, 4, 4)), np.zeros(2),
-            *(np.array(values) for values in arguments.values()), np.zeros((1, 3, 3)),
-        )  # fmt: skip
+            INSTRUCTION_SETS[0],
+            np.ones((2, 4, 4)),
+            np.zeros(2),
+            *(np.array(values) for values in arguments.values()),
+            np.zeros((1, 3, 3)),
+        )
 
 
 @given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 100.0, -1e6]))

@@ -70,10 +70,14 @@ def test_every_form_of_samples():
     expected = joined(P, Q)
     pairs = samples(P, Q)
     forms = [
-        np.stack([P, Q], axis=1), pairs, tuple(pairs), list(map(list, pairs)),
-        [np.stack(pair) for pair in pairs], np.stack([P, Q], axis=1).tolist(),
+        np.stack([P, Q], axis=1),
+        pairs,
+        tuple(pairs),
+        list(map(list, pairs)),
+        [np.stack(pair) for pair in pairs],
+        np.stack([P, Q], axis=1).tolist(),
         [(p.tolist(), q) for p, q in pairs],
-    ]  # fmt: skip
+    ]
     for form in forms:
         np.testing.assert_array_equal(BlockDiagonal().fit_transform(form), expected)
 
@@ -115,7 +119,7 @@ EYES = (np.eye(2), np.eye(3))
         (np.ones((0, 2, 3, 3)), ValueError, r"^X has shape \(0, 2, 3, 3\), .* not empty$"),
         (np.ones((2, 2, 3)), ValueError, r"^streams\[0\] has shape \(2, 3\), expected \(n_matr"),
     ],
-)  # fmt: skip
+)
 def test_wrong_samples(X, error, message):
     with pytest.raises(error, match=message):
         BlockDiagonal().fit(X)

@@ -324,11 +324,16 @@ def test_many_series_are_computed_in_blocks(transformer, monkeypatch):
 @pytest.mark.parametrize(
     ("given_dtype", "expected"),
     [
-        ("float32", "float32"), (">f4", "float32"), ("float64", "float64"), (">f8", "float64"),
-        ("float16", "float64"), ("longdouble", "float64"), ("int8", "float64"),
+        ("float32", "float32"),
+        (">f4", "float32"),
+        ("float64", "float64"),
+        (">f8", "float64"),
+        ("float16", "float64"),
+        ("longdouble", "float64"),
+        ("int8", "float64"),
         ("uint64", "float64"),
     ],
-)  # fmt: skip
+)
 @each_transformer
 def test_types(transformer, given_dtype, expected):
     X = np.abs(np.round(10 * random_series(15))).astype(given_dtype)
@@ -390,7 +395,7 @@ def with_entry(value) -> list[np.ndarray]:
         (np.ma.masked_less(np.zeros((2, 3, 4)), 1), ValueError, r"^X has masked entries; fill"),
         ([np.ma.masked_less(np.zeros((3, 4)), 1)], ValueError, r"^X\[0\] has masked entries; fill"),
     ],
-)  # fmt: skip
+)
 @each_transformer
 def test_wrong_input(transformer, X, error, message):
     with pytest.raises(error, match=message):

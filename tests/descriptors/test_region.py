@@ -37,12 +37,17 @@ def pixels_one_by_one(image, box):
     top, left, bottom, right = box
     return np.array(
         [
-            ((x - left) / (right - left - 1), (y - top) / (bottom - top - 1), image[y, x],
-             abs(along_x[y, x]), abs(along_y[y, x]))
+            (
+                (x - left) / (right - left - 1),
+                (y - top) / (bottom - top - 1),
+                image[y, x],
+                abs(along_x[y, x]),
+                abs(along_y[y, x]),
+            )
             for y in range(top, bottom)
             for x in range(left, right)
         ]
-    ).T  # fmt: skip
+    ).T
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int64, np.float64, bool])
@@ -149,12 +154,18 @@ def test_features_are_what_they_are_called():
     along_y, along_x = np.gradient(grey)
     second = np.abs(grey[:, 2:] - 2 * grey[:, 1:-1] + grey[:, :-2])
     planes = {
-        "I": grey, "R": image[..., 0], "G": image[..., 1], "B": image[..., 2], "Ix": along_x,
-        "Iy": along_y, "|Ix|": np.abs(along_x), "|Iy|": np.abs(along_y),
+        "I": grey,
+        "R": image[..., 0],
+        "G": image[..., 1],
+        "B": image[..., 2],
+        "Ix": along_x,
+        "Iy": along_y,
+        "|Ix|": np.abs(along_x),
+        "|Iy|": np.abs(along_y),
         "|Ixx|": np.pad(second, ((0, 0), (1, 1)), mode="edge"),
         "magnitude": np.sqrt(along_x**2 + along_y**2),
         "orientation": np.arctan(np.abs(along_y) / np.abs(along_x)),
-    }  # fmt: skip
+    }
     for name, plane in planes.items():
         computed = RegionCovariance([name]).fit_transform([image])
         np.testing.assert_allclose(computed, [[[plane.var(ddof=1)]]], rtol=1e-12)
@@ -179,8 +190,13 @@ def test_callables_and_banks():
         ["I", warmth, lambda p: np.stack([p[..., 0], p[..., 1]]), GaborBank(1, 2)]
     )
     assert descriptor.fit([image]).feature_names_ == [
-        "I", "warmth", "<lambda> 0", "<lambda> 1", "gabor 0 0", "gabor 0 90",
-    ]  # fmt: skip
+        "I",
+        "warmth",
+        "<lambda> 0",
+        "<lambda> 1",
+        "gabor 0 0",
+        "gabor 0 90",
+    ]
     descriptor = RegionCovariance(["R", "B", warmth]).fit([image])
     with pytest.warns(SPDRepairWarning, match="shrunk"):  # the third is made of the others
         computed = descriptor.transform([image])
@@ -199,9 +215,10 @@ def test_affine_changes_of_intensity_are_congruences(seed, gain, offset):
     congruence = np.diag([1, 1, *[gain] * 7])
     scale = np.sqrt(np.diag(before)) * np.diag(congruence)
     np.testing.assert_allclose(
-        after / np.outer(scale, scale), congruence @ before @ congruence / np.outer(scale, scale),
+        after / np.outer(scale, scale),
+        congruence @ before @ congruence / np.outer(scale, scale),
         atol=1e-11 * (1 + abs(offset) / gain),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (20, 33)])

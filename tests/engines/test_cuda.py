@@ -66,9 +66,9 @@ def test_graded_variables_on_the_gpu(send):
     weight = rng.standard_normal((7, 3))
     engine = get_engine("cuda")
     given, right = (
-        engine.pullback(X, B, 0.7, 1.2, weight) for X, weight in
-        ((send(X), send(weight)), (X, weight))
-    )  # fmt: skip
+        engine.pullback(X, B, 0.7, 1.2, weight)
+        for X, weight in ((send(X), send(weight)), (X, weight))
+    )
     assert np.array_equal(host(given.atoms), right.atoms)
     assert np.array_equal(host(given.whitened), right.whitened)
     assert np.array_equal(engine.prepare(send(X)).matrices, X)
@@ -244,9 +244,11 @@ def test_estimators_take_the_engine():
     X = np.concatenate([wishart(rng, 30, 4), 3 * wishart(rng, 30, 4)])
     y = np.repeat([0, 1], 30)
     for estimator in (
-        IDDLClassifier(random_state=0), DivergenceKNN(), ABKMeans(2, random_state=0),
+        IDDLClassifier(random_state=0),
+        DivergenceKNN(),
+        ABKMeans(2, random_state=0),
         ABMixture(2, random_state=0),
-    ):  # fmt: skip
+    ):
         found = [
             estimator.set_params(engine=engine).fit(X, y).predict(X) for engine in ("auto", "cuda")
         ]
@@ -315,9 +317,17 @@ def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
 
     X, y = make_wishart_clusters(3, 300, 6, separation=3, random_state=0)
     classifier = IDDLClassifier(
-        12, divergence=[(1.0, 1.0), (0.2, 0.9)], max_iter=3, random_state=0, gamma=1e-3, cv=None,
-        loss=loss, solver=solver, engine="cuda", init="samples",
-    )  # fmt: skip
+        12,
+        divergence=[(1.0, 1.0), (0.2, 0.9)],
+        max_iter=3,
+        random_state=0,
+        gamma=1e-3,
+        cv=None,
+        loss=loss,
+        solver=solver,
+        engine="cuda",
+        init="samples",
+    )
     sizes = copies(lambda: classifier.fit(X, y), tmp_path)
     assert sizes.count(X.nbytes) == 1
     divergences = 8 * len(X) * 24

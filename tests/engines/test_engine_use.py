@@ -195,9 +195,12 @@ def test_instruction_sets():
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def test_without_the_native_engine():

@@ -429,9 +429,16 @@ def everything(engine, d: int):
     long = engine.pullback(X, B, *POINTS.T, cotangent, values=True)
     short = engine.pullback(X, B, *POINTS.T, cotangent, parameters=False)
     return [
-        engine.spectra(X, B), engine.encode(X, B, *POINTS.T), long.atoms, long.whitened, long.alpha,
-        long.beta, long.values, short.atoms, short.whitened,
-    ]  # fmt: skip
+        engine.spectra(X, B),
+        engine.encode(X, B, *POINTS.T),
+        long.atoms,
+        long.whitened,
+        long.alpha,
+        long.beta,
+        long.values,
+        short.atoms,
+        short.whitened,
+    ]
 
 
 @pytest.mark.parametrize("d", [5, 18])

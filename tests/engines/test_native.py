@@ -55,11 +55,20 @@ def kernel_calls(n_threads):
         "spectra": (_native.spectra, *start, np.empty((len(X), n, 40)), *rest),
         "encode": (_native.encode, *start, *point, table, *rest),
         "pullback": (
-            _native.pullback, *start, *point, table, 16, np.empty((n, 16, 820)), none, none, none,
-            False, *rest,
+            _native.pullback,
+            *start,
+            *point,
+            table,
+            16,
+            np.empty((n, 16, 820)),
+            none,
+            none,
+            none,
+            False,
+            *rest,
         ),
         "box_grams": (_native.box_grams, ISA, image, np.zeros(40), *box, np.empty((1, 41, 41))),
-    }  # fmt: skip
+    }
 
 
 def interrupted(kernel, *arguments, look):

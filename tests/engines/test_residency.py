@@ -52,9 +52,12 @@ def fit_both(estimator, X, y):
 def test_arrays_of_both_kinds_do_not_mix():
     there, host = DeviceArray.send(np.ones((2, 3))), np.ones((2, 3))
     for mixed in (
-        lambda: there + host, lambda: host @ there.T, lambda: np.concatenate([there, host]),
-        lambda: np.asarray(there), lambda: np.where(host > 0, there, 0),
-    ):  # fmt: skip
+        lambda: there + host,
+        lambda: host @ there.T,
+        lambda: np.concatenate([there, host]),
+        lambda: np.asarray(there),
+        lambda: np.where(host > 0, there, 0),
+    ):
         with pytest.raises(TypeError, match="device"):
             mixed()
     assert np.array_equal(to_host(there + beside(host, there)), 2 * host)
@@ -64,9 +67,14 @@ def test_arrays_of_both_kinds_do_not_mix():
 
 @pytest.mark.parametrize(
     ("solver", "loss"),
-    [("joint", "ridge"), ("joint", "softmax"), ("joint", "hinge"), ("stochastic", "softmax"),
-     ("bcd", "ridge")],
-)  # fmt: skip
+    [
+        ("joint", "ridge"),
+        ("joint", "softmax"),
+        ("joint", "hinge"),
+        ("stochastic", "softmax"),
+        ("bcd", "ridge"),
+    ],
+)
 def test_fits_stay_on_the_device(data, loss, solver):
     X, y = data
     model = classifier(loss=loss, solver=solver, max_iter=1 if solver == "bcd" else 2)

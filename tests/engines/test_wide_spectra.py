@@ -101,9 +101,12 @@ def test_values_and_gradients_of_wide_spectra(engine, kind, d):
 
 
 MULTIPLE = {  # distinct eigenvalues, each as often as the others
-    "two": (1.0, 4.0), "five": (0.25, 0.5, 1.0, 3.0, 16.0), "wide": (1e-4, 1.0, 1e4),
-    "close": (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6, 1 + 1e-3), "alone": (3.0,),
-}  # fmt: skip
+    "two": (1.0, 4.0),
+    "five": (0.25, 0.5, 1.0, 3.0, 16.0),
+    "wide": (1e-4, 1.0, 1e4),
+    "close": (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6, 1 + 1e-3),
+    "alone": (3.0,),
+}
 
 
 @every_other

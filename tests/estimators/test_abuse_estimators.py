@@ -121,17 +121,24 @@ def test_layouts_do_not_matter(name):
 
 
 LABELS = {
-    "nan": lambda y: np.where(y == 0, np.nan, 1.0), "none": lambda y: None,
-    "too few": lambda y: y[:-1], "too many": lambda y: np.append(y, 0),
+    "nan": lambda y: np.where(y == 0, np.nan, 1.0),
+    "none": lambda y: None,
+    "too few": lambda y: y[:-1],
+    "too many": lambda y: np.append(y, 0),
     "columns": lambda y: np.stack([y, y, y], axis=1)[:, :, None],
-    "infinite": lambda y: np.where(y == 0, np.inf, 1.0), "no class": lambda y: y[:0],
-}  # fmt: skip
+    "infinite": lambda y: np.where(y == 0, np.inf, 1.0),
+    "no class": lambda y: y[:0],
+}
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kind in ESTIMATORS.items() if hasattr(kind, "score") and
-             not hasattr(kind, "n_clusters") and name not in ("ABMixture",)],
-)  # fmt: skip
+    "name",
+    [
+        name
+        for name, kind in ESTIMATORS.items()
+        if hasattr(kind, "score") and not hasattr(kind, "n_clusters") and name not in ("ABMixture",)
+    ],
+)
 def test_wrong_labels(name):
     X, y = data()
     for how, spoil in LABELS.items():
@@ -140,18 +147,26 @@ def test_wrong_labels(name):
 
 
 WEIGHTS = {
-    "nan": np.full(12, np.nan), "negative": -np.ones(12), "zero": np.zeros(12),
-    "few": np.ones(3), "words": np.full(12, "a"), "infinite": np.full(12, np.inf),
-}  # fmt: skip
+    "nan": np.full(12, np.nan),
+    "negative": -np.ones(12),
+    "zero": np.zeros(12),
+    "few": np.ones(3),
+    "words": np.full(12, "a"),
+    "infinite": np.full(12, np.inf),
+}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "IDDLClassifier", "IDDLRegressor", "ABKMeans", "ABMixture", "DivergenceMDM",
+        "IDDLClassifier",
+        "IDDLRegressor",
+        "ABKMeans",
+        "ABMixture",
+        "DivergenceMDM",
         "SPDClassifier",
     ],
-)  # fmt: skip
+)
 def test_wrong_weights(name):
     X, y = data()
     model = clone(ESTIMATORS[name])

@@ -47,8 +47,10 @@ def test_many_fits_at_once_in_threads(data, tmp_path):
     """Each is what it is alone, whatever runs beside it; checkpoints do not meet."""
     X, y = data
     names = [*FITS, *FITS]  # the first of each without a checkpoint
-    alone = {name: learned(clone(model).set_params(random_state=0).fit(X, y))
-             for name, model in FITS.items()}  # fmt: skip
+    alone = {
+        name: learned(clone(model).set_params(random_state=0).fit(X, y))
+        for name, model in FITS.items()
+    }
 
     def fit(number: int):
         path = tmp_path / str(number) if number >= len(FITS) else None
@@ -154,7 +156,7 @@ STOPPED = FITS | {
         solver: divlearn.IDDLClassifier(3, loss="ridge", cv=None, solver=solver, max_iter=2)
         for solver in ("joint", "bcd", "stochastic")
     },
-}  # fmt: skip
+}
 # The others still fit the heads of all their models to the best atoms so far.
 PROMPT = ("k-means", "mixture", "joint", "bcd", "stochastic")
 

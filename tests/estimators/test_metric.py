@@ -33,8 +33,10 @@ def test_an_alias_of_divergence(made):
     assert model.set_params(metric="logdet") is model
     assert model.divergence == "logdet"
     assert repr(model) == repr(made(divergence="logdet"))
-    for wrong in (lambda: made(metric="airm", divergence="airm"),
-                  lambda: model.set_params(metric="airm", divergence="airm")):  # fmt: skip
+    for wrong in (
+        lambda: made(metric="airm", divergence="airm"),
+        lambda: model.set_params(metric="airm", divergence="airm"),
+    ):
         with pytest.raises(TypeError, match="multiple values for keyword argument 'divergence'"):
             wrong()
     with pytest.raises(ValueError, match="Invalid parameter 'metrik'"):

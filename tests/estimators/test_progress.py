@@ -276,10 +276,12 @@ def test_lines_name_the_whole_and_its_parts(ticking, capsys):
         lines = capsys.readouterr().out.splitlines()
         wanted = [1, 4] if verbose == 1 else [0, 1, 2, 3, 4]
         texts = [
-            "1 s: 0 of 2 folds, fitting a", "2 s: 0 of 2 folds, fitting a; 5 of 9 steps",
-            "3 s: 1 of 2 folds", "4 s: 1 of 2 folds; 1 of 3 pages",
+            "1 s: 0 of 2 folds, fitting a",
+            "2 s: 0 of 2 folds, fitting a; 5 of 9 steps",
+            "3 s: 1 of 2 folds",
+            "4 s: 1 of 2 folds; 1 of 3 pages",
             "5 s: 1 of 2 folds; 2 of 3 pages",
-        ]  # fmt: skip
+        ]
         assert lines == [f"[work] {texts[index]}" for index in wanted]
 
 
@@ -304,7 +306,7 @@ VERBOSE = {
     "LEML": (LEML(20, 0.5, max_iter=3, random_state=0), "passes"),
     "KernelSparseCoding": (KernelSparseCoding(4, max_iter=2, random_state=0), "candidates"),
     "RSPDL": (RSPDL(4, max_iter=2, random_state=0), "iterations"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.usefixtures("short_fits", "coarse_maps")
@@ -325,9 +327,11 @@ def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
         (lambda verbose: evaluate(X, y, near, verbose=verbose), "[evaluate]"),
         (lambda verbose: plane_map(X, y, grid, grid, verbose=verbose), "[plane_map]"),
         (lambda verbose: which_divergence(X, y, verbose=verbose), "[which_divergence]"),
-        (lambda verbose: which_divergence(X, alphas=grid, betas=grid, verbose=verbose),
-         "[which_divergence]"),
-    ):  # fmt: skip
+        (
+            lambda verbose: which_divergence(X, alphas=grid, betas=grid, verbose=verbose),
+            "[which_divergence]",
+        ),
+    ):
         ask(0)
         assert capsys.readouterr().out == ""
         ask(1)

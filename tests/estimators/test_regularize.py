@@ -75,9 +75,13 @@ def test_shrink_is_a_weight(name):
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in MODELS if hasattr(MODELS[name].fit, "__wrapped__")
-     and "sample_weight" in MODELS[name].fit.__wrapped__.__code__.co_varnames],
-)  # fmt: skip
+    [
+        name
+        for name in MODELS
+        if hasattr(MODELS[name].fit, "__wrapped__")
+        and "sample_weight" in MODELS[name].fit.__wrapped__.__code__.co_varnames
+    ],
+)
 def test_matrices_of_no_weight_teach_nothing(name):
     weights = np.where(np.arange(24) < 20, 2.0, 0.0)
     given = np.where(weights[:, None, None] > 0, X, 1e6 * X)

@@ -49,9 +49,15 @@ ESTIMATORS = [
 # What draws starts, folds or batches draws others where samples are repeated than where they have
 # weights.
 DRAWING = (
-    "IDDL", "SPDClassifier", "DivergenceKernelClassifier", "DivergenceMDM", "ABKMeans",
-    "KarcherKMeans", "LogEuclideanKMeans", "ABMixture",
-)  # fmt: skip
+    "IDDL",
+    "SPDClassifier",
+    "DivergenceKernelClassifier",
+    "DivergenceMDM",
+    "ABKMeans",
+    "KarcherKMeans",
+    "LogEuclideanKMeans",
+    "ABMixture",
+)
 
 
 def checks():
@@ -104,11 +110,14 @@ def test_estimators_have_few_parameters(estimator, most):
 
 def test_every_estimator_is_checked():
     """Those a module or the library itself offers by name."""
-    modules = [divlearn, *(
-        import_module(found.name)
-        for found in pkgutil.iter_modules(divlearn.__path__, "divlearn.")
-        if found.name not in ("divlearn.__main__", "divlearn.torch", "divlearn.report")
-    )]  # fmt: skip
+    modules = [
+        divlearn,
+        *(
+            import_module(found.name)
+            for found in pkgutil.iter_modules(divlearn.__path__, "divlearn.")
+            if found.name not in ("divlearn.__main__", "divlearn.torch", "divlearn.report")
+        ),
+    ]
     offered = {
         value
         for module in modules

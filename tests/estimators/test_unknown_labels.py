@@ -21,11 +21,16 @@ LABELLED = {
     **{
         kind.__name__: lambda X, y, kind=kind: kind().fit(X, y)
         for kind in (
-            SPDClassifier, IDDLClassifier, DivergenceKernelClassifier, DivergenceKNN, DivergenceMDM,
-            LogEuclideanSVM, LEML,
+            SPDClassifier,
+            IDDLClassifier,
+            DivergenceKernelClassifier,
+            DivergenceKNN,
+            DivergenceMDM,
+            LogEuclideanSVM,
+            LEML,
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LABELLED)

@@ -54,9 +54,15 @@ def check_same(first, second):
 def test_who_takes_no_weights():
     without = {type(MODELS[name]).__name__ for name in MODELS.keys() - set(TAKING)}
     assert without == {
-        "DivergenceKernel", "Recenter", "LogEuclideanSVM", "LEML", "RSPDL", "KernelLLC",
-        "KernelSparseCoding", "IDDLTransformer",
-    }  # fmt: skip
+        "DivergenceKernel",
+        "Recenter",
+        "LogEuclideanSVM",
+        "LEML",
+        "RSPDL",
+        "KernelLLC",
+        "KernelSparseCoding",
+        "IDDLTransformer",
+    }
 
 
 @pytest.mark.parametrize("name", TAKING)

@@ -60,10 +60,16 @@ def test_round_trip(tmp_path, write, axis):
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        ("float32", "float32"), ("float16", "float32"), (">f4", "float32"), (">f8", "float64"),
-        ("longdouble", "float64"), ("int8", "float64"), ("uint64", "float64"), ("bool", "float64"),
+        ("float32", "float32"),
+        ("float16", "float32"),
+        (">f4", "float32"),
+        (">f8", "float64"),
+        ("longdouble", "float64"),
+        ("int8", "float64"),
+        ("uint64", "float64"),
+        ("bool", "float64"),
     ],
-)  # fmt: skip
+)
 def test_dtypes_become_float32_or_float64(tmp_path, stored, expected):
     matrices = (np.arange(1, 4)[:, None, None] * np.eye(2)).astype(stored)
     data = load(tmp_path, {"X": matrices})

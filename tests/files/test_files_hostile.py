@@ -60,8 +60,11 @@ print(json.dumps([messages, growth]))
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder), str(LIMIT), str(BIG)],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     messages, growth = json.loads(done.stdout)
     assert set(messages) == set(HOSTILE)
     assert not [text for text in messages.values() if "not enough memory" in text]

@@ -75,10 +75,13 @@ def test_names_that_leave_a_doubt(tmp_path, arrays, options, message):
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
-        ((4, 4), {"matrices": "X"}), ((3, 5, 3), {"matrices": "X"}), ((2, 3, 4), {"matrices": "X"}),
-        ((2, 2, 3, 3), {"matrices": "X"}), ((), {"matrices": "X"}),
+        ((4, 4), {"matrices": "X"}),
+        ((3, 5, 3), {"matrices": "X"}),
+        ((2, 3, 4), {"matrices": "X"}),
+        ((2, 2, 3, 3), {"matrices": "X"}),
+        ((), {"matrices": "X"}),
     ],
-)  # fmt: skip
+)
 def test_shapes_that_are_no_stack(tmp_path, shape, options):
     with pytest.raises(ValueError, match=r"^data: X \(.*is not a stack of square.*save it"):
         load(tmp_path, {"X": np.ones(shape)}, **options)

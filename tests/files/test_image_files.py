@@ -211,8 +211,14 @@ def test_natural_order(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "folder.png").mkdir()
     assert [path.name for path in list_images(tmp_path)] == [
-        "01.png", "1.png", "9.gif", "10.png", "a2b9.png", "a2b10.png", "a10b1.png",
-    ]  # fmt: skip
+        "01.png",
+        "1.png",
+        "9.gif",
+        "10.png",
+        "a2b9.png",
+        "a2b10.png",
+        "a10b1.png",
+    ]
     assert natural_key(Path("a")) < natural_key(Path("a1"))
 
 

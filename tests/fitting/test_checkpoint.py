@@ -119,11 +119,13 @@ def test_the_same_fit_goes_on(X, path, killed, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"n_init": 4}, "n_init"), ({"random_state": 1}, "random_state"),
-        ({"divergence": (0.5, 1.25)}, "divergence"), ({"engine": "reference"}, "engine"),
+        ({"n_init": 4}, "n_init"),
+        ({"random_state": 1}, "random_state"),
+        ({"divergence": (0.5, 1.25)}, "divergence"),
+        ({"engine": "reference"}, "engine"),
         ({"tol": 0.01, "max_iter": 2}, "max_iter, tol"),
     ],
-)  # fmt: skip
+)
 def test_other_parameters_are_refused(X, path, killed, change, name):
     before = path.read_bytes()
     if killed.engine == "auto" and divlearn.get_engine().name == change.get("engine"):

@@ -56,9 +56,14 @@ def test_listeners_hear_of_iterations_before_the_kill(data, tmp_path, monkeypatc
 def test_minibatches_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
     X, y = make_wishart_clusters(2, 160, 2, separation=2, random_state=0)
     model = divlearn.IDDLClassifier(
-        n_atoms=2, solver="stochastic", cv=None, loss="ridge", gamma=1e-2, max_iter=2,
+        n_atoms=2,
+        solver="stochastic",
+        cv=None,
+        loss="ridge",
+        gamma=1e-2,
+        max_iter=2,
         random_state=0,
-    )  # fmt: skip
+    )
     assert_resumes(model, tmp_path / "fit", monkeypatch, X, y, shares=(0.7,))
 
 

@@ -45,9 +45,11 @@ def test_every_class_trains_and_groups_stay_whole(data):
         held = np.concatenate([held for _, held in folds])
         assert len(np.unique(held)) == len(held)
         alone = {
-            group for label in np.unique(y) if len(set(names[y == label])) == 1
+            group
+            for label in np.unique(y)
+            if len(set(names[y == label])) == 1
             for group in names[y == label]
-        }  # fmt: skip
+        }
         assert set(names[held]) == set(names) - alone
 
 
@@ -74,9 +76,10 @@ def test_splitters_see_all_matrices_and_answers_are_about_the_kept():
     y, kept = np.arange(12) % 2, np.array([0, 1, 2, 3, 6, 7, 10, 11])
     assigned = np.arange(12) // 4
     for cv in (
-        PredefinedSplit(assigned), GroupKFold(3),
+        PredefinedSplit(assigned),
+        GroupKFold(3),
         [(np.flatnonzero(assigned != k), np.flatnonzero(assigned == k)) for k in range(3)],
-    ):  # fmt: skip
+    ):
         groups = assigned if isinstance(cv, GroupKFold) else None
         folds = make_folds(cv, 12, y, groups, kept=kept)
         held = sorted(tuple(kept[held]) for _, held in folds)

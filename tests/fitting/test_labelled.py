@@ -164,10 +164,18 @@ def test_tags():
 
 
 CLASSIFIERS = [
-    DivergenceKernelClassifier(), DivergenceKNN(), DivergenceMDM(), IDDLClassifier(),
-    IDDLTransformer(), KernelLLC(), KernelSparseCoding(), LEML(), LogEuclideanSVM(), RSPDL(),
+    DivergenceKernelClassifier(),
+    DivergenceKNN(),
+    DivergenceMDM(),
+    IDDLClassifier(),
+    IDDLTransformer(),
+    KernelLLC(),
+    KernelSparseCoding(),
+    LEML(),
+    LogEuclideanSVM(),
+    RSPDL(),
     SPDClassifier(),
-]  # fmt: skip
+]
 MISSING = {
     "text": ["a", "b", "a", None, "a", "b", "a", None],
     "numbers": [0, 1, 0, None, 0, 1, 0, None],

@@ -48,11 +48,16 @@ def test_it_learns(data):
 @pytest.mark.parametrize(
     ("loss", "solver", "cv"),
     [
-        ("ridge", "joint", None), ("ridge", "joint", 3), ("ridge", "bcd", None),
-        ("hinge", "joint", None), ("hinge", "stochastic", None), ("softmax", "joint", None),
-        ("softmax", "bcd", 2), ("softmax", "stochastic", 2),
+        ("ridge", "joint", None),
+        ("ridge", "joint", 3),
+        ("ridge", "bcd", None),
+        ("hinge", "joint", None),
+        ("hinge", "stochastic", None),
+        ("softmax", "joint", None),
+        ("softmax", "bcd", 2),
+        ("softmax", "stochastic", 2),
     ],
-)  # fmt: skip
+)
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     options = FAST | {"max_iter": 1 if solver == "bcd" else 3}  # one is a round of all blocks
@@ -345,7 +350,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"init": np.eye(3)[None]}, r"init has matrices of size 3, must be 4"),
         ({"engine": "gpu"}, r"engine='gpu' must be"),
     ],
-)  # fmt: skip
+)
 def test_bad_parameters(data, options, message):
     X, y, _, _ = data
     with pytest.raises(ValueError, match=message):

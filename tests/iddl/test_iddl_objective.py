@@ -27,9 +27,18 @@ SOLVERS = [solve_joint, solve_bcd]
 
 
 def make(
-    seed=0, variant="N", loss="ridge", plain=True, n_atoms=4, d=4, n=40, engine="auto",
-    gamma=1e-2, moved=None, **options,
-):  # fmt: skip
+    seed=0,
+    variant="N",
+    loss="ridge",
+    plain=True,
+    n_atoms=4,
+    d=4,
+    n=40,
+    engine="auto",
+    gamma=1e-2,
+    moved=None,
+    **options,
+):
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=n)
     factors = rng.standard_normal((n, d, 3 * d))
@@ -44,9 +53,15 @@ def make(
     weights /= weights.sum()
     feature_map, _ = start_features(V, weights, plain=plain)
     objective = Objective(
-        shards, [(np.eye(3)[labels], weights)], made, feature_map,
-        LOSSES[loss](bias=not plain), gamma, anchors=X[-n_atoms:], **options,
-    )  # fmt: skip
+        shards,
+        [(np.eye(3)[labels], weights)],
+        made,
+        feature_map,
+        LOSSES[loss](bias=not plain),
+        gamma,
+        anchors=X[-n_atoms:],
+        **options,
+    )
     return objective, start
 
 
@@ -61,10 +76,12 @@ def directional(objective, point, seed=1):
     ahead, behind = (
         objective.trial(objective.move(point, s * h * direction)).value for s in (1, -1)
     )
-    used = direction * np.concatenate([
-        np.full(point.frames.size, objective.learn_atoms),
-        np.full(len(point.parameters), objective.learn_parameters),
-    ])  # fmt: skip
+    used = direction * np.concatenate(
+        [
+            np.full(point.frames.size, objective.learn_atoms),
+            np.full(len(point.parameters), objective.learn_parameters),
+        ]
+    )
     return np.vdot(gradient, used), (ahead - behind) / (2 * h)
 
 

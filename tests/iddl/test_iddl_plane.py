@@ -66,9 +66,13 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
         losses = brute_force(X, np.eye(3)[y], atoms, folds, log_losses, points)
         kind, options = IDDLClassifier, {"loss": "ridge"}
     estimator = kind(
-        init=atoms, divergence="V" if tied else "N", gamma=GAMMA, cv=KFold(3), max_iter=0,
+        init=atoms,
+        divergence="V" if tied else "N",
+        gamma=GAMMA,
+        cv=KFold(3),
+        max_iter=0,
         **options,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     for model, (train, _) in zip(estimator.models_, folds, strict=True):
         judged = losses[:, train].mean(axis=1)  # the point of a fold is chosen without it
         alpha, beta = points[int(np.argmin(judged))]

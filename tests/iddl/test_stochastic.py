@@ -27,9 +27,13 @@ def solve(objective, start, *, max_iter=4, tol=0.0, batch_size=8, **options):
 def take(objective, rows):
     """The objective of some matrices."""
     known = (
-        objective.variant, objective.feature_map, objective.loss, objective.gamma,
-        objective.learn_atoms, objective.learn_parameters,
-    )  # fmt: skip
+        objective.variant,
+        objective.feature_map,
+        objective.loss,
+        objective.gamma,
+        objective.learn_atoms,
+        objective.learn_parameters,
+    )
     return take_rows(objective.shards.whole, objective.targets[0], rows, known)
 
 

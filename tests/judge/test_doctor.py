@@ -42,10 +42,15 @@ def test_everything_is_wrong(X):
     labels = np.array(list("aaabbbabcbdd"))
     found = examine(X, labels)
     assert kinds(found) == {
-        "not finite": [1], "asymmetric": [3], "indefinite": [5], "rank-deficient": [6, 7],
-        "ill-conditioned": [8], "copies under different labels": [0, 9], "copies": [10, 11],
+        "not finite": [1],
+        "asymmetric": [3],
+        "indefinite": [5],
+        "rank-deficient": [6, 7],
+        "ill-conditioned": [8],
+        "copies under different labels": [0, 9],
+        "copies": [10, 11],
         "classes of one": [8],
-    }  # fmt: skip
+    }
     assert not found.healthy
     assert [finding.severe for finding in found.findings] == 4 * [True] + 4 * [False]
     assert "not usable" in found.summary()

@@ -74,8 +74,9 @@ def test_labels_of_any_kind_and_order():
     order = np.random.default_rng(1).permutation(len(X))
     names = np.array(["pear", "apple", "fig"])[y]
     expected = plane_map(X, y, [0], [1]).correct[0, 0]
-    np.testing.assert_array_equal(plane_map(X[order], names[order], [0], [1]).correct[0, 0],
-                                  expected[order])  # fmt: skip
+    np.testing.assert_array_equal(
+        plane_map(X[order], names[order], [0], [1]).correct[0, 0], expected[order]
+    )
     assert (
         plane_map(X.tolist(), names.tolist(), [0], [1]).correct[0, 0].tolist() == expected.tolist()
     )
@@ -147,15 +148,27 @@ def test_a_point_compared_with_itself():
     ("right", "betas", "expected"),
     [
         (50, (0, 0.5, 1), ["All 9 points of the grid have the accuracy 50.0%."]),
-        ([[60, 62, 50]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["over 9 points is from 50.0% to 62.0%, the highest at (0, 0.5).",
-          "highest of the named divergences is 60.0% (airm)", "accuracies are optimistic"]),
-        ([[60, 50, 60]] + [[50] * 3] * 2, (0, 0.5, 1),
-         ["at (0, 0) (1 other tie).", "60.0% (airm, burg). These points were selected"]),
-        ([[60, 90, 90]] + [[50] * 3] * 2, (0.2, 0.3, 0.4),
-         ["the highest at (0, 0.3) (1 other tie). These points", "which_divergence judges"]),
+        (
+            [[60, 62, 50]] + [[50] * 3] * 2,
+            (0, 0.5, 1),
+            [
+                "over 9 points is from 50.0% to 62.0%, the highest at (0, 0.5).",
+                "highest of the named divergences is 60.0% (airm)",
+                "accuracies are optimistic",
+            ],
+        ),
+        (
+            [[60, 50, 60]] + [[50] * 3] * 2,
+            (0, 0.5, 1),
+            ["at (0, 0) (1 other tie).", "60.0% (airm, burg). These points were selected"],
+        ),
+        (
+            [[60, 90, 90]] + [[50] * 3] * 2,
+            (0.2, 0.3, 0.4),
+            ["the highest at (0, 0.3) (1 other tie). These points", "which_divergence judges"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_summary_says_what_was_found(right, betas, expected):
     summary = synthetic(right, betas=betas).summary()
     for part in expected:

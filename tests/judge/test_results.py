@@ -53,16 +53,20 @@ RESULTS = {
         lambda: evaluate(
             X, NAMES, {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}, cv=3
         ),
-        plot_evaluation, "30 matrices, 3 folds", "held-out matrices",
+        plot_evaluation,
+        "30 matrices, 3 folds",
+        "held-out matrices",
     ),
     "WhichDivergence": (
-        lambda: which_divergence(X, NAMES, cv=3, alphas=GRID, betas=GRID), plot_plane,
-        "30 matrices", "Use ",
+        lambda: which_divergence(X, NAMES, cv=3, alphas=GRID, betas=GRID),
+        plot_plane,
+        "30 matrices",
+        "Use ",
     ),
     "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), plot_plane, "30 matrices", "points"),
     "LikelihoodFit": (lambda: fit_likelihood(X), plot_center, "centre", "kappa = "),
     "MeanResult": (lambda: mean_abld(X, 0.5, 0.5), plot_mean, "centroid", "mean divergence"),
-}  # fmt: skip
+}
 PAGES = {"Evaluation": "Confusion matrix of", "WhichDivergence": "AIRM", "PlaneMap": "AIRM"}
 
 
@@ -134,10 +138,11 @@ LEARNERS = {
         lambda model: [[model.best_params_["alpha"], model.best_params_["beta"]]],
     ),
     "means": (
-        DivergenceMDM("stein"), lambda model: [[model.divergence_.alpha, model.divergence_.beta]],
+        DivergenceMDM("stein"),
+        lambda model: [[model.divergence_.alpha, model.divergence_.beta]],
     ),
     "neighbours": (DivergenceKNN(1, "airm"), lambda model: np.zeros((0, 2))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LEARNERS)

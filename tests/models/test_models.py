@@ -121,12 +121,16 @@ def test_further_names_are_those_that_files_have():
 @pytest.mark.parametrize(
     "model",
     [
-        BlockDiagonal(), CovarianceKernel(), GaussianEmbedding(noise=0.01), RBFKernelDescriptor(),
-        RegionCovariance("virus", patch=64), divlearn.ABKMeans(4, (0.25, np.float64(0.5))),
+        BlockDiagonal(),
+        CovarianceKernel(),
+        GaussianEmbedding(noise=0.01),
+        RBFKernelDescriptor(),
+        RegionCovariance("virus", patch=64),
+        divlearn.ABKMeans(4, (0.25, np.float64(0.5))),
         divlearn.IDDLClassifier(cv=GroupKFold(3), engine=divlearn.get_engine("reference", 1)),
     ],
     ids=lambda model: type(model).__name__,
-)  # fmt: skip
+)
 def test_models_that_are_not_fitted(tmp_path, model):
     again = there_and_back(model, tmp_path)
     assert repr(again) == repr(model)

@@ -131,11 +131,13 @@ HOSTILE = {
     "a function as a model": (put(model=make("numpy.log")), "damaged"),
     "a type as a model": (put(model=make("numpy.float64")), "damaged"),
     "a record in place of a model": (
-        put(model=make(PARAMETERS, **NUMBERS)), "holds FamilyParameters",
+        put(model=make(PARAMETERS, **NUMBERS)),
+        "holds FamilyParameters",
     ),
     "a record that lacks a field": (set_state(init=make("divlearn.iddl.Model")), "in alpha, atoms"),
     "a record with one more": (
-        set_state(init=make(PARAMETERS, **NUMBERS, x=3)), "differs from its class in x",
+        set_state(init=make(PARAMETERS, **NUMBERS, x=3)),
+        "differs from its class in x",
     ),
     "an array that is not there": (set_state(init={"array": "99"}), "'99'}, which means nothing"),
     "an array by number": (set_state(init={"array": 0}), "0}, which means nothing"),
@@ -143,7 +145,8 @@ HOSTILE = {
     "a node of no kind": (set_state(init={"call": "os.system"}), "means nothing"),
     "a node of two kinds": (set_state(init={"array": 0, "tuple": []}), "means nothing"),
     "a state of the wrong type": (
-        put(model={"object": "divlearn.ABKMeans", "state": []}), "place of a dict",
+        put(model={"object": "divlearn.ABKMeans", "state": []}),
+        "place of a dict",
     ),
     "a generator of nothing": (set_state(init={"random state": [1]}), "damaged"),
     "requests of what is no method": (set_state(init=requests("__class__", True)), "damaged"),
@@ -153,7 +156,7 @@ HOSTILE = {
     "a key that cannot be one": (set_state(init={"dict": [[[], 1]]}), "damaged"),
     "objects of no shape": (set_state(init={"objects": [[2**40], 1]}), "damaged"),
     "a call": (set_state(init={"partial": [{"name": "os.getcwd"}, [], {}]}), "is not trusted"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -238,12 +241,16 @@ def test_nothing_runs(content, tmp_path, monkeypatch):
 WRONG = [2**70, None, "x", [1, [2]], {"dict": [["a", 1]]}, make("divlearn.ABKMeans")]
 FORGED = {
     "IDDLClassifier": IDDLClassifier(
-        n_atoms=2, max_iter=1, cv=None, loss="softmax", random_state=0,
+        n_atoms=2,
+        max_iter=1,
+        cv=None,
+        loss="softmax",
+        random_state=0,
         engine=divlearn.get_engine("reference", 1),
     ),
     "ABKMeans": divlearn.ABKMeans(2, random_state=0),
     "DivergenceMDM": DivergenceMDM(),
-}  # fmt: skip
+}
 MACHINES = (SVC(), NuSVC(nu=0.2), SVR(), OneClassSVM(), SVC(kernel="precomputed"))
 
 

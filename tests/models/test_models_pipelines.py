@@ -60,9 +60,10 @@ COMPOSED = {
     "search by score": GridSearchCV(
         make_pipeline(Covariances(), DivergenceMDM()),
         [{"covariances__estimator": ["scm"]}, {"divergencemdm__divergence": ["stein", "airm"]}],
-        scoring="balanced_accuracy", cv=StratifiedKFold(3, shuffle=True, random_state=0),
+        scoring="balanced_accuracy",
+        cv=StratifiedKFold(3, shuffle=True, random_state=0),
     ),
-}  # fmt: skip
+}
 
 
 def there_and_back(model, folder, **options):

@@ -78,10 +78,11 @@ def quadratic(seed=0, n=12, condition=100.0, lower=-np.inf):
 def run(method, problem, start, **options):
     values = []
     result = method(
-        problem, problem.trial(start),
+        problem,
+        problem.trial(start),
         callback=lambda progress: values.append(progress.trial.value),
         **options,
-    )  # fmt: skip
+    )
     assert (np.diff(values) <= 1e-12 * np.abs(values[:-1])).all(), "the objective rose"
     return result
 
@@ -103,9 +104,13 @@ def test_quadratics_with_limits(method):
     problem, _, _ = quadratic(1, lower=0.0)
     result = run(method, problem, np.ones(12), max_iter=2000, tol=1e-9)
     expected = minimize(
-        problem.function, np.ones(12), jac=problem._gradient, bounds=[(0, None)] * 12,
-        method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-12},
-    )  # fmt: skip
+        problem.function,
+        np.ones(12),
+        jac=problem._gradient,
+        bounds=[(0, None)] * 12,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-12},
+    )
     assert (expected.x == 0).any()
     assert (result.trial.point >= 0).all()
     np.testing.assert_allclose(result.trial.point, expected.x, atol=1e-6)
@@ -153,9 +158,12 @@ def test_stopping(method):
     assert result.n_iter == 3
     assert result.message.startswith("max_iter=3 reached")
     stopped = method(
-        problem, problem.trial(np.zeros(12)), max_iter=9, tol=0.0,
+        problem,
+        problem.trial(np.zeros(12)),
+        max_iter=9,
+        tol=0.0,
         callback=lambda progress: "enough" if progress.iteration == 2 else None,
-    )  # fmt: skip
+    )
     assert (stopped.n_iter, stopped.message) == (2, "enough")
 
 

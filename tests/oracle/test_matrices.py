@@ -25,14 +25,34 @@ from oracle.high_precision import Pair
 
 POINTS = [
     (0.0, 0.0),  # origin
-    (0.0, 1.0), (1.0, 0.0), (0.0, 0.3), (2.5, 0.0),  # axes
-    (1e-8, 1e-8), (1e-8, 1.0), (1.0, 1e-8), (0.7, 1e-8), (1e-8, 3.0),  # beside them
-    (0.5, 0.5), (0.3, 0.7), (1e-8, 1 - 1e-8),  # alpha + beta = 1
-    (1.0, 1.0), (0.4, 1.6),  # alpha + beta = 2
-    (0.8, 0.1), (20.0, 20.0), (20.0, 0.5), (0.0, 20.0),
-    (-0.5, -0.5), (-1.0, 0.0), (0.0, -0.3), (-0.2, -1.7),  # the negative orthant
-    (0.3, -0.2), (-0.1, 0.2), (0.1, -0.1), (-0.1, 0.1), (0.1, -0.1 - 1e-9),  # opposite signs
-]  # fmt: skip
+    (0.0, 1.0),
+    (1.0, 0.0),
+    (0.0, 0.3),
+    (2.5, 0.0),  # axes
+    (1e-8, 1e-8),
+    (1e-8, 1.0),
+    (1.0, 1e-8),
+    (0.7, 1e-8),
+    (1e-8, 3.0),  # beside them
+    (0.5, 0.5),
+    (0.3, 0.7),
+    (1e-8, 1 - 1e-8),  # alpha + beta = 1
+    (1.0, 1.0),
+    (0.4, 1.6),  # alpha + beta = 2
+    (0.8, 0.1),
+    (20.0, 20.0),
+    (20.0, 0.5),
+    (0.0, 20.0),
+    (-0.5, -0.5),
+    (-1.0, 0.0),
+    (0.0, -0.3),
+    (-0.2, -1.7),  # the negative orthant
+    (0.3, -0.2),
+    (-0.1, 0.2),
+    (0.1, -0.1),
+    (-0.1, 0.1),
+    (0.1, -0.1 - 1e-9),  # opposite signs
+]
 
 
 @cache
@@ -94,9 +114,18 @@ def cases() -> dict[str, Pair]:
 CASES = tuple(cases())
 NEAR = tuple(name for name in CASES if name.startswith("near"))
 WITH_GRADIENT = (
-    "wishart-1", "wishart-3", "wishart-5", "near-1e-06-3", "equal-3", "multiple-3", "large-3",
-    "small-3", "graded-3", "graded-down-3", "graded-both-3",
-)  # fmt: skip
+    "wishart-1",
+    "wishart-3",
+    "wishart-5",
+    "near-1e-06-3",
+    "equal-3",
+    "multiple-3",
+    "large-3",
+    "small-3",
+    "graded-3",
+    "graded-down-3",
+    "graded-both-3",
+)
 
 
 @cache

@@ -45,8 +45,15 @@ def test_every_part_is_there_in_order():
     assert outline.texts["title"] == ["title word"]
     assert outline.texts["h1"] == ["sentence word"]
     assert [title.split()[0] for title in outline.texts["h2"]] == [
-        "plane", "curves", "atoms", "confusion", "table", "disagreement", "text", "Reproduce",
-    ]  # fmt: skip
+        "plane",
+        "curves",
+        "atoms",
+        "confusion",
+        "table",
+        "disagreement",
+        "text",
+        "Reproduce",
+    ]
     for text in ("detail word", "first word", "second word", "note word"):
         assert text in outline.texts["p"]
     links = [value for tag, name, value in outline.attributes if (tag, name) == ("a", "href")]
@@ -148,13 +155,19 @@ def test_json_is_what_was_given_and_holds_no_markup(value):
 
 def test_numbers_of_all_kinds_become_plain():
     given_values = {
-        "array": np.array([[1.5, np.nan], [-np.inf, 2.0]]), "single": np.float32(0.1),
-        "whole": np.int8(3), "flag": np.bool_(True), "pair": (1 / 3, float("inf")),
-    }  # fmt: skip
+        "array": np.array([[1.5, np.nan], [-np.inf, 2.0]]),
+        "single": np.float32(0.1),
+        "whole": np.int8(3),
+        "flag": np.bool_(True),
+        "pair": (1 / 3, float("inf")),
+    }
     assert plain(given_values) == {
-        "array": [[1.5, None], [None, 2.0]], "single": 0.1, "whole": 3, "flag": True,
+        "array": [[1.5, None], [None, 2.0]],
+        "single": 0.1,
+        "whole": 3,
+        "flag": True,
         "pair": [0.333333, None],
-    }  # fmt: skip
+    }
     with pytest.raises(TypeError, match="has no place in a report"):
         plain({"x": object()})
 

@@ -124,8 +124,10 @@ class Reader:
             "const e = document.querySelector(arguments[0]), f = e._fullLayout;"
             "return [f.xaxis.d2p(arguments[1]) + f.xaxis._offset,"
             " f.yaxis.d2p(arguments[2]) + f.yaxis._offset]",
-            f".plot[data-draw={kind}]", x, y,
-        )  # fmt: skip
+            f".plot[data-draw={kind}]",
+            x,
+            y,
+        )
         self.point(f".plot[data-draw={kind}]", left, top)
         lines = f".plot[data-draw={kind}] .hoverlayer .hovertext text"
         with suppress(TimeoutException):

@@ -43,8 +43,10 @@ def test_disagreements_are_those_of_predictions_held_out(data, kernel):
     section = page.sections[titles(page).index("Where the model and baselines disagree")]
     headings = [heading for heading, _ in section.content["headings"]]
     assert headings[2:] == [
-        "DivergenceKernelClassifier", "1-NN, AIRM", "linear SVM, log-Euclidean",
-    ]  # fmt: skip
+        "DivergenceKernelClassifier",
+        "1-NN, AIRM",
+        "linear SVM, log-Euclidean",
+    ]
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
     said = [kernel.classes_[kernel.oof_proba_.argmax(axis=1)]]
     for name in headings[3:]:

@@ -47,8 +47,9 @@ def test_learned_points_of_one_place_are_shown_as_one():
     learned = [(1.0, 0.5, f"atom {i}") for i in range(5)] + [(1.0002, 0.5, "atom 5"), (1, 1, "b")]
     points = plane(learned=learned)["learned"]
     assert [(point["alpha"], point["beta"], point["name"]) for point in points] == [
-        (1.0, 0.5, "atom 0, atom 1, atom 2 and 3 more"), (1.0, 1.0, "b"),
-    ]  # fmt: skip
+        (1.0, 0.5, "atom 0, atom 1, atom 2 and 3 more"),
+        (1.0, 1.0, "b"),
+    ]
 
 
 def test_all_of_the_plane_is_in_sight():
@@ -139,8 +140,10 @@ def test_confusion_puts_mistakes_in_words():
     content = confusion_section("confusion", ["a", "b", "c"], counts).content
     assert content["right"] == "180 of 193 are right (93.3%)"
     assert content["mistakes"] == [
-        "b predicted as c: 9 of 70", "a predicted as b: 3 of 53", "b predicted as a: 1 of 70",
-    ]  # fmt: skip
+        "b predicted as c: 9 of 70",
+        "a predicted as b: 3 of 53",
+        "b predicted as a: 1 of 70",
+    ]
     assert len(confusion_section("c", range(9), np.ones((9, 9))).content["mistakes"]) == 5
     assert confusion_section("c", [0, 1], np.zeros((2, 2))).content["right"] == "0 of 0 are right"
 
@@ -163,13 +166,16 @@ def test_table_cells_hold_text_value_and_style():
         "table", ["name", "share", "n", "mixed"], rows, bold=[1], formats={"share": ".1%"}
     )
     assert [heading for heading in section.content["headings"] if heading[1]] == [
-        ("share", True), ("n", True),
-    ]  # fmt: skip
+        ("share", True),
+        ("n", True),
+    ]
     texts = [[cell.text for cell in row] for row in cells(section)]
     missing = "\N{EN DASH}"
     assert texts == [
-        ["a", "12.3%", "7", "x"], ["b", missing, "12", "3"], ["c", "∞%", "3", missing],
-    ]  # fmt: skip
+        ["a", "12.3%", "7", "x"],
+        ["b", missing, "12", "3"],
+        ["c", "∞%", "3", missing],
+    ]
     assert [row[1].value for row in cells(section)] == ["0.12345", "NaN", "Infinity"]
     assert [cell.style for cell in cells(section)[1]] == ["b", "n b", "n b", "b"]
 
@@ -190,8 +196,9 @@ def test_disagreement_finds_and_marks_who_is_right():
     assert headings == ["matrix", "truth", "one", "two"]
     assert [[cell.text for cell in row] for row in cells(section)] == [list("xbab"), list("zbba")]
     assert [[cell.style for cell in row[2:]] for row in cells(section)] == [
-        ["wrong", "right"], ["right", "wrong"],
-    ]  # fmt: skip
+        ["wrong", "right"],
+        ["right", "wrong"],
+    ]
     assert section.note == (
         "They disagree on 2 of 4 matrices. Right predictions for these: one 1, two 1."
     )
@@ -204,8 +211,10 @@ def test_repeat_writes_times_as_people_do():
     times = {"fit": 3725.0, "map": 0.05, "read": 59.97}
     section = repeat_section("divlearn demo", "", {}, times)
     assert [stage[1:] for stage in section.content["stages"]] == [
-        ("1 h 2 min", "100.0%"), ("50 ms", "0.0%"), ("1 min 0 s", "1.6%"),
-    ]  # fmt: skip
+        ("1 h 2 min", "100.0%"),
+        ("50 ms", "0.0%"),
+        ("1 min 0 s", "1.6%"),
+    ]
     assert repeat_section("divlearn demo", "", {}, {}).content["stages"] == []
 
 

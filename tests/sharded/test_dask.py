@@ -21,9 +21,14 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 3,
-    "n_atoms": 4, "divergence": [(1.0, 1.0)], "loss": "ridge",
-}  # fmt: skip
+    "cv": None,
+    "gamma": 1e-2,
+    "random_state": 0,
+    "max_iter": 3,
+    "n_atoms": 4,
+    "divergence": [(1.0, 1.0)],
+    "loss": "ridge",
+}
 CONFIGURATION = {
     # A worker writes to disk what it holds beyond 1 % of its memory.
     "distributed.worker.memory.target": 0.01,
@@ -238,9 +243,11 @@ def test_files_and_iterators_are_read_by_workers(client, tmp_path, data):
     np.save(tmp_path / "all.npy", X)
     zarr.save(tmp_path / "all.zarr", X)
     sources = [
-        files, np.load(tmp_path / "all.npy", mmap_mode="r"), tmp_path / "all.zarr",
+        files,
+        np.load(tmp_path / "all.npy", mmap_mode="r"),
+        tmp_path / "all.zarr",
         lambda: iter(np.array_split(X, 4)),
-    ]  # fmt: skip
+    ]
     expected = get_engine().encode(X, X[:2], 1.0, 0.5)
     for source in sources:
         close(encode(source, X[:2], 1.0, 0.5, engine="dask", block_size=15), expected)

@@ -17,9 +17,13 @@ X, Y = make_wishart_clusters(3, 20, 3, separation=3, random_state=0)
 NAMES = np.array(["b", "a", "c"])[Y]
 NUMBERS = np.linalg.slogdet(X)[1]
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 1,
-    "n_atoms": 4, "divergence": [(1.0, 1.0)],
-}  # fmt: skip
+    "cv": None,
+    "gamma": 1e-2,
+    "random_state": 0,
+    "max_iter": 1,
+    "n_atoms": 4,
+    "divergence": [(1.0, 1.0)],
+}
 
 
 def classifier(**settings):
@@ -114,9 +118,15 @@ def changed(values, index, value):
 ONES = np.ones(len(X))
 UNEVEN = np.random.RandomState(0).uniform(0.5, 2, size=len(X))
 LEARNERS = [
-    (classifier, Y), (regressor, NUMBERS), (clusters, None), (learned, None), (penalized, None),
-    (karcher, None), (logarithms, None), (mixture, None),
-]  # fmt: skip
+    (classifier, Y),
+    (regressor, NUMBERS),
+    (clusters, None),
+    (learned, None),
+    (penalized, None),
+    (karcher, None),
+    (logarithms, None),
+    (mixture, None),
+]
 BAD_WEIGHTS = {
     "negative": (changed(ONES, 2, -1), r"^sample_weight\[2\] = -1.0 must be >= 0$"),
     "NaN": (changed(ONES, 2, np.nan), r"^sample_weight\[2\] = nan must be finite$"),
@@ -129,10 +139,13 @@ BAD_WEIGHTS = {
     "complex": (1j * ONES, r"^sample_weight has dtype complex128, but must be real numbers$"),
 }
 GOOD_WEIGHTS = {
-    "uneven": UNEVEN, "some zero": np.where(np.arange(60) % 7, UNEVEN, 0),
-    "a shard of zero": np.where(np.arange(60) < 25, 0, UNEVEN), "a number": 2.0,
-    "tiny": np.full(60, 1e-320), "large": np.full(60, 1e300),
-}  # fmt: skip
+    "uneven": UNEVEN,
+    "some zero": np.where(np.arange(60) % 7, UNEVEN, 0),
+    "a shard of zero": np.where(np.arange(60) < 25, 0, UNEVEN),
+    "a number": 2.0,
+    "tiny": np.full(60, 1e-320),
+    "large": np.full(60, 1e300),
+}
 EXTREME_WEIGHTS = ("a shard of zero", "tiny")
 
 
@@ -176,10 +189,14 @@ BAD_CLASS_WEIGHTS = {
     "huge": (dict.fromkeys(range(3), 1e308), "^weights have the sum inf, which must be finite"),
 }
 GOOD_CLASS_WEIGHTS = {
-    "balanced": "balanced", "none": None, "one": {0: 3.0}, "all": {0: 1.0, 1: 2.0, 2: 0.5},
-    "a class of zero": {0: 0, 1: 1, 2: 2}, "too many": {0: 1.0, 1: 2.0, 2: 0.5, 7: 9.0},
+    "balanced": "balanced",
+    "none": None,
+    "one": {0: 3.0},
+    "all": {0: 1.0, 1: 2.0, 2: 0.5},
+    "a class of zero": {0: 0, 1: 1, 2: 2},
+    "too many": {0: 1.0, 1: 2.0, 2: 0.5, 7: 9.0},
     "tiny": dict.fromkeys(range(3), 1e-300),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD_CLASS_WEIGHTS)
@@ -212,15 +229,20 @@ BAD_LABELS = {
     "one class": (np.zeros(60), "^y holds the one class 0.0, must hold >= 2"),
     "numbers": (NUMBERS, WHERE + "Unknown label type: continuous"),
     "a table": (np.stack([Y, Y], axis=1), WHERE + "y should be a 1d array, got an array of shape"),
-    "two kinds": (np.where(np.arange(60) < 9, Y.astype(object), NAMES.astype(object)),
-                  WHERE + "y is text for some samples only"),
+    "two kinds": (
+        np.where(np.arange(60) < 9, Y.astype(object), NAMES.astype(object)),
+        WHERE + "y is text for some samples only",
+    ),
     "too few": (Y[:-1], "^y has 59 rows, but X has 60 matrices .inconsistent numbers of samples"),
     "bytes": (NAMES.astype("S1"), WHERE + "Support for labels represented as bytes"),
-}  # fmt: skip
+}
 GOOD_LABELS = {
-    "text": NAMES, "objects": NAMES.astype(object), "floats": Y.astype(float), "bool": Y == 0,
+    "text": NAMES,
+    "objects": NAMES.astype(object),
+    "floats": Y.astype(float),
+    "bool": Y == 0,
     "list": NAMES.tolist(),
-}  # fmt: skip
+}
 BAD_NUMBERS = {
     "none": (None, "requires y to be passed, but the target y is None; pass one row per matrix$"),
     "one NaN": (changed(NUMBERS, 3, np.nan), WHERE + "Input y contains NaN"),
@@ -230,9 +252,11 @@ BAD_NUMBERS = {
     "too few": (NUMBERS[:-1], "^y has 59 rows, but X has 60 matrices"),
 }
 GOOD_NUMBERS = {
-    "integers": Y, "a column": NUMBERS[:, None], "constant": np.full(60, 2.0),
+    "integers": Y,
+    "a column": NUMBERS[:, None],
+    "constant": np.full(60, 2.0),
     "two outputs": np.stack([NUMBERS, 1e6 * NUMBERS + 5], axis=1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD_LABELS)
@@ -273,13 +297,23 @@ def test_good_numbers_lead_to_equal_results(name):
 # ---------------------------------------------------------------------- settings
 
 SAME = [
-    {}, {"loss": "softmax"}, {"loss": "hinge"}, {"loss": RidgeLoss(bias=False)},
-    {"loss": RidgeLoss(plain=True)}, {"divergence": "learn"}, {"divergence": "airm"},
-    {"solver": "joint divergences"}, {"solver": "joint atoms"}, {"max_iter": 0},
-    {"init": "kmeans"}, {"init": "samples"}, {"init": "identity", "n_atoms": 1},
-    {"init": X[:3]}, {"n_atoms": "auto", "max_iter": 2},
+    {},
+    {"loss": "softmax"},
+    {"loss": "hinge"},
+    {"loss": RidgeLoss(bias=False)},
+    {"loss": RidgeLoss(plain=True)},
+    {"divergence": "learn"},
+    {"divergence": "airm"},
+    {"solver": "joint divergences"},
+    {"solver": "joint atoms"},
+    {"max_iter": 0},
+    {"init": "kmeans"},
+    {"init": "samples"},
+    {"init": "identity", "n_atoms": 1},
+    {"init": X[:3]},
+    {"n_atoms": "auto", "max_iter": 2},
     {"n_atoms": "2 per class"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("settings", SAME, ids=lambda one: ", ".join(one) or "plain")

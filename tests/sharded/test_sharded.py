@@ -20,9 +20,13 @@ from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import add, merge_all
 
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 4,
-    "n_atoms": 4, "divergence": [(1.0, 1.0)],
-}  # fmt: skip
+    "cv": None,
+    "gamma": 1e-2,
+    "random_state": 0,
+    "max_iter": 4,
+    "n_atoms": 4,
+    "divergence": [(1.0, 1.0)],
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +55,15 @@ def sources(folder, X):
     zarr.save(folder / "all.zarr", X)
     mapped = np.load(folder / "all.npy", mmap_mode="r")
     return {
-        "array": X, "list": X.tolist(), "map": mapped, "file": folder / "all.npy", "files": files,
-        "zarr": str(folder / "all.zarr"), "zarr array": zarr.open(folder / "all.zarr", mode="r"),
+        "array": X,
+        "list": X.tolist(),
+        "map": mapped,
+        "file": folder / "all.npy",
+        "files": files,
+        "zarr": str(folder / "all.zarr"),
+        "zarr array": zarr.open(folder / "all.zarr", mode="r"),
         "iterator": lambda: iter(np.array_split(X, 4)),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("memory_limit", [None, 2000])
@@ -217,10 +226,13 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss": "auto"}, {"gamma": "auto"}, {"divergence": "N"}, {"solver": "bcd", "max_iter": 2},
+        {"loss": "auto"},
+        {"gamma": "auto"},
+        {"divergence": "N"},
+        {"solver": "bcd", "max_iter": 2},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_settings_are_chosen_as_for_data_in_memory(data, settings):
     X, y, weights = data
     settings = SETTINGS | {"loss": "ridge"} | settings
@@ -243,10 +255,14 @@ def test_models_of_folds_need_data_in_memory(data):
 @pytest.mark.parametrize(
     ("divergence", "init"),
     [
-        ((0.5, 1.5), "tangent"), ((1.5, 1.5), "k-means++"), ((1.0, 0.0), "random"),
-        ("learn", None), ("likelihood", "tangent"), ("paper-tied", "log-euclidean"),
+        ((0.5, 1.5), "tangent"),
+        ((1.5, 1.5), "k-means++"),
+        ((1.0, 0.0), "random"),
+        ("learn", None),
+        ("likelihood", "tangent"),
+        ("paper-tied", "log-euclidean"),
     ],
-)  # fmt: skip
+)
 def test_clusters_are_those_of_data_in_memory(data, divergence, init):
     X, _, weights = data
     n_init = 2 if init == "random" else 1

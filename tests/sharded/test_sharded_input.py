@@ -18,9 +18,13 @@ from divlearn.sharded.opening import open_data
 from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
-    "cv": None, "gamma": 1e-2, "random_state": 0, "max_iter": 2,
-    "n_atoms": 4, "divergence": [(1.0, 1.0)],
-}  # fmt: skip
+    "cv": None,
+    "gamma": 1e-2,
+    "random_state": 0,
+    "max_iter": 2,
+    "n_atoms": 4,
+    "divergence": [(1.0, 1.0)],
+}
 
 
 def classifier(**settings):

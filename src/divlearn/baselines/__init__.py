@@ -8,6 +8,11 @@ from divlearn.baselines.neighbors import DivergenceKNN
 from divlearn.baselines.rspdl import RSPDL
 
 __all__ = [
-    "LEML", "RSPDL", "DivergenceKNN", "DivergenceMDM", "KernelLLC", "KernelSparseCoding",
+    "LEML",
+    "RSPDL",
+    "DivergenceKNN",
+    "DivergenceMDM",
+    "KernelLLC",
+    "KernelSparseCoding",
     "LogEuclideanSVM",
-]  # fmt: skip
+]

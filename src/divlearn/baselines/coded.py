@@ -92,8 +92,10 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             start = self._start(matrices, n_atoms, seed)
             chosen, accuracy = self._choose(matrices, start, data.codes, folds)
             self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
-                self._learn(matrices, start, chosen), max_iter=self.max_iter, tol=self.tol,
-            )  # fmt: skip
+                self._learn(matrices, start, chosen),
+                max_iter=self.max_iter,
+                tol=self.tol,
+            )
             fitted = _fit_machine(codes, data.codes, folds)
         self.unit_, self.machine_ = fitted.unit, fitted.machine
         self.held_out_accuracy_ = fitted.held_out_accuracy if accuracy is None else accuracy

@@ -94,9 +94,13 @@ class Cone:
 
 @np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
 def conic_codes(
-    cone: Cone, penalty: float, *, start: RealArray | None = None, tol: float = 1e-2,
+    cone: Cone,
+    penalty: float,
+    *,
+    start: RealArray | None = None,
+    tol: float = 1e-2,
     max_iter: int = _MAX_ITER,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     r"""Code all matrices by spectral projected gradients.
 
     Steps minimise :math:`\langle g, s \rangle + s^T H s / (2 \eta)` over :math:`a + s \ge 0`, H the
@@ -166,9 +170,14 @@ class _Model:
 
 
 def _search(
-    cone: Cone, penalty: float, rows: Indices, codes: RealArray, values: RealArray,
-    gradients: RealArray, ways: RealArray,
-) -> tuple[Indices, RealArray, RealArray, RealArray]:  # fmt: skip
+    cone: Cone,
+    penalty: float,
+    rows: Indices,
+    codes: RealArray,
+    values: RealArray,
+    gradients: RealArray,
+    ways: RealArray,
+) -> tuple[Indices, RealArray, RealArray, RealArray]:
     """Go along the ways until every objective is lower by enough; drop rows for which none is."""
     slopes = (gradients * ways).sum(axis=1)
     lengths = np.ones(len(rows))

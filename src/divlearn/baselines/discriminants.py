@@ -92,9 +92,12 @@ class RDA:
             factors.append(solve_triangular(lower, U, lower=True))
             offsets.append(log_prior - np.log(np.diag(lower)).sum())
         return {
-            "axes": self._axes, "scale": scale, "means": self._means, "factors": factors,
+            "axes": self._axes,
+            "scale": scale,
+            "means": self._means,
+            "factors": factors,
             "offsets": np.array(offsets),
-        }  # fmt: skip
+        }
 
 
 def rda_scores(model: dict[str, Any], vectors: RealArray) -> RealArray:

@@ -58,9 +58,13 @@ def lasso_values(
 
 
 def sparse_codes(
-    similarities: RealArray, gram: RealArray, penalty: float, *, start: RealArray | None = None,
+    similarities: RealArray,
+    gram: RealArray,
+    penalty: float,
+    *,
+    start: RealArray | None = None,
     tol: float = 1e-5,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1."""
     # Alternating directions, all samples together: kernels of similar atoms are nearly singular,
     # and coordinate descent would take thousands of rounds. Samples leave at a duality gap of tol.

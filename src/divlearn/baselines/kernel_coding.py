@@ -100,11 +100,19 @@ class KernelSparseCoding(_KernelCoded):
     """
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto", penalty: float | str = "auto", max_iter: int = 10,
-        tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto",
+        penalty: float | str = "auto",
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
         self.penalty, self.max_iter, self.tol, self.regularize = penalty, max_iter, tol, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
@@ -169,11 +177,17 @@ class KernelLLC(_KernelCoded):
     tol = 0.0
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, kernel: str = "log-euclidean",
-        bandwidth: float | str = "auto", n_neighbors: int | str = "auto",
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        kernel: str = "log-euclidean",
+        bandwidth: float | str = "auto",
+        n_neighbors: int | str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
         self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
         self.verbose, self.regularize = verbose, regularize

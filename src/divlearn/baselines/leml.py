@@ -107,11 +107,17 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
     _codes: Annotated[Indices, "n_matrices"]
 
     def __init__(
-        self, n_constraints: int | str = "plateau", eta: float | None = None, *,
-        percentiles: tuple[float, float] = (5.0, 95.0), max_iter: int = 10, tol: float = 1e-2,
-        random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+        self,
+        n_constraints: int | str = "plateau",
+        eta: float | None = None,
+        *,
+        percentiles: tuple[float, float] = (5.0, 95.0),
+        max_iter: int = 10,
+        tol: float = 1e-2,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.n_constraints, self.eta, self.percentiles = n_constraints, eta, percentiles
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.verbose, self.regularize = verbose, regularize
@@ -195,9 +201,14 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         return runs, runs[-1]
 
     def _learn(
-        self, logarithms: RealArray, codes: Indices, seed: int, rows: Indices, count: int,
+        self,
+        logarithms: RealArray,
+        codes: Indices,
+        seed: int,
+        rows: Indices,
+        count: int,
         eta: float,
-    ) -> _Run:  # fmt: skip
+    ) -> _Run:
         started, rng = time.perf_counter(), np.random.default_rng(seed)
         logarithms, codes = logarithms[rows], codes[rows]
         start = metric.find_prior(logarithms, codes)
@@ -205,13 +216,21 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         pairs, similar = metric.near_pairs(vectors, codes, count, rng)
         low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
         found = metric.solve_logdet(
-            logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]], similar,
-            np.where(similar, low, high), start, eta, max_iter=self.max_iter, tol=self.tol,
-        )  # fmt: skip
+            logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]],
+            similar,
+            np.where(similar, low, high),
+            start,
+            eta,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
         seconds = time.perf_counter() - started
         return found | {
-            "n_constraints": len(pairs), "eta": eta, "accuracy": np.nan, "seconds": seconds,
-        }  # fmt: skip
+            "n_constraints": len(pairs),
+            "eta": eta,
+            "accuracy": np.nan,
+            "seconds": seconds,
+        }
 
 
 def _hold_out(

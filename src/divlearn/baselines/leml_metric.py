@@ -115,9 +115,15 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
 
 
 def solve_logdet(
-    differences: RealArray, similar: NDArray[np.bool_], given: RealArray, start: RealArray,
-    eta: float, *, max_iter: int, tol: float,
-) -> Solution:  # fmt: skip
+    differences: RealArray,
+    similar: NDArray[np.bool_],
+    given: RealArray,
+    start: RealArray,
+    eta: float,
+    *,
+    max_iter: int,
+    tol: float,
+) -> Solution:
     """Project on one constraint after the other, in passes over all of them."""
     # Constraints have differences M, none zero, whether the bound is an upper one, and the bound;
     # ``start`` is F with Q_0 = F F^T.
@@ -154,6 +160,10 @@ def solve_logdet(
         note_interrupt()
         message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
     return {
-        "frame": frame, "multipliers": multipliers, "bounds": bounds, "n_iter": iteration,
-        "message": message, "interrupted": interrupted,
-    }  # fmt: skip
+        "frame": frame,
+        "multipliers": multipliers,
+        "bounds": bounds,
+        "n_iter": iteration,
+        "message": message,
+        "interrupted": interrupted,
+    }

@@ -106,10 +106,14 @@ class LogEuclideanSVM(TunedClassifier):
     _machine: SVC
 
     def __init__(
-        self, kernel: str = "linear", C: float | None = None, gamma: float | None = None,
-        random_state: int | np.random.RandomState | None = None, *,
+        self,
+        kernel: str = "linear",
+        C: float | None = None,
+        gamma: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        *,
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kernel, self.C, self.gamma = kernel, C, gamma
         self.random_state, self.regularize = random_state, regularize
 

@@ -122,19 +122,26 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     _filter: tuple[Annotated[RealArray, "d d"], RealArray] | None
 
     def __init__(
-        self, divergence: str | Divergence | Sequence[Any] = "airm",
-        engine: str | Engine = "auto", *, filtering: bool = False, cv: Any = 4,
+        self,
+        divergence: str | Divergence | Sequence[Any] = "airm",
+        engine: str | Engine = "auto",
+        *,
+        filtering: bool = False,
+        cv: Any = 4,
         random_state: int | np.random.RandomState | None = None,
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.divergence, self.engine, self.filtering = divergence, engine, filtering
         self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
     @labelled.all_or_nothing
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Find the means of the classes.
 
         X has the shape (n_matrices, d, d); y, sample_weight and groups have (n_matrices,). Weights
@@ -264,11 +271,14 @@ def _known_field(divergences: Any) -> Field:
 def _measure(matrices: RealArray, field: Field, means: RealArray, engine: Engine) -> RealArray:
     """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
     prepared: Any = engine.prepare(Prepared.checked(matrices)) if any(field) else None
-    return np.stack([
-        one.pairwise(prepared, some, engine=engine) if one
-        else cdist(log_vectors(matrices), log_vectors(some), "sqeuclidean")
-        for one, some in zip(field, means, strict=True)
-    ])  # fmt: skip
+    return np.stack(
+        [
+            one.pairwise(prepared, some, engine=engine)
+            if one
+            else cdist(log_vectors(matrices), log_vectors(some), "sqeuclidean")
+            for one, some in zip(field, means, strict=True)
+        ]
+    )
 
 
 def _balance(data: Labelled, field: Field, means: RealArray, engine: Engine) -> RealArray:
@@ -365,9 +375,14 @@ def _class_means(
 
 
 def find_means(
-    matrices: RealArray, codes: Indices, weights: RealArray, divergence: Divergence | None,
-    engine: Engine, names: Sequence[str], starts: RealArray | None = None,
-) -> RealArray:  # fmt: skip
+    matrices: RealArray,
+    codes: Indices,
+    weights: RealArray,
+    divergence: Divergence | None,
+    engine: Engine,
+    names: Sequence[str],
+    starts: RealArray | None = None,
+) -> RealArray:
     """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
     if divergence is None:
         return from_log_vectors(_average(log_vectors(matrices), codes, weights))
@@ -406,17 +421,26 @@ def _average(values: RealArray, codes: Indices, weights: RealArray) -> RealArray
 
 
 def _iterate(
-    matrices: RealArray, codes: Indices, weights: RealArray, point: tuple[float, float],
-    starts: RealArray, engine: Engine, names: Sequence[str],
-) -> RealArray:  # fmt: skip
+    matrices: RealArray,
+    codes: Indices,
+    weights: RealArray,
+    point: tuple[float, float],
+    starts: RealArray,
+    engine: Engine,
+    names: Sequence[str],
+) -> RealArray:
     means = []
     for code, start in enumerate(starts):
         rows = np.flatnonzero(codes == code)
         own = engine.keep(Prepared.checked(matrices[rows]))
         found = mean_abld(
-            own, *point, weights[rows], start, tol=_TOLERANCE,
+            own,
+            *point,
+            weights[rows],
+            start,
+            tol=_TOLERANCE,
             engine=engine_for(engine, len(rows), own.d),
-        )  # fmt: skip
+        )
         if not found.converged:
             message = f"the mean of {names[code]} is not exact: {found.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -71,10 +71,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     _codes: Annotated[Indices, "n_matrices"]
 
     def __init__(
-        self, n_neighbors: int = 1, divergence: str | Sequence[float] | Divergence = "airm",
-        weights: str = "uniform", engine: str | Engine = "auto", *,
+        self,
+        n_neighbors: int = 1,
+        divergence: str | Sequence[float] | Divergence = "airm",
+        weights: str = "uniform",
+        engine: str | Engine = "auto",
+        *,
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.n_neighbors, self.divergence = n_neighbors, divergence
         self.weights, self.engine, self.regularize = weights, engine, regularize
 

@@ -164,9 +164,13 @@ def _log_product(
 
 
 def judge_neighbors(
-    matrices: RealArray, codes: Indices, folds: Indices, groups: Indices | None, points: RealArray,
+    matrices: RealArray,
+    codes: Indices,
+    folds: Indices,
+    groups: Indices | None,
+    points: RealArray,
     engine: Engine,
-) -> tuple[Flags, Indices]:  # fmt: skip
+) -> tuple[Flags, Indices]:
     """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
     # Returned are flags, (n_folds + 1, n_points, n_judged), and who was judged. Neighbours are of
     # other groups, and outside the left-out fold and the own one; the last flags leave out no fold.
@@ -217,9 +221,14 @@ def _same_class(nearest: RealArray) -> Flags:
 
 
 def _compare(
-    t: RealArray, apart: Indices, cells: Indices, points: RealArray, rows: Indices, rest: Indices,
+    t: RealArray,
+    apart: Indices,
+    cells: Indices,
+    points: RealArray,
+    rows: Indices,
+    rest: Indices,
     tile: Indices,
-) -> tuple[RealArray, RealArray]:  # fmt: skip
+) -> tuple[RealArray, RealArray]:
     """Least divergences between rows and some of the rest, over each run of a cell among them."""
     columns = rest[tile]
     alike = (apart[rows, None] == apart[columns]).ravel()

@@ -115,10 +115,16 @@ class RSPDL(coded.CodedClassifier):
     whitener_: Annotated[RealArray, "d d"]
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, penalty: float | str = "auto", max_iter: int = 10,
-        tol: float = 1e-3, random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        penalty: float | str = "auto",
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_atoms, self.penalty, self.regularize = n_atoms, penalty, regularize
         self.max_iter, self.tol = max_iter, tol
         self.random_state, self.verbose = random_state, verbose

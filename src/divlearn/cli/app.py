@@ -60,10 +60,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run the program on arguments, those of the process by default; return the exit code."""
     escape_unknown(sys.stdout)
     app = typer.Typer(
-        name="divlearn", help=_HELP, no_args_is_help=True, add_completion=False,
-        pretty_exceptions_enable=False, rich_markup_mode=None,
+        name="divlearn",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )  # fmt: skip
+    )
     app.callback()(_version_option)
     for command in _COMMANDS:
         app.command()(_answering_ctrl_c(command))

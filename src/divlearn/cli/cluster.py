@@ -15,10 +15,15 @@ _MOST = 20  # clusters to choose from
 
 def cluster(
     data: options.Data,
-    n_clusters: Annotated[int | None, typer.Option(
-        "--clusters", "-k", help="Number of clusters; the one with the lowest BIC by default.",
-        callback=options.between("-k/--clusters", 1),
-    )] = None,
+    n_clusters: Annotated[
+        int | None,
+        typer.Option(
+            "--clusters",
+            "-k",
+            help="Number of clusters; the one with the lowest BIC by default.",
+            callback=options.between("-k/--clusters", 1),
+        ),
+    ] = None,
     method: Annotated[
         str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
     ] = "k-means",
@@ -31,11 +36,15 @@ def cluster(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File of the model.")
     ] = None,
-    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
-    groups: options.Groups = None, regularize: options.Regularize = "raise",
-    seed: options.Seed = 0, engine: options.EngineName = "auto",
-    report: options.ReportFile = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Find clusters of matrices, and say how well they agree with labels, or with themselves.
 
     Without -k, the number of clusters is that of the mixture with the lowest BIC, at most 20.
@@ -79,9 +88,15 @@ def cluster(
     page = partial(page, groups=together, stability=stability)
     out.write_page(page, digest, {"clustering": out.seconds})
     out.finish(
-        labels=found, sizes=sizes, headline=headline, summary=text, agreement=scores,
-        agreement_with_groups=with_groups, stability=stability, data=digest,
-    )  # fmt: skip
+        labels=found,
+        sizes=sizes,
+        headline=headline,
+        summary=text,
+        agreement=scores,
+        agreement_with_groups=with_groups,
+        stability=stability,
+        data=digest,
+    )
 
 
 def _check_number(n_clusters: int | None, n_matrices: int) -> None:
@@ -113,9 +128,11 @@ def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
     kinds = {
-        "k-means": ABKMeans, "mixture": ABMixture, "karcher": KarcherKMeans,
+        "k-means": ABKMeans,
+        "mixture": ABMixture,
+        "karcher": KarcherKMeans,
         "log-euclidean": LogEuclideanKMeans,
-    }  # fmt: skip
+    }
     if method not in kinds:
         raise ValueError(f"--method {method} must be one of {', '.join(kinds)}")
     given: dict[str, Any] = {} if method == "log-euclidean" else {"engine": engine}

@@ -28,9 +28,14 @@ def _groups_file(groups: str | None) -> Path | None:
 
 
 def read_data(
-    path: Path, matrices: str | None, labels: str | None, regularize: Any, out: Output,
-    groups: str | None = None, purpose: str | None = None,
-) -> Dataset:  # fmt: skip
+    path: Path,
+    matrices: str | None,
+    labels: str | None,
+    regularize: Any,
+    out: Output,
+    groups: str | None = None,
+    purpose: str | None = None,
+) -> Dataset:
     """Read matrices, labels and groups, which are an array of DATA or a file of their own."""
     # A command with a purpose for groups that gets none says which arrays look like groups.
     from divlearn.datasets.loaders import from_file
@@ -39,9 +44,12 @@ def read_data(
 
     file = _groups_file(groups)
     found = read_spd(
-        path, matrices=matrices, labels=labels, groups=None if file else groups,
+        path,
+        matrices=matrices,
+        labels=labels,
+        groups=None if file else groups,
         regularize="raise" if regularize == "raise" else None,  # checked by whoever learns how
-    )  # fmt: skip
+    )
     if file is not None:
         return from_file(found, path.stem, read_groups(file, len(found.matrices)))
     if purpose is not None:

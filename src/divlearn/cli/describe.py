@@ -66,9 +66,15 @@ def describe(
         f"{shell_name(output)}"
     )
     out.finish(
-        output=str(output), n_matrices=len(matrices), size=d, n_images=n_images,
-        classes=np.unique(data.labels), preset=preset, features=names, colour_ignored=ignored,
-    )  # fmt: skip
+        output=str(output),
+        n_matrices=len(matrices),
+        size=d,
+        n_images=n_images,
+        classes=np.unique(data.labels),
+        preset=preset,
+        features=names,
+        colour_ignored=ignored,
+    )
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from divlearn.cli.output import Output
 
 
 def doctor(
-    data: options.Data, matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """List all problems of matrices and labels, and what to do about them.
 
     Example: divlearn doctor matrices.npz
@@ -34,10 +36,13 @@ def doctor(
     if diagnosis.classes:
         out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])
     out.finish(
-        healthy=diagnosis.healthy, n_matrices=diagnosis.n_matrices, size=diagnosis.size,
-        classes=diagnosis.classes, group_arrays=found.group_names,
+        healthy=diagnosis.healthy,
+        n_matrices=diagnosis.n_matrices,
+        size=diagnosis.size,
+        classes=diagnosis.classes,
+        group_arrays=found.group_names,
         condition=np.nanquantile(diagnosis.condition, [0, 0.5, 1]) if diagnosis.healthy else None,
         findings=[vars(finding) for finding in diagnosis.findings],
-    )  # fmt: skip
+    )
     if not diagnosis.healthy:
         raise typer.Exit(1)

@@ -19,17 +19,21 @@ def fit(
     model: Annotated[
         str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
     ] = "spd",
-    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
-    groups: options.Groups = None, regularize: options.Regularize = "raise",
-    seed: options.Seed = 0, engine: options.EngineName = "auto",
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    groups: options.Groups = None,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
     ] = False,
-    report: options.ReportFile = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    report: options.ReportFile = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Fit a classifier to matrices, and save it to a file.
 
     Ctrl-C stops the fit early if possible, and keeps the best model so far. With --checkpoint, a
@@ -47,9 +51,11 @@ def fit(
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
     out = Output(
-        as_json, report, reads=data_files(data, groups),
+        as_json,
+        report,
+        reads=data_files(data, groups),
         writes=[("--output", output), ("--checkpoint", checkpoint)],
-    )  # fmt: skip
+    )
     _check_checkpoint(checkpoint, resume)
     classifier = _make(model, seed, engine).set_params(regularize=regularize)
     holds_out = has_fit_parameter(classifier, "groups")
@@ -76,9 +82,14 @@ def fit(
     page = partial(classifier_page, classifier, **given, groups=together)
     out.write_page(page, digest, {"fitting": seconds})
     out.finish(
-        model=str(output), kind=type(classifier).__name__, seconds=seconds,
-        held_out_accuracy=accuracy, summary=text, kept_together=together is not None, data=digest,
-    )  # fmt: skip
+        model=str(output),
+        kind=type(classifier).__name__,
+        seconds=seconds,
+        held_out_accuracy=accuracy,
+        summary=text,
+        kept_together=together is not None,
+        data=digest,
+    )
 
 
 def _make(name: str, seed: int, engine: str) -> Any:

@@ -37,31 +37,48 @@ def _as_weight(how: str) -> str | float:
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
 ]
-MatricesKey = Annotated[str | None, typer.Option(
-    "--matrices", metavar="NAME", help="Array of matrices; usual names are known."
-)]  # fmt: skip
-LabelsKey = Annotated[str | None, typer.Option(
-    "--labels", metavar="NAME", help="Array of labels; usual names are known."
-)]  # fmt: skip
-Groups = Annotated[str | None, typer.Option(
-    "--groups", metavar="NAME|FILE",
-    help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
-    "with one entry for each matrix.",
-)]  # fmt: skip
-Regularize = Annotated[Any, typer.Option(
-    "--regularize", metavar="HOW", parser=_as_weight,
-    help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
-)]  # fmt: skip
-CV = Annotated[int, typer.Option(
-    "--cv", help="Number of folds of cross-validation, at most.", callback=between("--cv", 2)
-)]  # fmt: skip
+MatricesKey = Annotated[
+    str | None,
+    typer.Option("--matrices", metavar="NAME", help="Array of matrices; usual names are known."),
+]
+LabelsKey = Annotated[
+    str | None,
+    typer.Option("--labels", metavar="NAME", help="Array of labels; usual names are known."),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="NAME|FILE",
+        help="Which matrices belong together: an array of DATA, or a .npy, .npz, .csv or .txt file "
+        "with one entry for each matrix.",
+    ),
+]
+Regularize = Annotated[
+    Any,
+    typer.Option(
+        "--regularize",
+        metavar="HOW",
+        parser=_as_weight,
+        help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
+    ),
+]
+CV = Annotated[
+    int,
+    typer.Option(
+        "--cv", help="Number of folds of cross-validation, at most.", callback=between("--cv", 2)
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Seed = Annotated[int, typer.Option(
-    "--seed", help="Seed of all random choices.", callback=between("--seed", 0, 2**32 - 1)
-)]  # fmt: skip
-EngineName = Annotated[str, typer.Option(
-    "--engine", help="auto, native, reference or cuda.", callback=_check_engine
-)]  # fmt: skip
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", help="Seed of all random choices.", callback=between("--seed", 0, 2**32 - 1)
+    ),
+]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="auto, native, reference or cuda.", callback=_check_engine)
+]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write a report: report.html.")
 ]

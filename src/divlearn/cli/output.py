@@ -42,9 +42,14 @@ class Output:
     """Prints results, or at the end one JSON object, and progress to standard error."""
 
     def __init__(
-        self, as_json: bool, report: Path | None = None, *, reads: Sequence[Named] = (),
-        writes: Sequence[Named] = (), endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+        self,
+        as_json: bool,
+        report: Path | None = None,
+        *,
+        reads: Sequence[Named] = (),
+        writes: Sequence[Named] = (),
+        endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self.as_json = as_json
         self._report = report
         if report is not None:
@@ -140,10 +145,14 @@ class Bars:
 
     def __init__(self, console: Console, text: str) -> None:
         self.progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
-            TimeElapsedColumn(), console=console, transient=True,
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
             redirect_stdout=sys.stdout.isatty(),  # output to a file stays out of the terminal
-        )  # fmt: skip
+        )
         self._whole = self.progress.add_task(_as_markup(text), total=None, count="")
         self._rows: dict[str, TaskID] = {}
 

@@ -17,11 +17,16 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
     ] = None,
-    matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
-    trust: Annotated[list[str] | None, typer.Option(
-        "--trust", metavar="NAME", help="Class or function of another package in MODEL."
-    )] = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust", metavar="NAME", help="Class or function of another package in MODEL."
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Predict the classes of matrices, with probabilities where the model has them.
 
     A pipeline that begins with a step of another package takes the array of DATA as it is.

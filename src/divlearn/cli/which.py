@@ -10,15 +10,20 @@ from divlearn.cli.output import Output
 
 
 def which(
-    data: options.Data, matrices: options.MatricesKey = None, labels: options.LabelsKey = None,
+    data: options.Data,
+    matrices: options.MatricesKey = None,
+    labels: options.LabelsKey = None,
     groups: options.Groups = None,
     without_labels: Annotated[
         bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
     ] = False,
-    cv: options.CV = 5, regularize: options.Regularize = "raise", seed: options.Seed = 0,
-    engine: options.EngineName = "auto", report: options.ReportFile = None,
+    cv: options.CV = 5,
+    regularize: options.Regularize = "raise",
+    seed: options.Seed = 0,
+    engine: options.EngineName = "auto",
+    report: options.ReportFile = None,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Recommend a divergence for matrices, and say how sure that is.
 
     With labels, the nearest neighbour and the nearest mean of a class should be of the same class
@@ -47,9 +52,14 @@ def which(
     together = None if y is None else keep_together(dataset, groups, out)
     with out.working("Comparing divergences"):
         answer = which_divergence(
-            dataset.matrices, y, groups=together, cv=cv, engine=engine, random_state=seed,
+            dataset.matrices,
+            y,
+            groups=together,
+            cv=cv,
+            engine=engine,
+            random_state=seed,
             regularize=regularize,
-        )  # fmt: skip
+        )
     if y is not None:
         say_folds(len(answer.chosen), cv, out)
     out.say(answer.summary())

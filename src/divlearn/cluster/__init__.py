@@ -6,6 +6,10 @@ from divlearn.cluster.metrics import matched_f1_score, pairwise_f1_score
 from divlearn.cluster.mixture import ABMixture
 
 __all__ = [
-    "ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans", "matched_f1_score",
+    "ABKMeans",
+    "ABMixture",
+    "KarcherKMeans",
+    "LogEuclideanKMeans",
+    "matched_f1_score",
     "pairwise_f1_score",
-]  # fmt: skip
+]

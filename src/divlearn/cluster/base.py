@@ -124,9 +124,11 @@ def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
 
 
 def repeat(
-    turn: Callable[[int], tuple[str, str | None]], save: Callable[[int], None], first: int,
+    turn: Callable[[int], tuple[str, str | None]],
+    save: Callable[[int], None],
+    first: int,
     max_iter: int,
-) -> tuple[int, bool, bool, str]:  # fmt: skip
+) -> tuple[int, bool, bool, str]:
     """Take turns until one says why to stop; how many, whether converged, interrupted, and why."""
     iteration = first
     try:

@@ -74,9 +74,13 @@ class Clusters:
         return moved
 
     def settle(
-        self, numbers: Labels, centers: RealArray, points: Sequence[Point], steps: int,
+        self,
+        numbers: Labels,
+        centers: RealArray,
+        points: Sequence[Point],
+        steps: int,
         tol: RealArray | None = None,
-    ) -> RealArray:  # fmt: skip
+    ) -> RealArray:
         """Take steps none of which raises the objective, until gradients are below ``tol``."""
         moved = centers.copy()
         tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
@@ -249,9 +253,12 @@ def _pick(table: RealArray, columns: Any) -> RealArray:
 
 
 def _slopes_block(
-    block: Block, members: Members, numbers: Sequence[int], centers: RealArray,
+    block: Block,
+    members: Members,
+    numbers: Sequence[int],
+    centers: RealArray,
     points: Sequence[Point],
-) -> tuple[RealArray, RealArray]:  # fmt: skip
+) -> tuple[RealArray, RealArray]:
     engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
@@ -259,17 +266,24 @@ def _slopes_block(
         if not len(rows):
             continue
         back = engine_for(engine, len(rows), d).pullback(
-            block.take(z, rows), centers[i : i + 1], *points[i], weights[:, None],
-            parameters=False, values=True,
-        )  # fmt: skip
+            block.take(z, rows),
+            centers[i : i + 1],
+            *points[i],
+            weights[:, None],
+            parameters=False,
+            values=True,
+        )
         values[i], slopes[i] = weights @ to_host(back.values)[:, 0], -to_host(back.whitened)[0]
     return values, slopes
 
 
 def _means_block(
-    block: Block, members: Members, numbers: Sequence[int], inverse: Sequence[bool],
+    block: Block,
+    members: Members,
+    numbers: Sequence[int],
+    inverse: Sequence[bool],
     exponents: Indices,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     sums = np.zeros((len(numbers), block.data.d, block.data.d))
     for i, z in enumerate(numbers):
         rows, weights = members[0][z], members[1][z]
@@ -307,9 +321,13 @@ def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
 
 
 def _sums_block(
-    block: Block, clouds: Sequence[HeldCloud], chosen: Sequence[int], alpha: float, beta: float,
+    block: Block,
+    clouds: Sequence[HeldCloud],
+    chosen: Sequence[int],
+    alpha: float,
+    beta: float,
     shift: RealArray,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     engine, sums = block.engine, np.zeros((4, len(chosen)))
     for i, k in enumerate(chosen):
         _, weights, numbers = clouds[k]

@@ -58,9 +58,15 @@ def compare_members(
             gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
             p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
         fits[name] = MemberFit(
-            name, family.alpha, family.beta, family.kappa, log_likelihood, n_parameters, bic,
+            name,
+            family.alpha,
+            family.beta,
+            family.kappa,
+            log_likelihood,
+            n_parameters,
+            bic,
             p_value,
-        )  # fmt: skip
+        )
     return fits
 
 

@@ -71,10 +71,14 @@ class EM:
         for name in ("alpha", "beta", "kappa"):
             history[name] = np.stack([getattr(family, name) for family in families])
         return {
-            "mixture": mixture, "lower_bound": bounds[-1], "n_iter": len(rows) - 1,
-            "converged": converged, "interrupted": interrupted, "message": message,
+            "mixture": mixture,
+            "lower_bound": bounds[-1],
+            "n_iter": len(rows) - 1,
+            "converged": converged,
+            "interrupted": interrupted,
+            "message": message,
             "history": history,
-        }  # fmt: skip
+        }
 
     def start(self, centers: RealArray) -> Mixture:
         """Densities around given centres, the same for all, for matrices that go to the nearest."""
@@ -82,11 +86,15 @@ class EM:
         spectra = found.spectra(centers)
         fits = [
             fit_parameters(
-                spectra, Family("", 0, *point), point, largest_kappa=LARGEST_KAPPA, tol=self.tol,
+                spectra,
+                Family("", 0, *point),
+                point,
+                largest_kappa=LARGEST_KAPPA,
+                tol=self.tol,
                 max_iter=_START_STEPS,
             )
             for point in self.members.starts
-        ]  # fmt: skip
+        ]
         parameters, shift, _ = min(fits, key=lambda fit: fit[-1])
         means = centers.copy()
         means[found.alive] *= np.exp(shift)[:, None, None]
@@ -118,10 +126,16 @@ class EM:
         def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
             start = float(family.alpha[rows][0]), float(family.beta[rows][0])
             return fit_parameters(
-                part, self.members, start, tied=tied, kappa=family.kappa[rows], held=few[rows],
-                largest_kappa=LARGEST_KAPPA, tol=_SHARE_OF_TOL * self.tol,
+                part,
+                self.members,
+                start,
+                tied=tied,
+                kappa=family.kappa[rows],
+                held=few[rows],
+                largest_kappa=LARGEST_KAPPA,
+                tol=_SHARE_OF_TOL * self.tol,
                 max_iter=_PARAMETER_STEPS,
-            )  # fmt: skip
+            )
 
         if self.share != "none":
             return fit(spectra, slice(None), self.share == "all")[:2]

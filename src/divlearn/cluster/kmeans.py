@@ -44,11 +44,18 @@ class _KMeans(CentroidModel):
     history_: dict[str, NDArray[np.generic]]
 
     def __init__(
-        self, n_clusters: int = 8, *, init: str | ArrayLike = "tangent", n_init: int = 4,
-        max_iter: int = 100, tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.engine, self.verbose, self.regularize = engine, verbose, regularize
@@ -198,15 +205,30 @@ class ABKMeans(_KMeans):
     """
 
     def __init__(
-        self, n_clusters: int = 8, divergence: str | Sequence[float] | Divergence = (0.5, 1.5), *,
-        init: str | ArrayLike = "tangent", n_init: int = 4, max_iter: int = 100, tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_clusters: int = 8,
+        divergence: str | Sequence[float] | Divergence = (0.5, 1.5),
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         super().__init__(
-            n_clusters, init=init, n_init=n_init, max_iter=max_iter, tol=tol,
-            random_state=random_state, engine=engine, verbose=verbose, regularize=regularize,
-        )  # fmt: skip
+            n_clusters,
+            init=init,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            engine=engine,
+            verbose=verbose,
+            regularize=regularize,
+        )
         self.divergence = divergence
 
     @classmethod

@@ -55,13 +55,16 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
     if np.isnan(history["kappa"]).all():
         del history["kappa"]
     return {
-        "centers": state.centers, "point": state.point,
+        "centers": state.centers,
+        "point": state.point,
         "labels": np.concatenate(shards.map(lambda _, found: found[0], beside=[state.found])),
         "inertia": float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
-        "n_iter": n_iter, "interrupted": interrupted, "message": message,
+        "n_iter": n_iter,
+        "interrupted": interrupted,
+        "message": message,
         "history": history,
-    }  # fmt: skip
+    }
 
 
 class _Lloyd:

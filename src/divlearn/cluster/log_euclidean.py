@@ -57,11 +57,17 @@ class LogEuclideanKMeans(CentroidModel):
     engine: str | Engine = "reference"  # which only hands out the matrices
 
     def __init__(
-        self, n_clusters: int = 8, *, init: str | ArrayLike = "k-means++", n_init: int = 4,
-        max_iter: int = 300, tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None, verbose: int = 0,
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "k-means++",
+        n_init: int = 4,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
         self.max_iter, self.tol, self.regularize = max_iter, tol, regularize
         self.random_state, self.verbose = random_state, verbose
@@ -83,9 +89,14 @@ class LogEuclideanKMeans(CentroidModel):
             init = log_vectors(check_centers(init, self.n_clusters, shards.d))
             n_init = 1
         means = KMeans(
-            self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
-            random_state=self.random_state, verbose=self.verbose,
-        )  # fmt: skip
+            self.n_clusters,
+            init=init,
+            n_init=n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            random_state=self.random_state,
+            verbose=self.verbose,
+        )
         parts = shards.map(lambda block: (log_vectors(block.matrices), block.weights))
         fit_vectors(means, *map(np.concatenate, zip(*parts, strict=True)))
         self.n_features_in_ = shards.d

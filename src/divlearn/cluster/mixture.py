@@ -129,12 +129,19 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     history_: dict[str, RealArray]
 
     def __init__(
-        self, n_components: int | Sequence[int] = 1,
-        divergence: str | Sequence[float] | Divergence = "learn", *, share: str = "all",
-        init: str | ArrayLike = "tangent", n_init: int = 1, max_iter: int = 200,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_components: int | Sequence[int] = 1,
+        divergence: str | Sequence[float] | Divergence = "learn",
+        *,
+        share: str = "all",
+        init: str | ArrayLike = "tangent",
+        n_init: int = 1,
+        max_iter: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_components, self.divergence, self.share = n_components, divergence, share
         self.init, self.n_init, self.max_iter, self.regularize = init, n_init, max_iter, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
@@ -271,11 +278,15 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         counts = random_state.multinomial(n_samples, self.weights_)
         parts = [
             sample_family(
-                self.alpha_[k], self.beta_[k], self.kappa_[k], int(counts[k]), self.means_[k],
+                self.alpha_[k],
+                self.beta_[k],
+                self.kappa_[k],
+                int(counts[k]),
+                self.means_[k],
                 random_state,
             )
             for k in np.flatnonzero(counts)
-        ]  # fmt: skip
+        ]
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
 
     @property

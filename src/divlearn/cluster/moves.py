@@ -36,9 +36,12 @@ _FEWEST = 4  # matrices that may be split
 
 
 def fit_mixture(
-    em: EM, n_components: int, init: str | RealArray, n_init: int,
+    em: EM,
+    n_components: int,
+    init: str | RealArray,
+    n_init: int,
     random_state: np.random.RandomState,
-) -> Run:  # fmt: skip
+) -> Run:
     """Return the best of several runs; from given centres there is one, without moves."""
     block = em.shards.draw(3 * n_components)
     starts = Starts(block, n_components)
@@ -180,9 +183,13 @@ class _Moves:
             for k in np.unique(labels):
                 own = np.flatnonzero(labels == k)
                 centers[k] = mean_abld(
-                    engine.take(data, own), *point, weights[own], centers[k], max_iter=_STEPS,
+                    engine.take(data, own),
+                    *point,
+                    weights[own],
+                    centers[k],
+                    max_iter=_STEPS,
                     engine=engine,
-                ).mean  # fmt: skip
+                ).mean
             labels, two = find_nearest(engine.encode(data, centers, *point))
         # Each of the two has half of the weight.
         gain = family.kappa[component] * (one - two) - np.log(2)

@@ -59,10 +59,17 @@ ParameterFit = tuple[FamilyParameters, RealArray, float]
 
 
 def fit_parameters(
-    spectra: Spectra, members: Members, start: Point, *, tied: bool = True,
-    kappa: RealArray | None = None, held: NDArray[np.bool_] | None = None,
-    largest_kappa: float = math.inf, tol: float = 1e-10, max_iter: int = 100,
-) -> ParameterFit:  # fmt: skip
+    spectra: Spectra,
+    members: Members,
+    start: Point,
+    *,
+    tied: bool = True,
+    kappa: RealArray | None = None,
+    held: NDArray[np.bool_] | None = None,
+    largest_kappa: float = math.inf,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> ParameterFit:
     """Find (alpha, beta), concentrations and factors of the centres, all at once."""
     # ``tied`` components have one concentration; ``kappa`` guesses them, and components ``held``
     # keep that guess unless Z is infinite there. Matrices that equal their centre reach
@@ -87,10 +94,13 @@ def fit_parameters(
     limits = members.bounds + [(-np.inf, np.inf)] * len(zeros)
     least_gain = tol / max(1, abs(first_loss))
     minimize(
-        objective, at_first, jac=True, method="L-BFGS-B",
+        objective,
+        at_first,
+        jac=True,
+        method="L-BFGS-B",
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
-    )  # fmt: skip
+    )
     return problem.parameters(), problem.best[1], problem.best[-1]
 
 
@@ -98,9 +108,15 @@ class _Problem:
     """The objective, as a mean over the weights, at coordinates of a member and shifts."""
 
     def __init__(
-        self, spectra: Spectra, members: Members, tied: bool, kept: RealArray,
-        margin: RealArray, largest_kappa: float, rtol: float,
-    ) -> None:  # fmt: skip
+        self,
+        spectra: Spectra,
+        members: Members,
+        tied: bool,
+        kept: RealArray,
+        margin: RealArray,
+        largest_kappa: float,
+        rtol: float,
+    ) -> None:
         self.spectra, self.members, self.tied, self.kept = spectra, members, tied, kept
         # The margin is how far kappa lies above its lower bound at the best place. Concentrations
         # that are given are kept, and NaN where they are not.

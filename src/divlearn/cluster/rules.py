@@ -107,9 +107,14 @@ class Likelihood(LearnedRule):
 
     def update(self, point: Point, spectra: Spectra, weight: float) -> Update:
         found, shift, loss = fit_parameters(
-            spectra, get_members("learn"), point[:2], kappa=np.array([point[2]]),
-            largest_kappa=_LARGEST_KAPPA, tol=_TOLERANCE, max_iter=_STEPS,
-        )  # fmt: skip
+            spectra,
+            get_members("learn"),
+            point[:2],
+            kappa=np.array([point[2]]),
+            largest_kappa=_LARGEST_KAPPA,
+            tol=_TOLERANCE,
+            max_iter=_STEPS,
+        )
         point = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
         return point, loss, float(shift[0])
 

@@ -36,14 +36,22 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
 _IDDL = {
-    "iddl softmax": "learned softmax", "iddl ridge": "learned ridge",
+    "iddl softmax": "learned softmax",
+    "iddl ridge": "learned ridge",
     "start softmax": "start softmax",
-}  # fmt: skip
+}
 # In the order in which they are fitted: the later, the longer it takes.
 MEMBERS = (
-    "tangent lda", "tangent logistic", "tangent rda", "tangent rbf", "log rbf", "nearest mean",
-    "kernel", "nearest neighbour", *_IDDL,
-)  # fmt: skip
+    "tangent lda",
+    "tangent logistic",
+    "tangent rda",
+    "tangent rbf",
+    "log rbf",
+    "nearest mean",
+    "kernel",
+    "nearest neighbour",
+    *_IDDL,
+)
 # Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
 _PASSES = 6
 _PROBED = 32  # matrices, to see how long a divergence takes
@@ -112,19 +120,29 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     message_: str
 
     def __init__(
-        self, members: Sequence[str] = MEMBERS, *, time_limit: float | None = None, cv: Any = 4,
-        class_weight: Any = None, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        members: Sequence[str] = MEMBERS,
+        *,
+        time_limit: float | None = None,
+        cv: Any = 4,
+        class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.members, self.time_limit, self.cv = members, time_limit, cv
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
     @labelled.all_or_nothing
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Fit and weight the members; parameters are those of `IDDLClassifier.fit`."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
@@ -139,8 +157,11 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
         )
         given = {
-            "X": kept.matrices, "y": kept.codes, "weights": kept.weights, "groups": kept.groups,
-        }  # fmt: skip
+            "X": kept.matrices,
+            "y": kept.codes,
+            "weights": kept.weights,
+            "groups": kept.groups,
+        }
         with checkpointed(self, **given):
             data.require_two("drop it or use IDDLClassifier")
             folds = data.folds(self.cv, draw_seed(self.random_state))
@@ -225,9 +246,11 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
         fits: dict[str, Callable[[], Any]] = {name: partial(tangent, name) for name in MEMBERS}
         return fits | {
-            "nearest mean": mean, "nearest neighbour": neighbour, "kernel": kernel,
+            "nearest mean": mean,
+            "nearest neighbour": neighbour,
+            "kernel": kernel,
             "iddl": partial(self._fit_iddl, data, folds, seed),
-        }  # fmt: skip
+        }
 
     def _estimate(self, kind: str, found: dict[str, Any], data: Labelled, folds: Folds) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
@@ -248,9 +271,12 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         losses = {_IDDL[name].partition(" ")[2] for name in wanted}
         learns = any(not _IDDL[name].startswith("start") for name in wanted)
         family = IDDLClassifier(
-            loss="auto" if len(losses) > 1 else losses.pop(), cv=list(folds),
-            random_state=seed, engine=self.engine, verbose=max(self.verbose - 1, 0),
-        )  # fmt: skip
+            loss="auto" if len(losses) > 1 else losses.pop(),
+            cv=list(folds),
+            random_state=seed,
+            engine=self.engine,
+            verbose=max(self.verbose - 1, 0),
+        )
         if not learns:
             family.set_params(max_iter=0)
         members = family.fit_members(data)

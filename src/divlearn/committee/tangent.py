@@ -162,9 +162,10 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     def learn(C: float, gamma: float) -> Model:
         machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
         return {
-            "machine": machine.fit(decay(table, gamma), y, weights), "gamma": gamma,
+            "machine": machine.fit(decay(table, gamma), y, weights),
+            "gamma": gamma,
             "vectors": vectors,
-        }  # fmt: skip
+        }
 
     return learn
 
@@ -187,4 +188,4 @@ _MODELS: dict[str, tuple[Callable[..., Learn], Callable[..., RealArray], dict[st
     "rda": (_rda, _rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "logistic": (_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
     "rbf": (_rbf, _rbf_decisions, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
-}  # fmt: skip
+}

@@ -49,9 +49,11 @@ def fit_weights(probabilities: RealArray, codes: Indices, counts: RealArray) -> 
 
 
 def find_simple(
-    right: Mapping[str, NDArray[np.bool_]], average: NDArray[np.bool_], counts: RealArray,
+    right: Mapping[str, NDArray[np.bool_]],
+    average: NDArray[np.bool_],
+    counts: RealArray,
     units: Indices,
-) -> str | None:  # fmt: skip
+) -> str | None:
     """Name the member that is most often right, if the average is not better by more than noise."""
     # Noise is the standard error of the difference, over `units` that are independent.
     if not right:

@@ -17,7 +17,17 @@ from divlearn.datasets.synthetic import (
 from divlearn.files import ImageFiles
 
 __all__ = [
-    "Dataset", "ImageFiles", "Split", "SplitRule", "load_basic_motions", "load_image_folder",
-    "load_japanese_vowels", "load_spd", "load_textures", "make_inverse_wishart_clusters",
-    "make_recordings", "make_riemannian_gaussian_clusters", "make_wishart_clusters",
-]  # fmt: skip
+    "Dataset",
+    "ImageFiles",
+    "Split",
+    "SplitRule",
+    "load_basic_motions",
+    "load_image_folder",
+    "load_japanese_vowels",
+    "load_spd",
+    "load_textures",
+    "make_inverse_wishart_clusters",
+    "make_recordings",
+    "make_riemannian_gaussian_clusters",
+    "make_wishart_clusters",
+]

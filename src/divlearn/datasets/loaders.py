@@ -19,9 +19,14 @@ _TEXTURES = ("brick", "grass", "gravel")
 
 
 def load_spd(
-    path: PathLike, *, matrices: str | None = None, labels: str | None = None,
-    groups: str | None = None, limit: int = 2**32, regularize: str | float = "raise",
-) -> Dataset:  # fmt: skip
+    path: PathLike,
+    *,
+    matrices: str | None = None,
+    labels: str | None = None,
+    groups: str | None = None,
+    limit: int = 2**32,
+    regularize: str | float = "raise",
+) -> Dataset:
     """Load SPD matrices and their labels from a file.
 
     The formats are .npy, .npz, HDF5 and MATLAB's .mat, whether of level 5 (``save -v6``, ``-v7``)
@@ -96,10 +101,16 @@ def from_file(
 ) -> Dataset:
     """Make the content of a file, whose matrices were checked, a data set."""
     return of_checked(
-        found.matrices, name=name, labels=found.labels, citation=NOT_STATED, terms=NOT_STATED,
-        official_splits=() if found.splits is None else (found.splits,), groups=groups,
-        notes=notes, files=found.files,
-    )  # fmt: skip
+        found.matrices,
+        name=name,
+        labels=found.labels,
+        citation=NOT_STATED,
+        terms=NOT_STATED,
+        official_splits=() if found.splits is None else (found.splits,),
+        groups=groups,
+        notes=notes,
+        files=found.files,
+    )
 
 
 def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
@@ -136,10 +147,13 @@ def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
             "make one sub-folder for each class"
         )
     return Dataset(
-        folder.resolve().name, np.array([image.parent.name for image in paths]), NOT_STATED,
-        NOT_STATED, images=ImageFiles(paths),
+        folder.resolve().name,
+        np.array([image.parent.name for image in paths]),
+        NOT_STATED,
+        NOT_STATED,
+        images=ImageFiles(paths),
         descriptor=RegionCovariance("texture") if descriptor is None else descriptor,
-    )  # fmt: skip
+    )
 
 
 def load_textures(patch: int = 32) -> Dataset:
@@ -170,12 +184,14 @@ def load_textures(patch: int = 32) -> Dataset:
     side = min(images[0].shape)
     patch = check_count(patch, "patch", least=2, most=side, fix=", the side of the images")
     dataset = Dataset(
-        "textures", np.repeat(_TEXTURES, (side // patch) ** 2),
+        "textures",
+        np.repeat(_TEXTURES, (side // patch) ** 2),
         citation="the images brick, grass and gravel of scikit-image",
         terms="CC0, as scikit-image's documentation says of these images",
-        images=images, descriptor=RegionCovariance("brodatz", patch=patch),
+        images=images,
+        descriptor=RegionCovariance("brodatz", patch=patch),
         notes=("A class is one photograph: train and test are patches of the same photographs.",),
-    )  # fmt: skip
+    )
     with warnings.catch_warnings(action="error", category=SPDRepairWarning):
         try:
             dataset.matrices  # noqa: B018 - computed here, where none may need repair, and kept
@@ -206,10 +222,12 @@ def load_japanese_vowels() -> Dataset:
     (640, 13, 13)
     """
     return _load_series(
-        "JapaneseVowels", name="Japanese vowels", descriptor=GaussianEmbedding(floor=0.01),
+        "JapaneseVowels",
+        name="Japanese vowels",
+        descriptor=GaussianEmbedding(floor=0.01),
         citation='M. Kudo, J. Toyama and M. Shimbo, "Multidimensional curve classification using '
         'passing-through regions", Pattern Recognition Letters 20, 1999',
-    )  # fmt: skip
+    )
 
 
 def load_basic_motions() -> Dataset:
@@ -225,11 +243,13 @@ def load_basic_motions() -> Dataset:
     (80, 7, 7)
     """
     return _load_series(
-        "BasicMotions", name="Basic motions", descriptor=GaussianEmbedding(),
+        "BasicMotions",
+        name="Basic motions",
+        descriptor=GaussianEmbedding(),
         citation='A. Bagnall and others, "The UEA multivariate time series classification archive, '
         '2018", arXiv:1811.00075',
         notes=("Four students made all recordings; the split does not tell whose is whose.",),
-    )  # fmt: skip
+    )
 
 
 def _load_series(problem: str, **fields: Any) -> Dataset:
@@ -250,6 +270,8 @@ def _load_series(problem: str, **fields: Any) -> Dataset:
     numbers = labels[0].isdecimal()
     return Dataset(
         labels=np.array(labels).astype(np.int64) if numbers else np.array(labels),
-        terms=NOT_STATED, series=series,
-        official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),), **fields,
-    )  # fmt: skip
+        terms=NOT_STATED,
+        series=series,
+        official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),),
+        **fields,
+    )

@@ -37,11 +37,18 @@ _BEYOND = np.arange(0.5, 7.5, 0.5)
 
 
 def make_riemannian_gaussian_clusters(
-    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
-    sigma: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
-    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
+    n_clusters: int = 15,
+    n_per_cluster: ArrayLike = 50,
+    d: int = 5,
+    *,
+    sigma: ArrayLike | None = None,
+    separation: float = 10.0,
+    condition: float = 10.0,
+    shuffle: bool = True,
+    random_state: RandomState = None,
+    return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     r"""Clusters of the Riemannian Gaussian, whose centres are their Riemannian means.
 
     .. math:: p(X) \propto \exp\Big(-\frac{d(X, C)^2}{2 \sigma^2}\Big)
@@ -193,9 +200,12 @@ def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealAr
 
 
 def _candidates(
-    transport: Transport, potential: Potential, n_candidates: int, d: int,
+    transport: Transport,
+    potential: Potential,
+    n_candidates: int,
+    d: int,
     random_state: np.random.RandomState,
-) -> tuple[RealArray, RealArray]:  # fmt: skip
+) -> tuple[RealArray, RealArray]:
     """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
     t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
     with limit_blas(1):  # more cost a multiple on small matrices

@@ -33,11 +33,18 @@ _VARIANTS, _CONTRAST, _ARTIFACT = 4, 0.5, 8.0  # of recordings, see `make_record
 
 
 def make_wishart_clusters(
-    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
-    dof: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
-    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
+    n_clusters: int = 15,
+    n_per_cluster: ArrayLike = 50,
+    d: int = 5,
+    *,
+    dof: ArrayLike | None = None,
+    separation: float = 10.0,
+    condition: float = 10.0,
+    shuffle: bool = True,
+    random_state: RandomState = None,
+    return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     r"""Clusters of Wishart matrices: sample covariances of Gaussian vectors.
 
     A matrix of the cluster with the centre C is
@@ -106,11 +113,18 @@ def make_wishart_clusters(
 
 
 def make_inverse_wishart_clusters(
-    n_clusters: int = 15, n_per_cluster: ArrayLike = 50, d: int = 5, *,
-    dof: ArrayLike | None = None, separation: float = 10.0, condition: float = 10.0,
-    shuffle: bool = True, random_state: RandomState = None, return_centers: bool = False,
+    n_clusters: int = 15,
+    n_per_cluster: ArrayLike = 50,
+    d: int = 5,
+    *,
+    dof: ArrayLike | None = None,
+    separation: float = 10.0,
+    condition: float = 10.0,
+    shuffle: bool = True,
+    random_state: RandomState = None,
+    return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     r"""Clusters of inverse Wishart matrices: a few of their eigenvalues may be very large.
 
     :math:`X^{-1}` is a Wishart matrix, scaled such that :math:`E[X] = C`.
@@ -143,10 +157,16 @@ def make_inverse_wishart_clusters(
 
 
 def make_recordings(
-    n_recordings: int = 360, n_channels: int = 8, n_times: int = 64, *, n_classes: int = 3,
-    n_subjects: int = 12, shift: float = 0.1, artifacts: float = 0.25,
+    n_recordings: int = 360,
+    n_channels: int = 8,
+    n_times: int = 64,
+    *,
+    n_classes: int = 3,
+    n_subjects: int = 12,
+    shift: float = 0.1,
+    artifacts: float = 0.25,
     random_state: RandomState = None,
-) -> tuple[RealArray, Indices, Indices]:  # fmt: skip
+) -> tuple[RealArray, Indices, Indices]:
     r"""Simulate recordings of several channels, as in a brain-computer interface.
 
     A class has four variants, each with its own powers of the sources Z. Every subject s mixes the
@@ -199,9 +219,16 @@ class ClusterPlan:
     """Checked arguments of `make_wishart_clusters`, labels, and the way to centres and matrices."""
 
     def __init__(
-        self, n_clusters: int, n_per_cluster: ArrayLike, d: int, separation: float,
-        condition: float, shuffle: bool, random_state: RandomState, dtype: DTypeLike,
-    ) -> None:  # fmt: skip
+        self,
+        n_clusters: int,
+        n_per_cluster: ArrayLike,
+        d: int,
+        separation: float,
+        condition: float,
+        shuffle: bool,
+        random_state: RandomState,
+        dtype: DTypeLike,
+    ) -> None:
         self.n_clusters = check_count(n_clusters, "n_clusters")
         self.d = check_count(d, "d")
         for name, value, least in (("separation", separation, 0), ("condition", condition, 1)):

@@ -9,6 +9,14 @@ from divlearn.descriptors.pixels import PRESETS, Preset
 from divlearn.descriptors.region import RegionCovariance, Regions
 
 __all__ = [
-    "PRESETS", "BlockDiagonal", "CovarianceKernel", "GaborBank", "GaussianEmbedding", "Preset",
-    "RBFKernelDescriptor", "RegionCovariance", "Regions", "Regularize",
-]  # fmt: skip
+    "PRESETS",
+    "BlockDiagonal",
+    "CovarianceKernel",
+    "GaborBank",
+    "GaussianEmbedding",
+    "Preset",
+    "RBFKernelDescriptor",
+    "RegionCovariance",
+    "Regions",
+    "Regularize",
+]

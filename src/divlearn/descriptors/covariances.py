@@ -170,8 +170,9 @@ def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
     grams = np.zeros((len(boxes), n, n))
     _native.box_grams(
         _native.instruction_sets()[0],
-        *map(np.ascontiguousarray, (maps, offset, left, right, start, order)), grams,
-    )  # fmt: skip
+        *map(np.ascontiguousarray, (maps, offset, left, right, start, order)),
+        grams,
+    )
     below = np.tril_indices(n, -1)
     grams[:, *below] = grams.mT[:, *below]
     return grams

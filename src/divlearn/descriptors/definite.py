@@ -159,9 +159,14 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
 
 
 def _warn(
-    constant: NDArray[np.bool_], weights: RealArray, candidates: Indices,
-    n_matrices: int, floor: float, name: str, variables: str,
-) -> None:  # fmt: skip
+    constant: NDArray[np.bool_],
+    weights: RealArray,
+    candidates: Indices,
+    n_matrices: int,
+    floor: float,
+    name: str,
+    variables: str,
+) -> None:
     parts = []
     flat, shrunk = np.flatnonzero(constant.any(axis=1)), candidates[weights > 0]
     if flat.size:

@@ -78,9 +78,13 @@ class GaussianEmbedding(SeriesTransformer):
     _min_times = 2
 
     def __init__(
-        self, estimator: str | Estimator = "cov", *, noise: float = 0.0, normalize: bool = False,
+        self,
+        estimator: str | Estimator = "cov",
+        *,
+        noise: float = 0.0,
+        normalize: bool = False,
         floor: float | str = "auto",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.estimator, self.noise, self.normalize, self.floor = estimator, noise, normalize, floor
 
     def _describe(self, series: Series, floor: float) -> RealArray:

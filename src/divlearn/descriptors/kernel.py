@@ -135,15 +135,26 @@ class CovarianceKernel(RegionCovariance):
     gamma_: float
 
     def __init__(
-        self, features: str | Preset | Sequence[Feature] = "cancer", *,
-        gamma: float | str = "median", patch: int | tuple[int, int] | None = None,
-        stride: int | tuple[int, int] | None = None, boxes: ArrayLike | None = None,
-        floor: float | str = "auto", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        features: str | Preset | Sequence[Feature] = "cancer",
+        *,
+        gamma: float | str = "median",
+        patch: int | tuple[int, int] | None = None,
+        stride: int | tuple[int, int] | None = None,
+        boxes: ArrayLike | None = None,
+        floor: float | str = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         super().__init__(
-            features, patch=patch, stride=stride, boxes=boxes, floor=floor,
-            n_jobs=n_jobs, verbose=verbose,
-        )  # fmt: skip
+            features,
+            patch=patch,
+            stride=stride,
+            boxes=boxes,
+            floor=floor,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         self.gamma = gamma
 
     def _fit(self, X: Images) -> list[Part]:

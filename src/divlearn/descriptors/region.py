@@ -106,11 +106,16 @@ class RegionCovariance(MatrixTransformer):
     """
 
     def __init__(
-        self, features: str | Preset | Sequence[Feature] = "texture", *,
-        patch: int | tuple[int, int] | None = None, stride: int | tuple[int, int] | None = None,
-        boxes: ArrayLike | None = None, floor: float | str = "auto", n_jobs: int | None = None,
+        self,
+        features: str | Preset | Sequence[Feature] = "texture",
+        *,
+        patch: int | tuple[int, int] | None = None,
+        stride: int | tuple[int, int] | None = None,
+        boxes: ArrayLike | None = None,
+        floor: float | str = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.features, self.patch, self.stride, self.boxes = features, patch, stride, boxes
         self.floor, self.n_jobs, self.verbose = floor, n_jobs, verbose
 

@@ -9,9 +9,15 @@ from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [
-    "DaskEngine", "Engine", "Prepared", "Pullback", "ReferenceEngine", "available_engines",
-    "cuda_problem", "get_engine",
-]  # fmt: skip
+    "DaskEngine",
+    "Engine",
+    "Prepared",
+    "Pullback",
+    "ReferenceEngine",
+    "available_engines",
+    "cuda_problem",
+    "get_engine",
+]
 
 _LEAST_CAPABILITY = 80
 

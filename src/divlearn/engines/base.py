@@ -150,9 +150,12 @@ def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
 
 
 def add_part(
-    result: Pullback, extra: Pullback, rows: slice, atom: slice,
+    result: Pullback,
+    extra: Pullback,
+    rows: slice,
+    atom: slice,
     place: Callable[[Any], Any] = np.asarray,
-) -> None:  # fmt: skip
+) -> None:
     """Add what another engine found for some rows of one atom, in place."""
     for name in ("atoms", "whitened", "alpha", "beta"):
         sums, share = getattr(result, name), getattr(extra, name)
@@ -304,9 +307,14 @@ class Engine(ABC):
         return cast_results(self._spectra(prepared, checked), prepared.dtype)
 
     def encode(
-        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
-        beta: ArrayLike, *, out: RealArray | None = None,
-    ) -> RealArray:  # fmt: skip
+        self,
+        data: ArrayLike | Prepared,
+        atoms: ArrayLike | Prepared,
+        alpha: ArrayLike,
+        beta: ArrayLike,
+        *,
+        out: RealArray | None = None,
+    ) -> RealArray:
         """Divergence of every matrix to every atom.
 
         Parameters
@@ -332,9 +340,16 @@ class Engine(ABC):
         return out
 
     def pullback(
-        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
-        beta: ArrayLike, cotangent: ArrayLike, *, parameters: bool = True, values: bool = False,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: ArrayLike | Prepared,
+        atoms: ArrayLike | Prepared,
+        alpha: ArrayLike,
+        beta: ArrayLike,
+        cotangent: ArrayLike,
+        *,
+        parameters: bool = True,
+        values: bool = False,
+    ) -> Pullback:
         """Gradients of ``sum(cotangent * encode(...))`` in one blocked pass.
 
         Parameters
@@ -352,9 +367,13 @@ class Engine(ABC):
         shape = (prepared.n_matrices, *resolved.shape)
         check_cotangent_shape(weights.shape, shape)
         result = self._pullback(
-            prepared, checked, resolved, weights.reshape(len(weights), *resolved.alpha.shape),
-            parameters, values,
-        )  # fmt: skip
+            prepared,
+            checked,
+            resolved,
+            weights.reshape(len(weights), *resolved.alpha.shape),
+            parameters,
+            values,
+        )
         refuse_lost(self.name, result, weights)
         gradient, frames, first, second = result.atoms, result.whitened, result.alpha, result.beta
         if first is not None and second is not None:
@@ -367,9 +386,12 @@ class Engine(ABC):
         return Pullback(*fields)
 
     def trace(
-        self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared, alpha: ArrayLike,
+        self,
+        data: ArrayLike | Prepared,
+        atoms: ArrayLike | Prepared,
+        alpha: ArrayLike,
         beta: ArrayLike,
-    ) -> Trace:  # fmt: skip
+    ) -> Trace:
         """Do what `encode` does; an engine with room for it keeps what gradients need, too."""
 
         def pull(cotangent: RealArray, parameters: bool) -> Any:
@@ -400,9 +422,10 @@ class Engine(ABC):
             prepared = self.prepare(data)
             # Judged in the precision they come in, used in double.
             checked = (
-                atoms.matrices if isinstance(atoms, Prepared)
+                atoms.matrices
+                if isinstance(atoms, Prepared)
                 else check_spd(atoms, ndim=3, name="atoms")
-            ).astype(np.float64, copy=False)  # fmt: skip
+            ).astype(np.float64, copy=False)
         check_same_size(prepared, checked)
         # What counts is the size of the data's variables in units of the atoms'.
         sizes = prepared.sizes - typical_sizes(checked)
@@ -423,6 +446,11 @@ class Engine(ABC):
 
     @abstractmethod
     def _pullback(
-        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback: ...  # fmt: skip
+        self,
+        data: Prepared,
+        atoms: RealArray,
+        parameters: Parameters,
+        cotangent: RealArray,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback: ...

@@ -44,9 +44,11 @@ class NativeEngine(Engine):
     name: ClassVar[str] = "native"
 
     def __init__(
-        self, n_threads: int | None = None, accuracy: str | float = "auto",
+        self,
+        n_threads: int | None = None,
+        accuracy: str | float = "auto",
         instruction_set: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(n_threads, accuracy)
         available = instruction_sets()
         if instruction_set is not None and instruction_set not in available:
@@ -132,9 +134,13 @@ class NativeEngine(Engine):
             self._reference._encode(part, atoms.original[atom], picked, out[rows, atom])
 
     def _encode_route(
-        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
+        self,
+        route: str,
+        data: NativeData,
+        atoms: NativeAtoms,
+        parameters: Parameters,
         out: RealArray,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if route == "spectrum" or not traces_usable(data.extremes, atoms, self.condition_limit):
             self._spectral_encode(data, atoms, parameters, out)
             return
@@ -157,15 +163,24 @@ class NativeEngine(Engine):
             out[rows[some], columns[some], 0] = scalar.f.sum(axis=-1)
 
     def _pullback(
-        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: Prepared,
+        atoms: RealArray,
+        parameters: Parameters,
+        cotangent: RealArray,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         assert isinstance(data, NativeData)
         if parameters.opposite or data.d >= _LAPACK_DIMENSION:
             return self._reference._pullback(
-                self._reference._prepare(data.working), atoms, parameters, cotangent,
-                with_parameters, with_values,
-            )  # fmt: skip
+                self._reference._prepare(data.working),
+                atoms,
+                parameters,
+                cotangent,
+                with_parameters,
+                with_values,
+            )
         prepared = NativeAtoms(atoms)
         pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
         every = [
@@ -193,40 +208,66 @@ class NativeEngine(Engine):
         return Pullback(gradient, whitened, values=values)
 
     def _pullback_route(
-        self, route: str, data: NativeData, atoms: NativeAtoms, parameters: Parameters,
+        self,
+        route: str,
+        data: NativeData,
+        atoms: NativeAtoms,
+        parameters: Parameters,
         cotangent: RealArray,
-    ) -> Pullback:  # fmt: skip
+    ) -> Pullback:
         if route == "spectrum":
             return self._spectral_pullback(data, atoms, parameters, cotangent, False, False)
         if route == "logdet":
             return self._logdet_pullback(data, atoms, parameters, cotangent)
         return _trace_gradient(
-            data, atoms, cotangent[:, :, 0], inverse=route == "inverse trace",
+            data,
+            atoms,
+            cotangent[:, :, 0],
+            inverse=route == "inverse trace",
             n_threads=self._threads(np.inf),
-        )  # fmt: skip
+        )
 
     def _spectral_pullback(
-        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, cotangent: RealArray,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: NativeData,
+        atoms: NativeAtoms,
+        parameters: Parameters,
+        cotangent: RealArray,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         n, pairs = parameters.alpha.shape
         chunks = self._chunks(data, atoms)
         inner = np.empty((n, chunks, len(atoms.lower[0])))
         first, second = (np.empty((n, chunks, pairs if with_parameters else 0)) for _ in range(2))
         values = np.empty(cotangent.shape if with_values else 0)
         failed = self._run(
-            _native.pullback, data, atoms, parameters.alpha, parameters.beta, cotangent,
-            chunks, inner, first, second, values, False,
-        )  # fmt: skip
+            _native.pullback,
+            data,
+            atoms,
+            parameters.alpha,
+            parameters.beta,
+            cotangent,
+            chunks,
+            inner,
+            first,
+            second,
+            values,
+            False,
+        )
         whitened = -atoms.unpack(inner.sum(axis=1))
         in_alpha, in_beta = (x.sum(axis=1) if with_parameters else None for x in (first, second))
         kept = values if with_values else None
         result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, kept)
         for rows, atom, part in self._failures(data, failed):
             extra = self._reference._pullback(
-                part, atoms.original[atom], parameters.chosen(np.arange(n)[atom]),
-                cotangent[rows, atom], with_parameters, with_values,
-            )  # fmt: skip
+                part,
+                atoms.original[atom],
+                parameters.chosen(np.arange(n)[atom]),
+                cotangent[rows, atom],
+                with_parameters,
+                with_values,
+            )
             add_part(result, extra, rows, atom)
         return result
 
@@ -238,9 +279,19 @@ class NativeEngine(Engine):
         chunks = self._chunks(data, atoms)
         sums = np.empty((len(alpha), chunks, len(atoms.lower[0])))
         self._run(
-            _native.pullback, data, atoms, alpha, parameters.beta, cotangent, chunks,
-            sums, _NOTHING, _NOTHING, _NOTHING, True,
-        )  # fmt: skip
+            _native.pullback,
+            data,
+            atoms,
+            alpha,
+            parameters.beta,
+            cotangent,
+            chunks,
+            sums,
+            _NOTHING,
+            _NOTHING,
+            _NOTHING,
+            True,
+        )
         own = cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
         found = (atoms.unpack(sums.sum(axis=1)) - own) / alpha[:, :, None]
         return atoms.gradient(atoms.in_units(found))
@@ -267,9 +318,14 @@ class NativeEngine(Engine):
         operations = data.n_matrices * n * _operations(data.d)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
         failures = kernel(
-            self.instruction_set, data.arrays(), atoms.arrays(), *arrays,
-            self.condition_limit, self._threads(operations), failed,
-        )  # fmt: skip
+            self.instruction_set,
+            data.arrays(),
+            atoms.arrays(),
+            *arrays,
+            self.condition_limit,
+            self._threads(operations),
+            failed,
+        )
         return failed if failures else None
 
     def _failures(

@@ -54,9 +54,14 @@ class NativeData(Prepared):
 
     def arrays(self) -> Any:
         return _native.DataArrays(
-            self.n_matrices, self.d, self.factor, self.matrix, self.logdet, self.exponent,
+            self.n_matrices,
+            self.d,
+            self.factor,
+            self.matrix,
+            self.logdet,
+            self.exponent,
             self.spread,
-        )  # fmt: skip
+        )
 
     def block(self, start: int, stop: int) -> NativeData:
         """Matrices [start, stop) without copying; start is a multiple of `lanes`."""
@@ -64,11 +69,19 @@ class NativeData(Prepared):
         end = -(-stop // self.lanes) * self.lanes
         packed, plain = slice(start * size, end * size), slice(start, end)
         return NativeData(
-            self.engine, self.working[start:stop], self.instruction_set, self.lanes,
-            self.factor[packed], self.matrix[packed], self.logdet[plain], self.exponent[plain],
-            self.spread[plain], self.unit,
-            {key: columns[start:stop] for key, columns in self.kept.items()}, order=self.order,
-        )  # fmt: skip
+            self.engine,
+            self.working[start:stop],
+            self.instruction_set,
+            self.lanes,
+            self.factor[packed],
+            self.matrix[packed],
+            self.logdet[plain],
+            self.exponent[plain],
+            self.spread[plain],
+            self.unit,
+            {key: columns[start:stop] for key, columns in self.kept.items()},
+            order=self.order,
+        )
 
 
 def pack(
@@ -80,15 +93,30 @@ def pack(
     factor, matrix = (_aligned(padded * d * (d + 1) // 2) for _ in range(2))
     logdet, exponent, spread = np.empty((3, padded))
     failed = _native.factor(
-        instruction_set, matrices.astype(np.float64, copy=False), factor, matrix, logdet,
-        exponent, spread, n_threads,
-    )  # fmt: skip
+        instruction_set,
+        matrices.astype(np.float64, copy=False),
+        factor,
+        matrix,
+        logdet,
+        exponent,
+        spread,
+        n_threads,
+    )
     if failed >= 0:
         raise no_factor(f"X[{failed}]")
     return NativeData(
-        "native", matrices, instruction_set, lanes, factor, matrix, logdet, exponent, spread,
-        float(np.median(exponent)), order=order,
-    )  # fmt: skip
+        "native",
+        matrices,
+        instruction_set,
+        lanes,
+        factor,
+        matrix,
+        logdet,
+        exponent,
+        spread,
+        float(np.median(exponent)),
+        order=order,
+    )
 
 
 def _pack_again(matrices: RealArray, instruction_set: str, order: IntArray | None) -> NativeData:
@@ -105,9 +133,14 @@ class NativeAtoms:
         self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
         self.logdet, self.exponent, self.spread = np.empty((3, n))
         failed = _native.prepare_atoms(
-            atoms, self.whitener, self.packed, self.packed_inverse, self.logdet, self.exponent,
+            atoms,
+            self.whitener,
+            self.packed,
+            self.packed_inverse,
+            self.logdet,
+            self.exponent,
             self.spread,
-        )  # fmt: skip
+        )
         if failed >= 0:
             raise no_factor(f"atoms[{failed}]")
 
@@ -116,9 +149,13 @@ class NativeAtoms:
 
     def arrays(self) -> Any:
         return _native.AtomArrays(
-            len(self.original), self.whitener, self.packed, self.logdet, self.exponent,
+            len(self.original),
+            self.whitener,
+            self.packed,
+            self.logdet,
+            self.exponent,
             self.spread,
-        )  # fmt: skip
+        )
 
     def unpack(self, packed: RealArray) -> RealArray:
         full, (rows, columns) = np.empty_like(self.whitener), self.lower

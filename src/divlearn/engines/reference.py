@@ -53,17 +53,24 @@ class ReferenceEngine(Engine):
             t = self._spectra(ReferenceData(self.name, *some), atoms)
             for atom, pair in np.argwhere((alpha < 0) | (beta < 0)):
                 check_domain(
-                    t[:, atom], alpha[atom, pair], beta[atom, pair],
+                    t[:, atom],
+                    alpha[atom, pair],
+                    beta[atom, pair],
                     names=_pair_names(start, atom),
-                )  # fmt: skip
+                )
             for pair in range(out.shape[2]):
                 point = alpha[:, pair, None], beta[:, pair, None]
                 out[rows, :, pair] = abld_scalar(t, *point, derivatives=()).f.sum(axis=-1)
 
     def _pullback(
-        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: Prepared,
+        atoms: RealArray,
+        parameters: Parameters,
+        cotangent: RealArray,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         factor, unit = factorize(atoms)
         whitener, whitened = whiteners(factor), np.zeros_like(factor)
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)

@@ -24,13 +24,28 @@ PathLike = str | os.PathLike[str]
 LARGEST_IMAGE = 2**26
 
 _FORMATS = {
-    ".png": "PNG", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP", ".jpg": "JPEG",
-    ".jpeg": "JPEG", ".ppm": "PPM", ".pgm": "PPM", ".pbm": "PPM", ".pnm": "PPM",
-}  # fmt: skip
+    ".png": "PNG",
+    ".gif": "GIF",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+    ".bmp": "BMP",
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".ppm": "PPM",
+    ".pgm": "PPM",
+    ".pbm": "PPM",
+    ".pnm": "PPM",
+}
 # Modes of Pillow, and what they become.
 _TARGETS = {
-    "1": "L", "L": "L", "LA": "L", "P": "RGB", "PA": "RGB", "RGB": "RGB", "RGBA": "RGB",
-}  # fmt: skip
+    "1": "L",
+    "L": "L",
+    "LA": "L",
+    "P": "RGB",
+    "PA": "RGB",
+    "RGB": "RGB",
+    "RGBA": "RGB",
+}
 
 
 class ImageFiles(Sequence[NDArray[Any]]):
@@ -110,9 +125,10 @@ def natural_key(path: Path) -> tuple[list[str | int], str]:
 def list_images(folder: Path) -> list[Path]:
     """Files with the suffix of an image, in natural order, without hidden ones."""
     return [
-        entry for entry in _visible(folder)
+        entry
+        for entry in _visible(folder)
         if entry.suffix.lower() in _FORMATS and not entry.is_dir()
-    ]  # fmt: skip
+    ]
 
 
 def subfolders(folder: Path) -> list[Path]:

@@ -26,9 +26,18 @@ _BEFORE = (frozenset({6}), frozenset({5, 6}), frozenset({1, 16}))
 _DATA = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _CELL, _CHAR, _COMPLEX_FLAG = 1, 4, 8  # in the flags of a matrix, its class before the others
 _NUMBERS = {
-    "double": "f8", "single": "f4", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
-    "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8", "logical": "u1",
-}  # fmt: skip
+    "double": "f8",
+    "single": "f4",
+    "int8": "i1",
+    "uint8": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "int64": "i8",
+    "uint64": "u8",
+    "logical": "u1",
+}
 _HEADER_BYTES = 2048  # of the flags, the shape and the name of a variable, at most
 
 

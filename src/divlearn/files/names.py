@@ -8,8 +8,18 @@ from divlearn.files.variables import Refusal, Variable, quote
 Column = tuple[Variable, ...]  # one array, or a training and a test part
 
 MATRIX_NAMES = (
-    "matrices", "X", "x", "data", "covariances", "covs", "cov", "spd", "SPD", "spds", "features",
-)  # fmt: skip
+    "matrices",
+    "X",
+    "x",
+    "data",
+    "covariances",
+    "covs",
+    "cov",
+    "spd",
+    "SPD",
+    "spds",
+    "features",
+)
 LABEL_NAMES = ("labels", "y", "Y", "label", "target", "targets", "classes", "gnd")
 GROUP_NAMES = ("groups", "group", "subjects", "subject", "sessions", "session")
 FILES = "files"  # names of the files that matrices were made from
@@ -18,9 +28,12 @@ _SHOWN = 10
 
 
 def choose(
-    variables: Sequence[Variable], matrices: str | None, labels: str | None, groups: str | None,
+    variables: Sequence[Variable],
+    matrices: str | None,
+    labels: str | None,
+    groups: str | None,
     square: bool,
-) -> tuple[Column, Column, Column, dict[str, Column]]:  # fmt: skip
+) -> tuple[Column, Column, Column, dict[str, Column]]:
     """Choose by the given names or, without them, by the rules that `load_spd` documents."""
     # Returned are matrices, labels, groups, and what else has a usual name: ``files``, and arrays
     # that look like groups. Where the file is split, each holds the training and the test array.
@@ -61,9 +74,10 @@ def _choose_matrices(by_name: dict[str, Variable], wanted: str | None, square: b
         return (_get(by_name, wanted, "matrices"),)
     # One that cannot be read counts: better its reason is told than another one taken.
     found: list[Column] = [
-        (by_name[name],) for name in MATRIX_NAMES
+        (by_name[name],)
+        for name in MATRIX_NAMES
         if name in by_name and (_is_stack(by_name[name], square) or by_name[name].refusal)
-    ]  # fmt: skip
+    ]
     if split := _find_split(by_name, MATRIX_NAMES):
         found.append(split)
     found = found or [(one,) for one in by_name.values() if _is_stack(one, square)]
@@ -123,10 +137,11 @@ def _part_of(name: str) -> str:
 def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> Column:
     """Find the training and the test array; empty unless the file has both. Refuse several."""
     pairs = [
-        (by_name[train], by_name[test]) for name in names
+        (by_name[train], by_name[test])
+        for name in names
         for train, test in zip(_joined(name, "train"), _joined(name, "test"), strict=True)
         if train in by_name and test in by_name
-    ]  # fmt: skip
+    ]
     if len(pairs) > 1:
         shown = ", ".join(quote(variable.name) for pair in pairs for variable in pair)
         raise Refusal(f"{shown} are several splits; choose with matrices= and labels=")

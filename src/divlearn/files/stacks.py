@@ -35,10 +35,15 @@ class SPDFile:
 
 
 def read_spd(
-    path: str | os.PathLike[str], *, matrices: str | None = None, labels: str | None = None,
-    groups: str | None = None, limit: int = 2**32, regularize: str | float | None = "raise",
+    path: str | os.PathLike[str],
+    *,
+    matrices: str | None = None,
+    labels: str | None = None,
+    groups: str | None = None,
+    limit: int = 2**32,
+    regularize: str | float | None = "raise",
     square: bool = True,
-) -> SPDFile:  # fmt: skip
+) -> SPDFile:
     """Read what `load_spd` documents; unchecked with None for ``regularize`` or not ``square``."""
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()

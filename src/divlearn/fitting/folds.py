@@ -24,9 +24,15 @@ _DRAWS = 10  # of folds of groups, until every class is in every training part
 
 
 def make_folds(
-    cv: Any, n_matrices: int, y: NDArray[Any] | None = None, groups: ArrayLike | None = None, *,
-    kept: Indices | None = None, random_state: Any = None, classes: bool = True,
-) -> list[Fold]:  # fmt: skip
+    cv: Any,
+    n_matrices: int,
+    y: NDArray[Any] | None = None,
+    groups: ArrayLike | None = None,
+    *,
+    kept: Indices | None = None,
+    random_state: Any = None,
+    classes: bool = True,
+) -> list[Fold]:
     """Split matrices into training and held-out parts, of positions within ``kept``."""
     # A number of folds is an upper bound: there are no more than groups, or than matrices in the
     # largest class. Folds are shuffled, stratified by class, and keep groups together. Every class
@@ -55,9 +61,12 @@ def make_folds(
 
 
 def _draw(
-    n_splits: int, n_matrices: int, y: NDArray[Any] | None, groups: NDArray[Any] | None,
+    n_splits: int,
+    n_matrices: int,
+    y: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
     rng: np.random.RandomState,
-) -> list[Fold]:  # fmt: skip
+) -> list[Fold]:
     if groups is not None and len(np.unique(groups)) < 2:
         raise ValueError("groups has 1 group, must have >= 2 to hold one out; leave out groups")
     rows = np.flatnonzero(_can_be_held_out(n_matrices, y, groups))

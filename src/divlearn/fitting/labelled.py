@@ -132,9 +132,13 @@ class Labelled:
 
 
 def check_labelled(
-    estimator: Any, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
-    class_weight: Any = None, groups: ArrayLike | None = None,
-) -> Labelled:  # fmt: skip
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    class_weight: Any = None,
+    groups: ArrayLike | None = None,
+) -> Labelled:
     """Check what to learn from, and note its classes; `class_weight` multiplies weights.
 
     Weights are divided by their mean after that: the scale of neither matters.
@@ -147,9 +151,12 @@ def check_labelled(
 
 
 def label(
-    matrices: RealArray, y: ArrayLike | None, weights: RealArray, class_weight: Any,
+    matrices: RealArray,
+    y: ArrayLike | None,
+    weights: RealArray,
+    class_weight: Any,
     groups: ArrayLike | None = None,
-) -> Labelled:  # fmt: skip
+) -> Labelled:
     """Check labels and groups of matrices and weights that were checked before."""
     labels = check_labels(y, len(matrices))
     seen = np.flatnonzero(weights)  # "balanced" is about these
@@ -162,9 +169,14 @@ def label(
     codes = (np.cumsum(kept) - 1)[codes[rows]]
     seen, weights = seen[rows], normalize_weights(weights[rows])
     return Labelled(
-        matrices[seen], codes, classes[kept], weights, seen, labels,
+        matrices[seen],
+        codes,
+        classes[kept],
+        weights,
+        seen,
+        labels,
         check_groups(groups, len(matrices)),
-    )  # fmt: skip
+    )
 
 
 def check_training(

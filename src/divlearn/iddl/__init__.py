@@ -7,6 +7,13 @@ from divlearn.iddl.training import Model
 from divlearn.iddl.transformer import IDDLTransformer
 
 __all__ = [
-    "Expansion", "HingeLoss", "IDDLClassifier", "IDDLRegressor", "IDDLTransformer", "Loss", "Model",
-    "RidgeLoss", "SoftmaxLoss",
-]  # fmt: skip
+    "Expansion",
+    "HingeLoss",
+    "IDDLClassifier",
+    "IDDLRegressor",
+    "IDDLTransformer",
+    "Loss",
+    "Model",
+    "RidgeLoss",
+    "SoftmaxLoss",
+]

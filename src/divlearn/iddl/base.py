@@ -69,11 +69,20 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     history_: History
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, divergence: Any = "line",
-        gamma: float | str = "auto", solver: str = "joint", init: str | ArrayLike = "class-kmeans",
-        cv: Any = 4, max_iter: int = 10, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        divergence: Any = "line",
+        gamma: float | str = "auto",
+        solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4,
+        max_iter: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.n_atoms, self.divergence, self.gamma = n_atoms, divergence, gamma
         self.solver, self.init, self.cv = solver, init, cv
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
@@ -219,9 +228,15 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         gamma = _LEARNING_GAMMA if given is None else given
         tether = _TETHER if solver == "joint" and self.cv is not None else 0.0
         return Recipe(
-            loss, gamma, tether, solver, int(self.max_iter), "atoms" in moved,
-            "divergences" in moved, seed,
-        )  # fmt: skip
+            loss,
+            gamma,
+            tether,
+            solver,
+            int(self.max_iter),
+            "atoms" in moved,
+            "divergences" in moved,
+            seed,
+        )
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
         if self.n_atoms == "auto":
@@ -243,9 +258,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.n_atoms)
 
     def _start(
-        self, X: RealArray, codes: Indices | None, n_atoms: int, seed: int,
+        self,
+        X: RealArray,
+        codes: Indices | None,
+        n_atoms: int,
+        seed: int,
         logarithms: Callable[[], RealArray] | None = None,
-    ) -> RealArray:  # fmt: skip
+    ) -> RealArray:
         if isinstance(self.init, str):
             random = np.random.RandomState(seed)
             return initial_atoms(X, codes, n_atoms, self.init, random, logarithms)

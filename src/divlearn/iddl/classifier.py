@@ -115,18 +115,35 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, divergence: Any = "line",
-        loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
-        solver: str = "joint", init: str | ArrayLike = "class-kmeans", cv: Any = 4,
-        max_iter: int = 10, class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None, engine: str | Engine = "auto",
-        verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        divergence: Any = "line",
+        loss: str | Loss | type[Loss] = "auto",
+        gamma: float | str = "auto",
+        solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4,
+        max_iter: int = 10,
+        class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         super().__init__(
-            n_atoms, divergence=divergence, gamma=gamma, solver=solver, init=init, cv=cv,
-            max_iter=max_iter, random_state=random_state, engine=engine, verbose=verbose,
+            n_atoms,
+            divergence=divergence,
+            gamma=gamma,
+            solver=solver,
+            init=init,
+            cv=cv,
+            max_iter=max_iter,
+            random_state=random_state,
+            engine=engine,
+            verbose=verbose,
             regularize=regularize,
-        )  # fmt: skip
+        )
         self.loss = loss
         self.class_weight = class_weight
 
@@ -162,10 +179,14 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         if loss not in LOSSES:
             raise ValueError(f"loss={loss!r} must be one of {', '.join(LOSSES)}")
         made = cls(
-            "5 per class", divergence=divergence,
-            loss=LOSSES[loss](bias=loss != "ridge", plain=True), gamma="cv", solver="bcd",
-            init="kmeans", cv=None,
-        )  # fmt: skip
+            "5 per class",
+            divergence=divergence,
+            loss=LOSSES[loss](bias=loss != "ridge", plain=True),
+            gamma="cv",
+            solver="bcd",
+            init="kmeans",
+            cv=None,
+        )
         if code:
             if starts_from_grid(divergence):
                 made.divergence = divergence, (1.0, 1.0)
@@ -174,9 +195,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     @all_or_nothing
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Learn atoms, divergences and head.
 
         Parameters

@@ -59,9 +59,14 @@ class FeatureMap:
         return (_raw(V, self.offset) - mean) / scale
 
     def pull(
-        self, V: RealArray, features: RealArray, units: Units, weights: RealArray,
-        cotangent: RealArray, sums: tuple[RealArray, RealArray] | None = None,
-    ) -> RealArray:  # fmt: skip
+        self,
+        V: RealArray,
+        features: RealArray,
+        units: Units,
+        weights: RealArray,
+        cotangent: RealArray,
+        sums: tuple[RealArray, RealArray] | None = None,
+    ) -> RealArray:
         """Gradient in V from that in the features; `sums` of the cotangent if V is a part."""
         if self.offset is None or units is None:
             return cotangent

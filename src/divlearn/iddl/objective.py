@@ -61,10 +61,19 @@ class Objective:
     """
 
     def __init__(
-        self, shards: Shards, targets: Parts, variant: Variant, feature_map: FeatureMap, loss: Loss,
-        gamma: float, *, learn_atoms: bool = True, learn_parameters: bool = True,
-        tether: float = 0.0, anchors: RealArray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        shards: Shards,
+        targets: Parts,
+        variant: Variant,
+        feature_map: FeatureMap,
+        loss: Loss,
+        gamma: float,
+        *,
+        learn_atoms: bool = True,
+        learn_parameters: bool = True,
+        tether: float = 0.0,
+        anchors: RealArray | None = None,
+    ) -> None:
         self.shards = shards
         self.targets = targets
         self.variant = variant
@@ -142,9 +151,13 @@ class Objective:
         point = trial.point
         alpha, beta = self.variant.expand(point.parameters)
         whitened, *slopes = self.pull(
-            trial.memo, point.atoms, alpha, beta, parameters=self.learn_parameters,
+            trial.memo,
+            point.atoms,
+            alpha,
+            beta,
+            parameters=self.learn_parameters,
             trace=trial.memo.trace,
-        )  # fmt: skip
+        )
         size, frames = point.frames.size, point.frames
         parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
@@ -157,9 +170,16 @@ class Objective:
         return parts
 
     def pull(
-        self, memo: Memo, atoms: RealArray, alpha: RealArray, beta: RealArray, *,
-        parameters: bool, columns: slice = slice(None), trace: Trace | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        memo: Memo,
+        atoms: RealArray,
+        alpha: RealArray,
+        beta: RealArray,
+        *,
+        parameters: bool,
+        columns: slice = slice(None),
+        trace: Trace | None = None,
+    ) -> Any:
         """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
         known = self.feature_map, memo.units, self.loss, memo.head
@@ -211,9 +231,15 @@ def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -
 
 
 def head_slopes(
-    _: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head, middle: RealArray | None = None,
-) -> tuple[RealArray, RealArray, float]:  # fmt: skip
+    _: Block,
+    targets: Any,
+    V: RealArray,
+    feature_map: FeatureMap,
+    units: Units,
+    loss: Loss,
+    head: Head,
+    middle: RealArray | None = None,
+) -> tuple[RealArray, RealArray, float]:
     """Gradient of the losses in a head for features around a middle; typical second derivative."""
     wanted, weights = targets
     design = feature_map.compute(V, units)
@@ -225,9 +251,17 @@ def head_slopes(
 
 
 def _pull(
-    block: Block, targets: Any, V: RealArray, feature_map: FeatureMap, units: Units, loss: Loss,
-    head: Head, sums: tuple[RealArray, RealArray] | None, dictionary: Any, trace: Trace | None,
-) -> Any:  # fmt: skip
+    block: Block,
+    targets: Any,
+    V: RealArray,
+    feature_map: FeatureMap,
+    units: Units,
+    loss: Loss,
+    head: Head,
+    sums: tuple[RealArray, RealArray] | None,
+    dictionary: Any,
+    trace: Trace | None,
+) -> Any:
     atoms, alpha, beta, columns, parameters = dictionary
     design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)

@@ -53,9 +53,12 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
 
     @all_or_nothing
     def fit(
-        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None,
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Learn atoms, divergences and head.
 
         As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).

@@ -128,9 +128,14 @@ def solve_joint(
 
         try:
             result = minimize_lbfgs(
-                objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback,
+                objective,
+                first,
+                max_iter=max_iter,
+                tol=0.0,
+                first_step=0.2,
+                callback=callback,
                 broken_off=state,
-            )  # fmt: skip
+            )
         except KeyboardInterrupt:
             return run.interrupted()
         return run.end(result.trial, result.n_iter, result.message)

@@ -28,9 +28,13 @@ def share_atoms(n_atoms: int, n_classes: int) -> Indices:
 
 
 def initial_atoms(
-    X: RealArray, codes: Indices | None, n_atoms: int, method: str,
-    random_state: np.random.RandomState, logarithms: Callable[[], RealArray] | None = None,
-) -> RealArray:  # fmt: skip
+    X: RealArray,
+    codes: Indices | None,
+    n_atoms: int,
+    method: str,
+    random_state: np.random.RandomState,
+    logarithms: Callable[[], RealArray] | None = None,
+) -> RealArray:
     """Choose atoms: class means by k-means, random matrices of every class, or identities.
 
     `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,

@@ -122,9 +122,14 @@ class Learner:
         """Take part of a Newton step of the head."""
         head, (middle, squares, vectors) = self.head, self.spread
         in_weights, in_bias, size = batch.shards.reduce(
-            head_slopes, batch.feature_map, trial.memo.units, batch.loss, head, middle,
+            head_slopes,
+            batch.feature_map,
+            trial.memo.units,
+            batch.loss,
+            head,
+            middle,
             beside=[batch.targets, trial.memo.V],
-        )  # fmt: skip
+        )
         # Twice, for the typical size of a Hessian is about half of its norm.
         curvature = 1.0 if batch.loss.quadratic else max(2 * size, _LEAST_CURVATURE)
         gradient = in_weights + 2 * batch.gamma * head[0]
@@ -210,23 +215,38 @@ def _pass_over(
     """Learn from all data once, in a random order; None where steps were too long."""
     order = random.permutation(len(objective.shards)).tolist()
     lesson = (
-        objective.variant, objective.feature_map, objective.loss, objective.gamma,
-        objective.learn_atoms, objective.learn_parameters,
-    )  # fmt: skip
+        objective.variant,
+        objective.feature_map,
+        objective.loss,
+        objective.gamma,
+        objective.learn_atoms,
+        objective.learn_parameters,
+    )
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
     first = learner.moments.count  # gradients seen, at the point that epochs before have ended at
     ended, random, eigenproblems = objective.shards.fold(
-        _learn_block, (learner, random, 0), order, lesson, size, step_size, first,
+        _learn_block,
+        (learner, random, 0),
+        order,
+        lesson,
+        size,
+        step_size,
+        first,
         beside=[objective.targets],
-    )  # fmt: skip
+    )
     objective.eigenproblems += eigenproblems
     return ended, random
 
 
 def _learn_block(
-    block: Block, targets: Any, state: _Carried, lesson: _Lesson, size: int, step_size: float,
+    block: Block,
+    targets: Any,
+    state: _Carried,
+    lesson: _Lesson,
+    size: int,
+    step_size: float,
     first: int,
-) -> _Carried:  # fmt: skip
+) -> _Carried:
     learner, random, eigenproblems = state
     # A minibatch of no weight would have nothing to standardise by.
     rows = np.flatnonzero(to_host(targets[1]))
@@ -254,9 +274,12 @@ def take_rows(block: Block, targets: Any, rows: Indices, lesson: _Lesson) -> Obj
     some = [(wanted, weights / weights.sum())]
     *rest, learn_atoms, learn_parameters = lesson
     return Objective(
-        LocalShards([block.only(rows)]), some, *rest, learn_atoms=learn_atoms,
+        LocalShards([block.only(rows)]),
+        some,
+        *rest,
+        learn_atoms=learn_atoms,
         learn_parameters=learn_parameters,
-    )  # fmt: skip
+    )
 
 
 def _spread(objective: Objective, trial: Trial) -> Spread:

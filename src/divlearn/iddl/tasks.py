@@ -117,9 +117,17 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
 
     wanted = np.eye(len(data.classes))[codes]
     return Task(
-        shards, _targets_here(shards, wanted, weights), shards, codes, wanted, weights, folds,
-        judge, ("softmax", "ridge"), len(codes),
-    )  # fmt: skip
+        shards,
+        _targets_here(shards, wanted, weights),
+        shards,
+        codes,
+        wanted,
+        weights,
+        folds,
+        judge,
+        ("softmax", "ridge"),
+        len(codes),
+    )
 
 
 def sharded_classes_task(

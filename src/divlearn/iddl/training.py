@@ -21,8 +21,10 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
 SOLVERS: dict[str, Callable[..., Fit]] = {
-    "joint": solve_joint, "bcd": solve_bcd, "stochastic": solve_stochastic,
-}  # fmt: skip
+    "joint": solve_joint,
+    "bcd": solve_bcd,
+    "stochastic": solve_stochastic,
+}
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 
 History = dict[str, NDArray[np.generic]]
@@ -101,9 +103,13 @@ def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
 
 
 def _model(
-    atoms: RealArray, alpha: RealArray, beta: RealArray, feature_map: FeatureMap, units: Units,
+    atoms: RealArray,
+    alpha: RealArray,
+    beta: RealArray,
+    feature_map: FeatureMap,
+    units: Units,
     head: Head,
-) -> Model:  # fmt: skip
+) -> Model:
     offset = None if feature_map.offset is None else to_host(feature_map.offset)
     return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head)
 
@@ -116,10 +122,17 @@ def _start_features(part: Part, recipe: Recipe, variant: Variant) -> tuple[Parts
 def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
     feature_map = _start_features(part, recipe, variant)[1]  # the solver needs the other's room
     objective = Objective(
-        part.shards, part.targets, variant, feature_map, recipe.loss, recipe.gamma,
-        learn_atoms=recipe.learn_atoms, learn_parameters=recipe.learn_parameters,
-        tether=recipe.tether, anchors=part.atoms,
-    )  # fmt: skip
+        part.shards,
+        part.targets,
+        variant,
+        feature_map,
+        recipe.loss,
+        recipe.gamma,
+        learn_atoms=recipe.learn_atoms,
+        learn_parameters=recipe.learn_parameters,
+        tether=recipe.tether,
+        anchors=part.atoms,
+    )
     start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
     max_iter = recipe.max_iter if learns else 0

@@ -65,17 +65,34 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     """
 
     def __init__(
-        self, n_atoms: int | str = "auto", *, divergence: Any = "line",
-        loss: str | Loss | type[Loss] = "auto", gamma: float | str = "auto",
-        solver: str = "joint", init: str | ArrayLike = "class-kmeans", cv: Any = 4,
-        max_iter: int = 10, random_state: int | np.random.RandomState | None = None,
-        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int | str = "auto",
+        *,
+        divergence: Any = "line",
+        loss: str | Loss | type[Loss] = "auto",
+        gamma: float | str = "auto",
+        solver: str = "joint",
+        init: str | ArrayLike = "class-kmeans",
+        cv: Any = 4,
+        max_iter: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         super().__init__(
-            n_atoms, divergence=divergence, gamma=gamma, solver=solver, init=init, cv=cv,
-            max_iter=max_iter, random_state=random_state, engine=engine, verbose=verbose,
+            n_atoms,
+            divergence=divergence,
+            gamma=gamma,
+            solver=solver,
+            init=init,
+            cv=cv,
+            max_iter=max_iter,
+            random_state=random_state,
+            engine=engine,
+            verbose=verbose,
             regularize=regularize,
-        )  # fmt: skip
+        )
         self.loss = loss
 
     @all_or_nothing

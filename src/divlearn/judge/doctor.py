@@ -18,7 +18,8 @@ _MANY_UNITS = 1e6  # ratio of traces
 _SHOWN = 8
 _TROUBLES = {
     "not finite": (
-        "NaN or infinite entries", "drop these matrices, or fix the computation they come from",
+        "NaN or infinite entries",
+        "drop these matrices, or fix the computation they come from",
     ),
     "asymmetric": (
         "entries differ from those across the diagonal by more than rounding",
@@ -30,9 +31,9 @@ _TROUBLES = {
     ),
     "rank-deficient": (
         "some eigenvalues are zero",
-        "take more samples per covariance, drop dependent features, or pass regularize=\"shrink\"",
+        'take more samples per covariance, drop dependent features, or pass regularize="shrink"',
     ),
-}  # fmt: skip
+}
 _ADVICE_CANCELLING = f'{CANCELLING} or pass regularize="shrink"'
 _ADVICE_CONDITION = (
     "results are exact but ten times slower, and the smallest eigenvalues are mostly noise; "
@@ -200,11 +201,17 @@ def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list
     for rows in find_copies(matrices):
         found[labels is not None and len(set(labels[list(rows)].tolist())) > 1].append(rows)
     words = {
-        True: ("copies under different labels", " with different labels",
-               "at most one label can be right: drop the others"),
-        False: ("copies", "",
-                "drop copies: with one in training and one in test data a test is too easy"),
-    }  # fmt: skip
+        True: (
+            "copies under different labels",
+            " with different labels",
+            "at most one label can be right: drop the others",
+        ),
+        False: (
+            "copies",
+            "",
+            "drop copies: with one in training and one in test data a test is too easy",
+        ),
+    }
     return [
         _make(kind, np.concatenate(copies), f"{len(copies)} repeated{detail}", advice)
         for differ, (kind, detail, advice) in words.items()

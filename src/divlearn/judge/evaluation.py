@@ -157,10 +157,16 @@ class Evaluation(Summarised):
 
 
 def evaluate(
-    X: ArrayLike, y: ArrayLike, classifiers: Mapping[str, Any] | None = None, *, cv: Any = 5,
-    groups: ArrayLike | None = None, random_state: int | None = 0,
-    regularize: str | float = "raise", verbose: int = 0,
-) -> Evaluation:  # fmt: skip
+    X: ArrayLike,
+    y: ArrayLike,
+    classifiers: Mapping[str, Any] | None = None,
+    *,
+    cv: Any = 5,
+    groups: ArrayLike | None = None,
+    random_state: int | None = 0,
+    regularize: str | float = "raise",
+    verbose: int = 0,
+) -> Evaluation:
     """Cross-validate classifiers on the same folds.
 
     Parameters

@@ -127,10 +127,16 @@ class PlaneMap(Summarised):
 
 
 def plane_map(
-    X: ArrayLike, y: ArrayLike, alphas: ArrayLike | None = None, betas: ArrayLike | None = None, *,
-    groups: ArrayLike | None = None, engine: str | Engine = "auto",
-    regularize: str | float = "raise", verbose: int = 0,
-) -> PlaneMap:  # fmt: skip
+    X: ArrayLike,
+    y: ArrayLike,
+    alphas: ArrayLike | None = None,
+    betas: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    engine: str | Engine = "auto",
+    regularize: str | float = "raise",
+    verbose: int = 0,
+) -> PlaneMap:
     r"""Leave-one-out 1-NN accuracy at every point of a grid of the (alpha, beta) plane.
 
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],

@@ -93,9 +93,12 @@ def compare_paired(
     """Compare two classifiers, named in advance, by whether each is right, shape (n_matrices,)."""
     gains = first.astype(float) - second
     return PairedComparison(
-        int((first & ~second).sum()), int((second & ~first).sum()), float(gains.mean()),
-        standard_error(gains, groups), _flip_signs(_sum(gains, groups).astype(int)),
-    )  # fmt: skip
+        int((first & ~second).sum()),
+        int((second & ~first).sum()),
+        float(gains.mean()),
+        standard_error(gains, groups),
+        _flip_signs(_sum(gains, groups).astype(int)),
+    )
 
 
 def compare_all(

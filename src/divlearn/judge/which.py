@@ -26,11 +26,18 @@ _MAP_TOLERANCE = 1e-5  # of centres and divergences; the likelihood errs by its 
 
 
 def which_divergence(
-    X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None, cv: int = 5,
-    alphas: ArrayLike | None = None, betas: ArrayLike | None = None, engine: str | Engine = "auto",
-    random_state: int | np.random.RandomState | None = None, regularize: str | float = "raise",
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    cv: int = 5,
+    alphas: ArrayLike | None = None,
+    betas: ArrayLike | None = None,
+    engine: str | Engine = "auto",
+    random_state: int | np.random.RandomState | None = None,
+    regularize: str | float = "raise",
     verbose: int = 0,
-) -> WhichDivergence:  # fmt: skip
+) -> WhichDivergence:
     r"""Find the divergence of the (alpha, beta) plane that suits these matrices.
 
     With labels, the criterion is the cross-validated accuracy of two rules: the nearest class mean
@@ -114,9 +121,11 @@ def which_divergence(
 
 
 def _assign_folds(
-    codes: Indices, groups: Indices | None, cv: int,
+    codes: Indices,
+    groups: Indices | None,
+    cv: int,
     random_state: int | np.random.RandomState | None,
-) -> Indices:  # fmt: skip
+) -> Indices:
     if groups is not None and count_groups(codes, groups).min() < 2:
         raise ValueError(
             "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
@@ -141,10 +150,14 @@ def _by_likelihood(
         gains = per_matrix - densities[name]
         gain = float(gains.mean())
         named[name] = NamedScore(
-            alpha, beta, member.log_likelihood, gain, float(gains.std(ddof=1) / math.sqrt(n)),
+            alpha,
+            beta,
+            member.log_likelihood,
+            gain,
+            float(gains.std(ddof=1) / math.sqrt(n)),
             math.exp(-n * max(gain, 0.0)),  # 2 n gain is chi-squared with two degrees of freedom
             2 * n * gain - 2 * math.log(n),
-        )  # fmt: skip
+        )
     first, second = sorted(named, key=lambda name: -named[name].score)[:2]
     losses = densities[first] - densities[second]
     surface = np.full((len(alphas), len(betas)), np.nan)

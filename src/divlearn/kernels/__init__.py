@@ -5,6 +5,9 @@ from divlearn.kernels.definiteness import Definiteness
 from divlearn.kernels.kernel import DivergenceKernel, DivergenceProcessKernel
 
 __all__ = [
-    "POINTS", "Definiteness", "DivergenceKernel", "DivergenceKernelClassifier",
+    "POINTS",
+    "Definiteness",
+    "DivergenceKernel",
+    "DivergenceKernelClassifier",
     "DivergenceProcessKernel",
-]  # fmt: skip
+]

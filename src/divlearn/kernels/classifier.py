@@ -28,8 +28,13 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
-    (0.0, 0.0), (0.25, 0.25), (0.5, 0.5), (1.0, 1.0), (2.0, 2.0), (0.0, 1.0),
-)  # fmt: skip
+    (0.0, 0.0),
+    (0.25, 0.25),
+    (0.5, 0.5),
+    (1.0, 1.0),
+    (2.0, 2.0),
+    (0.0, 1.0),
+)
 _LARGEST_TABLE = 2**31  # bytes
 
 
@@ -118,20 +123,31 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     message_: str
 
     def __init__(
-        self, alphas: ArrayLike | None = None, betas: ArrayLike | None = None,
-        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0), C: ArrayLike = (1.0, 10.0, 100.0), *,
-        cv: Any = 4, class_weight: dict[Any, float] | str | None = None, random_state: Any = None,
-        engine: str | Engine = "auto", verbose: int = 0, regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+        self,
+        alphas: ArrayLike | None = None,
+        betas: ArrayLike | None = None,
+        scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0),
+        C: ArrayLike = (1.0, 10.0, 100.0),
+        *,
+        cv: Any = 4,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
         self.alphas, self.betas, self.scales = alphas, betas, scales
         self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @labelled.all_or_nothing
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None,
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Choose divergence, scale and C, and fit the machine.
 
         X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is

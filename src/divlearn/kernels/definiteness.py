@@ -76,9 +76,12 @@ def measure(known: Theory, kernel: RealArray) -> Definiteness:
     centred = centred - centred.mean(axis=1)[:, None]
     plain, within = (np.linalg.eigvalsh(0.5 * (one + one.T)) for one in (K, centred))
     return Definiteness(
-        *known, len(K), float(plain[0] / plain[-1]),
-        float(min(within[0], 0) / plain[-1]), tolerances.repair_floor(kernel.dtype),
-    )  # fmt: skip
+        *known,
+        len(K),
+        float(plain[0] / plain[-1]),
+        float(min(within[0], 0) / plain[-1]),
+        tolerances.repair_floor(kernel.dtype),
+    )
 
 
 def theory(point: Point, scale: float, d: int) -> Theory:

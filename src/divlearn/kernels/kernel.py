@@ -83,10 +83,13 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
     n_features_in_: Annotated[int, "d"]
 
     def __init__(
-        self, divergence: str | Sequence[float] | Divergence = "stein",
-        scale: float | str = "median", *, engine: str | Engine = "auto",
+        self,
+        divergence: str | Sequence[float] | Divergence = "stein",
+        scale: float | str = "median",
+        *,
+        engine: str | Engine = "auto",
         regularize: str | float = "raise",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.divergence, self.scale = divergence, scale
         self.engine, self.regularize = engine, regularize
 
@@ -228,9 +231,12 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     """
 
     def __init__(
-        self, divergence: str | Sequence[float] | Divergence = "stein", scale: float = 1.0,
-        scale_bounds: tuple[float, float] | str = (1e-5, 1e5), engine: str | Engine = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        divergence: str | Sequence[float] | Divergence = "stein",
+        scale: float = 1.0,
+        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
+        engine: str | Engine = "auto",
+    ) -> None:
         self.divergence, self.scale = divergence, scale
         self.scale_bounds, self.engine = scale_bounds, engine
 

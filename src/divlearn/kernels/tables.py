@@ -75,9 +75,12 @@ def find_copies(matrices: RealArray) -> Indices:
 
 
 def median_scale(
-    divergences: RealArray, copies: Indices, weights: RealArray | None = None, *,
+    divergences: RealArray,
+    copies: Indices,
+    weights: RealArray | None = None,
+    *,
     fix: str = "pass other matrices",
-) -> float:  # fmt: skip
+) -> float:
     """One over the median divergence of all pairs of matrices that differ."""
     # Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
     # with the product of its weights, so that whole weights do what copies would.

@@ -5,6 +5,10 @@ from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.likelihood.sampling import sample_family
 
 __all__ = [
-    "LikelihoodFit", "fit_likelihood", "fit_member", "log_density", "log_normalizer",
+    "LikelihoodFit",
+    "fit_likelihood",
+    "fit_member",
+    "log_density",
+    "log_normalizer",
     "sample_family",
-]  # fmt: skip
+]

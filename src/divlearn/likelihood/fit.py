@@ -50,9 +50,14 @@ class LikelihoodFit:
 
 
 def log_density(
-    X: ArrayLike | Prepared, center: ArrayLike, alpha: float, beta: float, kappa: float, *,
+    X: ArrayLike | Prepared,
+    center: ArrayLike,
+    alpha: float,
+    beta: float,
+    kappa: float,
+    *,
     engine: str | Engine = "auto",
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     r"""Logarithm of the density :math:`p(X) = e^{-\kappa D(X \| C)} \det(X)^{-(d+1)/2} / Z`.
 
     It is a density with respect to dX, as those of Wishart matrices in scipy.stats are. At (0, 1)
@@ -134,18 +139,26 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
         return loss, gradient
 
     found = minimize(
-        objective, [start.alpha, start.beta], jac=True, method="L-BFGS-B",
-        bounds=[(0, _LARGEST_PARAMETER)] * 2, options={"gtol": 1e-6, "ftol": 1e-13},
-    )  # fmt: skip
+        objective,
+        [start.alpha, start.beta],
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, _LARGEST_PARAMETER)] * 2,
+        options={"gtol": 1e-6, "ftol": 1e-13},
+    )
     best = min(tried, key=itemgetter(1))[0]
     n_iter, converged = int(found.nit), bool(found.success)
     return replace(best, n_iter=n_iter, converged=converged, message=_explain(best, found))
 
 
 def fit_member(
-    X: ArrayLike | Prepared, alpha: float, beta: float, *, init: ArrayLike | None = None,
+    X: ArrayLike | Prepared,
+    alpha: float,
+    beta: float,
+    *,
+    init: ArrayLike | None = None,
     engine: str | Engine = "auto",
-) -> LikelihoodFit:  # fmt: skip
+) -> LikelihoodFit:
     """Concentration and centre under which matrices are most likely, for alpha, beta >= 0.
 
     The search of the centre starts from ``init``, shape (d, d); the rest is as in `fit_likelihood`.
@@ -208,9 +221,15 @@ class _Profile:
         check_finite(loss, "minus the log-likelihood", where)
         check_finite(float(np.abs(gradient).max()), "the gradient of the log-likelihood", where)
         fit = LikelihoodFit(
-            alpha, beta, kappa, centroid.mean, -loss - self._log_volume, centroid.n_iter,
-            centroid.converged, f"centre: {centroid.message}",
-        )  # fmt: skip
+            alpha,
+            beta,
+            kappa,
+            centroid.mean,
+            -loss - self._log_volume,
+            centroid.n_iter,
+            centroid.converged,
+            f"centre: {centroid.message}",
+        )
         return fit, loss, gradient
 
 

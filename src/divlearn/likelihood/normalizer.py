@@ -105,9 +105,15 @@ def smallest_kappa(alpha: float, beta: float, d: int) -> float:
 
 
 def solve_kappa(
-    alpha: float, beta: float, mean_divergence: float, d: int, *, margin: float = math.nan,
-    largest: float = math.inf, rtol: float = 1e-9,
-) -> tuple[float, Normalizer]:  # fmt: skip
+    alpha: float,
+    beta: float,
+    mean_divergence: float,
+    d: int,
+    *,
+    margin: float = math.nan,
+    largest: float = math.inf,
+    rtol: float = 1e-9,
+) -> tuple[float, Normalizer]:
     """Solve for the concentration whose expected divergence is the observed one."""
     # ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
     # solutions beyond; ``rtol`` is of the divergence.
@@ -169,9 +175,12 @@ def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
     else:
         K = kappa / (low * high)
         terms = [
-            d * low * K * math.log(high / low), -d * K * math.log(high),
-            multigammaln(kappa / high, d), multigammaln(kappa / low, d), -multigammaln(K, d),
-        ]  # fmt: skip
+            d * low * K * math.log(high / low),
+            -d * K * math.log(high),
+            multigammaln(kappa / high, d),
+            multigammaln(kappa / low, d),
+            -multigammaln(K, d),
+        ]
     rounding = np.finfo(np.float64).eps * max(abs(term) for term in terms)
     return float(math.fsum(terms)) if rounding < _ROUNDING_OF_CLOSED_FORM else None
 

@@ -16,9 +16,13 @@ from divlearn.threads import limit_blas
 
 
 def sample_family(
-    alpha: float, beta: float, kappa: float, n_samples: int, center: ArrayLike,
+    alpha: float,
+    beta: float,
+    kappa: float,
+    n_samples: int,
+    center: ArrayLike,
     random_state: RandomState = None,
-) -> RealArray:  # fmt: skip
+) -> RealArray:
     r"""Draw matrices from :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`.
 
     It is a density with respect to the affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`: that

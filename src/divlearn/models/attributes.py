@@ -102,11 +102,13 @@ def _check_support(kind: Any, values: dict[str, Any]) -> None:
     pairs = len(counts) * (len(counts) - 1) // 2
     used = counts if kind._impl in ("c_svc", "nu_svc") else counts[:1]
     if "_impl" in values or not (
-        coef.shape == (len(counts) - 1, len(support)) and len(values["_intercept_"]) == pairs
-        and (used >= 0).all() and used.sum() == len(support)
+        coef.shape == (len(counts) - 1, len(support))
+        and len(values["_intercept_"]) == pairs
+        and (used >= 0).all()
+        and used.sum() == len(support)
         and {len(values["_probA"]), len(values["_probB"])} <= {0, pairs}
         and ((support >= 0) & (support < values["shape_fit_"][0])).all()
-    ):  # fmt: skip
+    ):
         raise Damage(f"its {kind.__name__} has arrays of sizes that differ")
 
 

@@ -143,9 +143,12 @@ def write_object(value: Any, path: Path, kind: str) -> None:
 
 
 def read_object(
-    path: Path, kind: str, wanted: type[Any], limit: int = sys.maxsize,
+    path: Path,
+    kind: str,
+    wanted: type[Any],
+    limit: int = sys.maxsize,
     trusted: Collection[str] = (),
-) -> tuple[Any, dict[str, str]]:  # fmt: skip
+) -> tuple[Any, dict[str, str]]:
     """Read a file of some kind: what it holds, and the versions of the libraries that wrote it."""
     with open_regular(path, str(path)) as file:
         size = os.fstat(file.fileno()).st_size

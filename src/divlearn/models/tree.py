@@ -26,16 +26,27 @@ _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
 _NUMERIC = ("numpy", "scipy.special")  # of trusted ufuncs and types of numbers
 _PURE = ("pyriemann.geometry", "pyriemann.utils", "sklearn.feature_selection", "sklearn.metrics")
-_FURTHER = frozenset({
-    "divlearn.Divergence", "divlearn.cluster.parameters.FamilyParameters",
-    "divlearn.descriptors.GaborBank", "divlearn.descriptors.Preset", "divlearn.iddl.HingeLoss",
-    "divlearn.iddl.Model", "divlearn.iddl.RidgeLoss", "divlearn.iddl.SoftmaxLoss",
-    "divlearn.iddl.objective.Dictionary", "divlearn.iddl.objective.Memo",
-    "divlearn.iddl.stochastic.Learner", "divlearn.iddl.stochastic.Moments",
-    "divlearn.optim.problem.Trial", "pyriemann.clustering.Gaussian",
-    "sklearn.calibration._CalibratedClassifier", "sklearn.metrics._scorer._PassthroughScorer",
-    "sklearn.metrics._scorer._Scorer",
-})  # fmt: skip
+_FURTHER = frozenset(
+    {
+        "divlearn.Divergence",
+        "divlearn.cluster.parameters.FamilyParameters",
+        "divlearn.descriptors.GaborBank",
+        "divlearn.descriptors.Preset",
+        "divlearn.iddl.HingeLoss",
+        "divlearn.iddl.Model",
+        "divlearn.iddl.RidgeLoss",
+        "divlearn.iddl.SoftmaxLoss",
+        "divlearn.iddl.objective.Dictionary",
+        "divlearn.iddl.objective.Memo",
+        "divlearn.iddl.stochastic.Learner",
+        "divlearn.iddl.stochastic.Moments",
+        "divlearn.optim.problem.Trial",
+        "pyriemann.clustering.Gaussian",
+        "sklearn.calibration._CalibratedClassifier",
+        "sklearn.metrics._scorer._PassthroughScorer",
+        "sklearn.metrics._scorer._Scorer",
+    }
+)
 
 
 class Unknown(Exception):
@@ -200,25 +211,30 @@ _KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]]
     "bunch": (Bunch, lambda v: v.items(), lambda *parts: Bunch(**dict(parts))),
     "dict": (dict, lambda v: v.items(), lambda *parts: dict(parts)),
     "partial": (
-        partial, lambda v: (v.func, v.args, v.keywords), lambda f, v, k: partial(f, *v, **k),
+        partial,
+        lambda v: (v.func, v.args, v.keywords),
+        lambda f, v, k: partial(f, *v, **k),
     ),
     "engine": (Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
     "dtype": (np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
     "scalar": (np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
     "masked": (np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray),
     "objects": (
-        np.ndarray, lambda v: (v.shape, *v.flat) if v.dtype == object else None,
+        np.ndarray,
+        lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
     ),
     "requests": (  # of metadata; their owner, for display only, is the model itself
-        MetadataRequest, lambda v: (type(v.owner).__name__, v._serialize()), _join_requests,
+        MetadataRequest,
+        lambda v: (type(v.owner).__name__, v._serialize()),
+        _join_requests,
     ),
     "random state": (
         np.random.RandomState,
         lambda v: v.get_state() if "MT19937" in v.get_state(legacy=False).values() else None,
         _join_random,
     ),
-}  # fmt: skip
+}
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
 

@@ -17,9 +17,14 @@ _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
 
 def minimize_conjugate_gradient(
-    problem: Problem, start: Trial, *, max_iter: int, tol: float, first_step: float = 0.1,
+    problem: Problem,
+    start: Trial,
+    *,
+    max_iter: int,
+    tol: float,
+    first_step: float = 0.1,
     callback: Callback | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Minimise by conjugate gradients (Polak-Ribiere), without limits; see `minimize_lbfgs`."""
     trial, gradient = start, gradient_at(problem, start, 0)
     direction = -gradient
@@ -50,9 +55,14 @@ def minimize_conjugate_gradient(
 
 
 def minimize_projected_gradient(
-    problem: Problem, start: Trial, *, max_iter: int, tol: float, first_step: float = 0.1,
+    problem: Problem,
+    start: Trial,
+    *,
+    max_iter: int,
+    tol: float,
+    first_step: float = 0.1,
     callback: Callback | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Minimise by monotone spectral projected gradients (Birgin, Martinez and Raydan, 2000)."""
     trial, gradient = start, gradient_at(problem, start, 0)
     length = first_step / max(problem.size(gradient), np.finfo(float).tiny)

@@ -97,9 +97,16 @@ def _two_loops(gram: RealArray, slots: list[int]) -> RealArray:
 
 
 def minimize_lbfgs(
-    problem: Problem, start: Trial, *, max_iter: int, tol: float, memory: int = 10,
-    first_step: float = 1.0, callback: Callback | None = None, broken_off: State | None = None,
-) -> Result:  # fmt: skip
+    problem: Problem,
+    start: Trial,
+    *,
+    max_iter: int,
+    tol: float,
+    memory: int = 10,
+    first_step: float = 1.0,
+    callback: Callback | None = None,
+    broken_off: State | None = None,
+) -> Result:
     """Minimise by limited-memory BFGS until the size of the projected gradient is at most ``tol``.
 
     In coordinates that move with the point parallel transport is the identity, and the flat two-
@@ -129,9 +136,13 @@ def minimize_lbfgs(
 
 
 def _line_search(
-    problem: Problem, trial: Trial, slope: RealArray, limits: RealArray | float, learned: Memory,
+    problem: Problem,
+    trial: Trial,
+    slope: RealArray,
+    limits: RealArray | float,
+    learned: Memory,
     first_step: float,
-) -> tuple[Trial, RealArray] | None:  # fmt: skip
+) -> tuple[Trial, RealArray] | None:
     """Step along the learned direction, or along the gradient where that fails; None if both do."""
     free = (slope != 0).astype(float)
     if len(learned):

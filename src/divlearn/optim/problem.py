@@ -102,9 +102,12 @@ def projected(gradient: RealArray, limits: RealArray | float) -> RealArray:
 
 
 def search(
-    problem: Problem, trial: Trial, slope: RealArray, direction: RealArray,
+    problem: Problem,
+    trial: Trial,
+    slope: RealArray,
+    direction: RealArray,
     limits: RealArray | float,
-) -> tuple[Trial, RealArray] | None:  # fmt: skip
+) -> tuple[Trial, RealArray] | None:
     """Find a step along a direction, cut at the limits, that lowers the objective enough."""
     size = problem.size(direction)
     if not 0 < size < np.inf:

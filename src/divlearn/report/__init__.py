@@ -7,6 +7,12 @@ from divlearn.report.plots import PlaneDisplay, plot_evaluation, plot_matrix, pl
 from divlearn.report.results import page_of
 
 __all__ = [
-    "Page", "PlaneDisplay", "classifier_page", "cluster_page", "page_of", "plot_evaluation",
-    "plot_matrix", "plot_plane",
-]  # fmt: skip
+    "Page",
+    "PlaneDisplay",
+    "classifier_page",
+    "cluster_page",
+    "page_of",
+    "plot_evaluation",
+    "plot_matrix",
+    "plot_plane",
+]

@@ -64,11 +64,14 @@ def classifier_page(
     if held_out is not None:
         sentence = _say_accuracy(name, held_out, groups)
         codes = np.arange(len(classes))
-        sections.append(confusion_section(
-            "Confusion matrix", classes.tolist(),
-            confusion_matrix(held_out.codes, held_out.predicted, labels=codes),
-            note="Rows are true classes, columns predicted ones, of held-out matrices.",
-        ))  # fmt: skip
+        sections.append(
+            confusion_section(
+                "Confusion matrix",
+                classes.tolist(),
+                confusion_matrix(held_out.codes, held_out.predicted, labels=codes),
+                note="Rows are true classes, columns predicted ones, of held-out matrices.",
+            )
+        )
     plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
     if learner is not None:
@@ -109,12 +112,14 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
         else map_section(plane, shown, "learned", note),
         _learning(model),
         atoms_section(
-            "Atoms", model.atoms_, np.bincount(nearest, minlength=n_atoms),
+            "Atoms",
+            model.atoms_,
+            np.bincount(nearest, minlength=n_atoms),
             ["; ".join(f"({a:.2g}, {b:.2g})" for a, b in atom) for atom in pairs],
             note="The SPD matrices that divergences are measured to, drawn as correlations, with "
             "their (alpha, beta). Percentages are the shares of matrices nearest to each atom.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _find_iddl(model: Any) -> IDDLClassifier | None:
@@ -122,9 +127,10 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
     if isinstance(model, IDDLClassifier):
         return model
     learners = [
-        name for name, member in getattr(model, "members_", {}).items()
+        name
+        for name, member in getattr(model, "members_", {}).items()
         if isinstance(member, IDDLClassifier) and name.startswith("iddl")
-    ]  # fmt: skip
+    ]
     return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
 
 
@@ -173,12 +179,13 @@ def _learning(model: IDDLClassifier) -> Section:
 def _members(model: Any) -> Section:
     weights = sorted(model.weights_.items(), key=lambda item: -item[1])
     return table_section(
-        "Members", ["member", "weight", "held-out accuracy"],
+        "Members",
+        ["member", "weight", "held-out accuracy"],
         [[name, weight, model.oof_accuracy_.get(name)] for name, weight in weights],
         formats={"weight": ".2f", "held-out accuracy": ".1%"},
         note="Predictions are weighted averages over these classifiers. The weights maximise the "
         "likelihood of held-out labels.",
-    )  # fmt: skip
+    )
 
 
 def map_training_data(
@@ -195,9 +202,13 @@ def map_training_data(
 
 
 def compare_with_baselines(
-    name: str, held_out: HeldOut, classes: NDArray[Any], X: RealArray, y: NDArray[Any],
+    name: str,
+    held_out: HeldOut,
+    classes: NDArray[Any],
+    X: RealArray,
+    y: NDArray[Any],
     groups: NDArray[Any] | None = None,
-) -> Section | None:  # fmt: skip
+) -> Section | None:
     """Show where a model and baselines disagree; None if classes are too small, or data large."""
     smallest = int(count_groups(np.searchsorted(classes, y), groups).min())
     if smallest < 2 or len(X) > _MOST_COMPARED:
@@ -209,6 +220,8 @@ def compare_with_baselines(
         one: codes[np.searchsorted(found.rows, rows)] for one, codes in found.predictions.items()
     }
     return disagreement_section(
-        "Where the model and baselines disagree", y[rows].tolist(),
-        {one: classes[codes].tolist() for one, codes in said.items()}, names=rows.tolist(),
-    )  # fmt: skip
+        "Where the model and baselines disagree",
+        y[rows].tolist(),
+        {one: classes[codes].tolist() for one, codes in said.items()},
+        names=rows.tolist(),
+    )

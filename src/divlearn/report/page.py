@@ -76,9 +76,13 @@ class Page:
         plotted = any(section.kind in _PLOTTED for section in self.sections)
         library = _library() if plotted else None
         document = template.render(
-            page=self, sections=self.sections, style=_join("style", "css"), script=script,
-            library=library and library[0], allowed=[_digest(script), *(library or ())[1:]],
-        )  # fmt: skip
+            page=self,
+            sections=self.sections,
+            style=_join("style", "css"),
+            script=script,
+            library=library and library[0],
+            allowed=[_digest(script), *(library or ())[1:]],
+        )
         return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", document)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -138,9 +142,11 @@ def _environment() -> Environment:
     from markupsafe import Markup  # comes with jinja2
 
     environment: Environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     # JSON is escaped already, for script elements and not as HTML.
     environment.filters["json"] = lambda value: Markup(to_json(value))
     environment.filters["packed"] = _pack

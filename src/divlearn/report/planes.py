@@ -12,9 +12,12 @@ from divlearn.judge.maps import PlaneMap, Point
 from divlearn.report.sections import Section
 
 TITLES = {
-    "airm": "AIRM", "stein": "Stein", "burg": "Burg", "reverse-burg": "reverse Burg",
+    "airm": "AIRM",
+    "stein": "Stein",
+    "burg": "Burg",
+    "reverse-burg": "reverse Burg",
     "log-cosh": "log-cosh",
-}  # fmt: skip
+}
 LEGEND = (
     "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
     "divergences with a name in the literature."
@@ -26,10 +29,18 @@ _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
 
 
 def plane_section(
-    title: str, alphas: ArrayLike = (), betas: ArrayLike = (), values: ArrayLike = (),
-    label: str = "value", *, learned: Sequence[tuple[float, float, str]] = (),
-    mark: str = "learned", note: str = "", value_format: str = ".1%", floor: float | None = None,
-) -> Section:  # fmt: skip
+    title: str,
+    alphas: ArrayLike = (),
+    betas: ArrayLike = (),
+    values: ArrayLike = (),
+    label: str = "value",
+    *,
+    learned: Sequence[tuple[float, float, str]] = (),
+    mark: str = "learned",
+    note: str = "",
+    value_format: str = ".1%",
+    floor: float | None = None,
+) -> Section:
     """Draw a map of the plane, if there is one, with named divergences and learned points."""
     # ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
     # are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
@@ -45,7 +56,11 @@ def plane_section(
     points = [*named.values(), *((alpha, beta) for alpha, beta, _ in learned)]
     places = np.reshape(np.array(points, dtype=np.float64), (-1, 2)).T
     content = {
-        "alphas": rows, "betas": columns, "label": label, "mark": mark, "format": value_format,
+        "alphas": rows,
+        "betas": columns,
+        "label": label,
+        "mark": mark,
+        "format": value_format,
         "values": table.T,  # figures have one row per height
         "range": _colour_range(table, floor),
         "extent": [_extent(*both) for both in zip((rows, columns), places, strict=True)],
@@ -55,7 +70,7 @@ def plane_section(
             [_locate(rows, alpha), _locate(columns, beta), name]
             for name, (alpha, beta) in named.items()
         ],
-    }  # fmt: skip
+    }
     return Section("plane", title, content, note)
 
 
@@ -65,11 +80,16 @@ def map_section(
     """Draw the accuracies of a map with learned points; the note says what these are."""
     whose = "" if plane.groups is None else " of another group"
     return plane_section(
-        "Map of the plane", plane.alphas, plane.betas, plane.accuracy, "accuracy",
-        learned=learned, mark=mark,
+        "Map of the plane",
+        plane.alphas,
+        plane.betas,
+        plane.accuracy,
+        "accuracy",
+        learned=learned,
+        mark=mark,
         note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour{whose} "
         f"on {plane.n_matrices} matrices.",
-    )  # fmt: skip
+    )
 
 
 def edges(grid: RealArray) -> RealArray:

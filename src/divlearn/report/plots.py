@@ -28,9 +28,12 @@ _SIZE = 7.5, 7.0
 
 
 def plot_plane(
-    plane: PlaneMap | WhichDivergence, ax: Axes | None = None, *, title: str | None = None,
+    plane: PlaneMap | WhichDivergence,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
     path: str | os.PathLike[str] | None = None,
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw a heat map of the plane with the named divergences and the best point marked.
 
     By default in a new figure. With ``path`` the picture is saved to that file, whose suffix
@@ -72,19 +75,31 @@ def plot_plane(
 
 
 def _draw(
-    ax: Axes, plane: PlaneMap | WhichDivergence, values: RealArray, label: str,
-    texts: dict[str, str], star: str, note: str, floor: float | None = None,
-) -> None:  # fmt: skip
+    ax: Axes,
+    plane: PlaneMap | WhichDivergence,
+    values: RealArray,
+    label: str,
+    texts: dict[str, str],
+    star: str,
+    note: str,
+    floor: float | None = None,
+) -> None:
     """Draw values, in percent unless there is a floor, with texts of named points."""
     image = ax.pcolormesh(
-        edges(plane.alphas), edges(plane.betas), values.T, cmap="cividis", vmin=floor,
+        edges(plane.alphas),
+        edges(plane.betas),
+        values.T,
+        cmap="cividis",
+        vmin=floor,
         vmax=None if floor is None else 0,
-    )  # fmt: skip
+    )
     # An inset keeps the bar as high as the map in every layout.
     bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
-        image, cax=ax.inset_axes((1.025, 0, 0.045, 1)),
-        format="%.1f%%" if floor is None else None, extend="neither" if floor is None else "min",
-    )  # fmt: skip
+        image,
+        cax=ax.inset_axes((1.025, 0, 0.045, 1)),
+        format="%.1f%%" if floor is None else None,
+        extend="neither" if floor is None else "min",
+    )
     bar.set_label(label, fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
     _mark(ax, plane, texts, star)
@@ -109,14 +124,26 @@ def _mark(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str], st
         below = place[1] > 0.85 or (-0.06 < reach < 0.35 and 0 < peak[1] - place[1] < 0.12)
         ax.plot(*point, "o", color="white", markeredgecolor=INK, markersize=8)
         ax.annotate(
-            f"{TITLES[name]}  {text}", point, (-4 if leftward else 4, -12 if below else 12),
-            textcoords="offset points", ha="right" if leftward else "left",
-            va="top" if below else "bottom", color=INK, fontsize=11, bbox=LABEL,
-        )  # fmt: skip
+            f"{TITLES[name]}  {text}",
+            point,
+            (-4 if leftward else 4, -12 if below else 12),
+            textcoords="offset points",
+            ha="right" if leftward else "left",
+            va="top" if below else "bottom",
+            color=INK,
+            fontsize=11,
+            bbox=LABEL,
+        )
     ax.plot(
-        *best, "*", color=BEST, markeredgecolor="white", markersize=20, linestyle="none",
-        label=star, zorder=5,
-    )  # fmt: skip
+        *best,
+        "*",
+        color=BEST,
+        markeredgecolor="white",
+        markersize=20,
+        linestyle="none",
+        label=star,
+        zorder=5,
+    )
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
 
 
@@ -142,9 +169,14 @@ class PlaneDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None,
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
         ax: Axes | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Draw `plane_map` of labelled matrices, and what an estimator fitted to them learned."""
         points = [(alpha, beta) for alpha, beta, _ in learned_points(estimator)]
         return cls(plane_map(X, y, groups=groups), points).plot(ax)
@@ -164,9 +196,13 @@ def plot_evaluation(found: Evaluation, ax: Axes | None = None) -> Axes:
     ax = make_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
     for place, row in enumerate(rows):
         ax.errorbar(
-            100 * row.accuracy, place, xerr=100 * row.standard_error, fmt="o", capsize=4,
+            100 * row.accuracy,
+            place,
+            xerr=100 * row.standard_error,
+            fmt="o",
+            capsize=4,
             color=COLOUR if place else BEST,
-        )  # fmt: skip
+        )
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
     ax.set_title(f"{len(found.codes)} matrices, {found.n_folds} folds")

@@ -53,22 +53,36 @@ def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
 def _(plane: PlaneMap) -> Page:
     errors = plane.standard_error
     rows = [
-        [TITLES[name], known.alpha, known.beta, plane.at(known.alpha, known.beta),
-         errors[plane.index(known.alpha, known.beta)]]
-        for name, known in NAMED.items() if name in plane.named
-    ]  # fmt: skip
+        [
+            TITLES[name],
+            known.alpha,
+            known.beta,
+            plane.at(known.alpha, known.beta),
+            errors[plane.index(known.alpha, known.beta)],
+        ]
+        for name, known in NAMED.items()
+        if name in plane.named
+    ]
     highest = max(plane.named.values(), default=0)
-    return _answer("Which divergence?", plane.summary(), [
-        map_section(
-            plane, [(*plane.best, "best of the grid")], "best of the grid",
-            "The star is the best of the grid.",
-        ),
-        table_section(
-            "Named divergences", ["name", "alpha", "beta", "accuracy", "standard error"], rows,
-            bold=[index for index, row in enumerate(rows) if row[3] == highest],
-            formats={"alpha": "g", "beta": "g", "accuracy": ".1%", "standard error": ".1%"},
-        ),
-    ])  # fmt: skip
+    return _answer(
+        "Which divergence?",
+        plane.summary(),
+        [
+            map_section(
+                plane,
+                [(*plane.best, "best of the grid")],
+                "best of the grid",
+                "The star is the best of the grid.",
+            ),
+            table_section(
+                "Named divergences",
+                ["name", "alpha", "beta", "accuracy", "standard error"],
+                rows,
+                bold=[index for index, row in enumerate(rows) if row[3] == highest],
+                formats={"alpha": "g", "beta": "g", "accuracy": ".1%", "standard error": ".1%"},
+            ),
+        ],
+    )
 
 
 @page_of.register
@@ -84,9 +98,14 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
     if labelled:
         best, scale, values, label, floor = "learned", 100, answer.map, answer.measure, None
         formats = {
-            "alpha": "g", "beta": "g", "neighbour": ".1%", "learned ahead by": "+.1f",
-            "standard error": ".1f", "p": ".2g", "mean": ".1%",
-        }  # fmt: skip
+            "alpha": "g",
+            "beta": "g",
+            "neighbour": ".1%",
+            "learned ahead by": "+.1f",
+            "standard error": ".1f",
+            "p": ".2g",
+            "mean": ".1%",
+        }
         about = (
             f"The star is the learned point. Values are held-out {answer.measure} of the nearest "
             f"neighbour on {answer.n_matrices} matrices."
@@ -103,9 +122,14 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
         best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
         floor = float(np.nanmax(values)) - LEVELS  # the maximum may lie far outside the map
         formats = {
-            "alpha": ".3g", "beta": ".3g", "log-likelihood": ".3f", "maximum ahead by": ".3f",
-            "standard error": ".3f", "p": ".2g", "BIC difference": "+.1f",
-        }  # fmt: skip
+            "alpha": ".3g",
+            "beta": ".3g",
+            "log-likelihood": ".3f",
+            "maximum ahead by": ".3f",
+            "standard error": ".3f",
+            "p": ".2g",
+            "BIC difference": "+.1f",
+        }
         about = (
             "The star is the maximum. Values are log-likelihoods per matrix relative to the "
             f"maximum; values more than {LEVELS} below the best cell share one colour."
@@ -121,20 +145,35 @@ def _which_sections(answer: WhichDivergence) -> list[Section]:
         neighbour, mean = (answer.rules[rule].score for rule in (NEIGHBOUR, MEAN))
         rows.append(["best named", None, None, neighbour, *3 * [None], mean])
     rows += [
-        [TITLES[name], row.alpha, row.beta, row.score, scale * row.difference,
-         scale * row.standard_error, row.p_value, getattr(row, last)]
+        [
+            TITLES[name],
+            row.alpha,
+            row.beta,
+            row.score,
+            scale * row.difference,
+            scale * row.standard_error,
+            row.p_value,
+            getattr(row, last),
+        ]
         for name, row in answer.named.items()
-    ]  # fmt: skip
+    ]
     return [
         plane_section(
-            "Map of the plane", answer.alphas, answer.betas, values, label,
-            learned=[(*answer.best, best)], mark=best, note=f"{LEGEND} {about}", floor=floor,
+            "Map of the plane",
+            answer.alphas,
+            answer.betas,
+            values,
+            label,
+            learned=[(*answer.best, best)],
+            mark=best,
+            note=f"{LEGEND} {about}",
+            floor=floor,
             value_format=".1%" if scale == 100 else ".3f",
         ),
         table_section(
             "Named divergences", ["name", *formats], rows, note, bold=[0], formats=formats
         ),
-    ]  # fmt: skip
+    ]
 
 
 @page_of.register
@@ -142,23 +181,34 @@ def _(found: Evaluation) -> Page:
     best, table = found.best, found.table()
     formats = {"accuracy": ".1%", "behind the best": ".1f", "p": ".2g", "seconds": ".1f"}
     rows = [
-        [row.name, (row.accuracy, row.standard_error),
-         (100 * paired.difference, 100 * paired.standard_error), paired.p_value, row.seconds]
+        [
+            row.name,
+            (row.accuracy, row.standard_error),
+            (100 * paired.difference, 100 * paired.standard_error),
+            paired.p_value,
+            row.seconds,
+        ]
         for row in table
         for paired in [row.versus_best]
-    ]  # fmt: skip
+    ]
     sections = [
         table_section(
-            "Classifiers", ["classifier", *formats], rows, bold=[0], formats=formats,
+            "Classifiers",
+            ["classifier", *formats],
+            rows,
+            bold=[0],
+            formats=formats,
             note=f"Cross-validation on the same folds: {found.message}. Differences to the best "
             f"classifier are in percentage points on the same matrices, with p-values "
             f"({found.test}).",
         ),
         confusion_section(
-            f"Confusion matrix of {best}", found.classes.tolist(), found.confusion(best),
+            f"Confusion matrix of {best}",
+            found.classes.tolist(),
+            found.confusion(best),
             note="Rows are true classes, columns predicted ones.",
         ),
-    ]  # fmt: skip
+    ]
     others = [row.name for row in table if row.name != best]
     rival = next(iter([name for name in others if name not in _OURS] or others), None)
     if rival is not None:
@@ -172,7 +222,9 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
     more = f" The first {_MOST_ROWS} of {len(rows)}." if len(rows) > _MOST_ROWS else ""
     said = {name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)}
     return disagreement_section(
-        f"Where {best} and {rival} disagree", found.classes[found.codes[shown]].tolist(), said,
+        f"Where {best} and {rival} disagree",
+        found.classes[found.codes[shown]].tolist(),
+        said,
         names=found.rows[shown].tolist(),
         note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
-    )  # fmt: skip
+    )

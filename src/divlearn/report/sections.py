@@ -41,9 +41,15 @@ def text_section(title: str, text: str) -> Section:
 
 
 def curves_section(
-    title: str, curves: Mapping[str, ArrayLike], x_label: str = "", y_label: str = "",
-    note: str = "", *, second: Mapping[str, ArrayLike] | None = None, second_label: str = "",
-) -> Section:  # fmt: skip
+    title: str,
+    curves: Mapping[str, ArrayLike],
+    x_label: str = "",
+    y_label: str = "",
+    note: str = "",
+    *,
+    second: Mapping[str, ArrayLike] | None = None,
+    second_label: str = "",
+) -> Section:
     """Draw curves, heights over 0, 1, ... or (places, heights); ``second`` on the right axis."""
     drawn = []
     for flag, group in ((False, curves), (True, second or {})):
@@ -52,8 +58,11 @@ def curves_section(
             x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
             drawn.append({"name": name, "x": x, "y": y, "second": flag})
     content = {
-        "curves": drawn, "x_label": x_label, "y_label": y_label, "second_label": second_label,
-    }  # fmt: skip
+        "curves": drawn,
+        "x_label": x_label,
+        "y_label": y_label,
+        "second_label": second_label,
+    }
     return Section("curves", title, content, note)
 
 
@@ -71,10 +80,14 @@ def atoms_section(
     scales = _group_means(np.sqrt(diagonals[order]), starts)
     digits = 10.0 ** (2 - np.floor(np.log10(scales)))  # three significant ones
     content = {
-        "size": size, "starts": starts, "pixels": _pack(_group_means(rows, starts)),
-        "scales": np.round(scales * digits) / digits, "uses": used[order] / (used.sum() or 1.0),
-        "texts": [str(texts[index]) for index in order], "numbers": order,
-    }  # fmt: skip
+        "size": size,
+        "starts": starts,
+        "pixels": _pack(_group_means(rows, starts)),
+        "scales": np.round(scales * digits) / digits,
+        "uses": used[order] / (used.sum() or 1.0),
+        "texts": [str(texts[index]) for index in order],
+        "numbers": order,
+    }
     return Section("atoms", title, content, note)
 
 
@@ -104,9 +117,11 @@ def confusion_section(
     total, right = counts.sum(), counts.trace()
     share = f" ({right / total:.1%})" if total else ""
     content = {
-        "classes": names, "counts": counts.astype(np.int64), "mistakes": _mistakes(names, counts),
+        "classes": names,
+        "counts": counts.astype(np.int64),
+        "mistakes": _mistakes(names, counts),
         "right": f"{right:,.0f} of {total:,.0f} are right{share}",
-    }  # fmt: skip
+    }
     return Section("confusion", title, content, note)
 
 
@@ -131,9 +146,14 @@ class Cell(NamedTuple):
 
 
 def table_section(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "", *,
-    bold: Collection[int] = (), formats: Mapping[str, str] | None = None,
-) -> Section:  # fmt: skip
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    note: str = "",
+    *,
+    bold: Collection[int] = (),
+    formats: Mapping[str, str] | None = None,
+) -> Section:
     """Make a table; None and NaN are shown as missing and sorted last, pairs with their error."""
     # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
@@ -149,9 +169,12 @@ def table_section(
 
 
 def disagreement_section(
-    title: str, truth: Sequence[Any], predictions: Mapping[str, Sequence[Any]],
-    names: Sequence[Any] | None = None, note: str = "",
-) -> Section:  # fmt: skip
+    title: str,
+    truth: Sequence[Any],
+    predictions: Mapping[str, Sequence[Any]],
+    names: Sequence[Any] | None = None,
+    note: str = "",
+) -> Section:
     """Make a table of the matrices on which predictors disagree, right and wrong marked."""
     names = range(len(truth)) if names is None else names
     table = zip(names, truth, *predictions.values(), strict=True)
@@ -178,9 +201,11 @@ def _table(
     title: str, headings: Sequence[str], numeric: Sequence[bool], cells: list[list[Cell]], note: str
 ) -> Section:
     content = {
-        "headings": list(zip(headings, numeric, strict=True)), "n_rows": len(cells),
-        "shown": cells[:_ROWS], "rest": cells[_ROWS:],
-    }  # fmt: skip
+        "headings": list(zip(headings, numeric, strict=True)),
+        "n_rows": len(cells),
+        "shown": cells[:_ROWS],
+        "rest": cells[_ROWS:],
+    }
     return Section("table", title, content, note)
 
 
@@ -211,12 +236,14 @@ def repeat_section(
     """Show what is needed to reproduce the work, and how long every stage took."""
     longest = max(seconds.values(), default=0) or 1
     content = {
-        "command": command, "digest": data_digest, "versions": list(versions.items()),
+        "command": command,
+        "digest": data_digest,
+        "versions": list(versions.items()),
         "stages": [
             (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in seconds.items()
         ],
         "total": _time(sum(seconds.values())),
-    }  # fmt: skip
+    }
     note = "The same command on the same data with the same versions gives the same answer."
     return Section("repeat", "Reproduce", content, note)
 

@@ -107,9 +107,15 @@ class BlockSource:
 
 
 def make_block(
-    number: int, where: str, choice: EngineChoice, X: NDArray[Any],
-    y: NDArray[Any] | None = None, weights: NDArray[Any] | None = None, *, check: bool = True,
-) -> Block:  # fmt: skip
+    number: int,
+    where: str,
+    choice: EngineChoice,
+    X: NDArray[Any],
+    y: NDArray[Any] | None = None,
+    weights: NDArray[Any] | None = None,
+    *,
+    check: bool = True,
+) -> Block:
     """Check matrices and what belongs to them; messages name the shard and the index."""
     name = f"shard {number} ({where})"
     if check:

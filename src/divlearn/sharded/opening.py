@@ -31,16 +31,27 @@ _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 def is_sharded(X: Any, engine: Any = None) -> bool:
     """Whether data comes in shards, or an engine would make shards of it."""
     return (
-        isinstance(X, Shards) or _are_paths(X) or is_path(X) or callable(X) or _is_dask_array(X)
-        or type(X).__module__.startswith("zarr.") or as_dask(engine) is not None
-    )  # fmt: skip
+        isinstance(X, Shards)
+        or _are_paths(X)
+        or is_path(X)
+        or callable(X)
+        or _is_dask_array(X)
+        or type(X).__module__.startswith("zarr.")
+        or as_dask(engine) is not None
+    )
 
 
 def open_shards(
-    X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
-    accuracy: str | float = "auto", memory_limit: int | str | None = None,
-    block_size: int | None = None, regularize: str | float | Shrinkage | None = "raise",
-) -> Shards:  # fmt: skip
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    engine: str | Engine | DaskEngine = "auto",
+    accuracy: str | float = "auto",
+    memory_limit: int | str | None = None,
+    block_size: int | None = None,
+    regularize: str | float | Shrinkage | None = "raise",
+) -> Shards:
     """Open data in shards.
 
     Parameters
@@ -121,9 +132,14 @@ def _refuse_workers() -> NoReturn:
 
 
 def open_data(
-    X: Any, y: Any = None, sample_weight: Any = None, *, engine: str | Engine | DaskEngine = "auto",
-    accuracy: str | float = "auto", regularize: Any = "raise",
-) -> Shards:  # fmt: skip
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    engine: str | Engine | DaskEngine = "auto",
+    accuracy: str | float = "auto",
+    regularize: Any = "raise",
+) -> Shards:
     """Open and check whatever an estimator was given; an array in memory is one block."""
     if is_sharded(X, engine) or (isinstance(X, np.memmap) and X.nbytes > _LARGE_MAP):
         return open_shards(
@@ -236,9 +252,14 @@ def _is_dask_array(X: Any) -> bool:
 
 
 def encode(
-    X: Any, atoms: ArrayLike, alpha: ArrayLike, beta: ArrayLike, *, gather: bool = True,
+    X: Any,
+    atoms: ArrayLike,
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    *,
+    gather: bool = True,
     **options: Any,
-) -> RealArray | Parts:  # fmt: skip
+) -> RealArray | Parts:
     """Divergence of every matrix in shards to every atom.
 
     Parameters

@@ -72,10 +72,13 @@ def cut_file(file: Any, key: str, lengths: Sequence[int]) -> list[Piece]:
     """Cut a .npy, .npz or zarr file into pieces of these lengths."""
     ends = [*accumulate(lengths, initial=0)]
     return [
-        Piece(str(file) if len(lengths) == 1 else f"{file}[{i}:{j}]",
-              partial(_read_rows, str(file), key, i, j), j - i)
+        Piece(
+            str(file) if len(lengths) == 1 else f"{file}[{i}:{j}]",
+            partial(_read_rows, str(file), key, i, j),
+            j - i,
+        )
         for i, j in pairwise(ends)
-    ]  # fmt: skip
+    ]
 
 
 def _read_rows(file: str, key: str, start: int, stop: int) -> Array:
@@ -101,10 +104,12 @@ def from_iterator(factory: Callable[[], Iterator[Any]]) -> list[list[Piece]]:
     if not widths:
         raise ValueError("the iterator yields nothing; it must yield arrays of matrices")
     return [
-        [Piece(f"item {i} of the iterator", partial(source.take, i, column))
-         for i in range(len(widths))]
+        [
+            Piece(f"item {i} of the iterator", partial(source.take, i, column))
+            for i in range(len(widths))
+        ]
         for column in range(min(widths))
-    ]  # fmt: skip
+    ]
 
 
 def is_path(value: Any) -> bool:

@@ -49,9 +49,12 @@ class Shards(ABC):
 
     @abstractmethod
     def reduce(
-        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        self,
+        function: Function,
+        *shared: Any,
+        beside: Sequence[Parts] = (),
         merge: Merge | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Call a function for every block, and merge the results; sums of tuples by default.
 
         Neighbours are merged by eights, and these again, so that the result depends on the blocks
@@ -60,9 +63,13 @@ class Shards(ABC):
 
     @abstractmethod
     def fold(
-        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        self,
+        function: Function,
+        state: Any,
+        order: Sequence[int],
+        *shared: Any,
         beside: Sequence[Parts] = (),
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Hand a state from block to block; the function gets it before what is shared."""
 
     @abstractmethod
@@ -167,15 +174,22 @@ class LocalShards(Shards):
         return _LocalParts(self._results(function, shared, beside), self._parts_left)
 
     def reduce(
-        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        self,
+        function: Function,
+        *shared: Any,
+        beside: Sequence[Parts] = (),
         merge: Merge | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         return merge_all(self._results(function, shared, beside), merge or add)
 
     def fold(
-        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        self,
+        function: Function,
+        state: Any,
+        order: Sequence[int],
+        *shared: Any,
         beside: Sequence[Parts] = (),
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         for i in order:
             state = function(self._block(i), *(parts[i] for parts in beside), state, *shared)
         return state

@@ -37,9 +37,12 @@ class DaskShards(Shards):
         return self._submit(function, shared, beside)
 
     def reduce(
-        self, function: Function, *shared: Any, beside: Sequence[Parts] = (),
+        self,
+        function: Function,
+        *shared: Any,
+        beside: Sequence[Parts] = (),
         merge: Merge | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         level = self._submit(function, shared, beside)
         while len(level) > 1:
             level = [
@@ -49,17 +52,29 @@ class DaskShards(Shards):
         return self._gather(level)[0]
 
     def fold(
-        self, function: Function, state: Any, order: Sequence[int], *shared: Any,
+        self,
+        function: Function,
+        state: Any,
+        order: Sequence[int],
+        *shared: Any,
         beside: Sequence[Parts] = (),
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         common = self._share(shared)
         carried = self._share(state)
         for i in order:
             parts = [part[i] for part in beside]
             carried = self._client.submit(
-                _call, function, common, self._blocks[i], *parts, carried, pure=False,
-                key=_names(1)[0], workers=[self._homes[i]], allow_other_workers=True,
-            )  # fmt: skip
+                _call,
+                function,
+                common,
+                self._blocks[i],
+                *parts,
+                carried,
+                pure=False,
+                key=_names(1)[0],
+                workers=[self._homes[i]],
+                allow_other_workers=True,
+            )
         return self._gather([carried])[0]
 
     def _divide_weights(self, unit: Unit) -> None:
@@ -76,9 +91,15 @@ class DaskShards(Shards):
             part = slice(numbers[0], numbers[-1] + 1)
             columns = [self._blocks[part], *(parts[part] for parts in beside)]
             futures += self._client.map(
-                _call, [function] * len(numbers), [common] * len(numbers), *columns, pure=False,
-                key=_names(len(numbers)), workers=[home], allow_other_workers=True,
-            )  # fmt: skip
+                _call,
+                [function] * len(numbers),
+                [common] * len(numbers),
+                *columns,
+                pure=False,
+                key=_names(len(numbers)),
+                workers=[home],
+                allow_other_workers=True,
+            )
         return futures
 
     def _share(self, value: Any) -> Any:

@@ -14,9 +14,13 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def encode(
-    X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor | float,
-    beta: torch.Tensor | float, *, engine: str | Engine = "auto",
-) -> torch.Tensor:  # fmt: skip
+    X: torch.Tensor,
+    atoms: torch.Tensor,
+    alpha: torch.Tensor | float,
+    beta: torch.Tensor | float,
+    *,
+    engine: str | Engine = "auto",
+) -> torch.Tensor:
     r"""Divergences (..., n_atoms[, n_pairs]), twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
@@ -135,9 +139,12 @@ class _Encoding(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
+        X: torch.Tensor,
+        atoms: torch.Tensor,
+        alpha: torch.Tensor,
+        beta: torch.Tensor,
         engine: Engine,
-    ) -> torch.Tensor:  # fmt: skip
+    ) -> torch.Tensor:
         data = engine.prepare(_give(_checked_symmetric(X, "X")))
         checked = _give(_checked_symmetric(atoms, "atoms"))
         return _take(engine.encode(data, checked, _give(alpha), _give(beta)), X)
@@ -159,9 +166,14 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
-        cotangent: torch.Tensor, engine: Engine, wanted: tuple[bool, ...],
-    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        X: torch.Tensor,
+        atoms: torch.Tensor,
+        alpha: torch.Tensor,
+        beta: torch.Tensor,
+        cotangent: torch.Tensor,
+        engine: Engine,
+        wanted: tuple[bool, ...],
+    ) -> tuple[torch.Tensor, ...]:
         if not cotangent.isfinite().all():  # scalers of losses look for this, and lower the scale
             return tuple(torch.full_like(one, torch.nan) for one in (X, atoms, alpha, beta))
         gradients = [tensor.new_zeros(()) for tensor in (X, atoms, alpha, beta)]
@@ -169,9 +181,13 @@ class _Gradient(torch.autograd.Function):
             gradients[0] = _gradient_in_data(engine, X, atoms, alpha, beta, cotangent)
         if any(wanted[1:]):
             back = engine.pullback(
-                _known(X), _known(atoms), _give(alpha), _give(beta),
-                _give(cotangent.contiguous()), parameters=any(wanted[2:]),
-            )  # fmt: skip
+                _known(X),
+                _known(atoms),
+                _give(alpha),
+                _give(beta),
+                _give(cotangent.contiguous()),
+                parameters=any(wanted[2:]),
+            )
             gradients[1] = _take(back.atoms, atoms)
             for i, (found, parameter) in enumerate(((back.alpha, alpha), (back.beta, beta))):
                 if wanted[2 + i]:
@@ -201,9 +217,10 @@ class _Curvature(torch.autograd.Function):
         at, cotangent, along = tensors[:4], tensors[4], tensors[5:]
         shape = cotangent.shape[1:]
         gradient, rates = hessian_product(
-            _in_double(at, shape), _in_double(along, shape),
+            _in_double(at, shape),
+            _in_double(along, shape),
             cotangent.double().reshape(len(cotangent), len(at[1]), -1),
-        )  # fmt: skip
+        )
         parameters = (
             g.reshape(shape).sum_to_size(a.shape) for g, a in zip(gradient[2:], at[2:], strict=True)
         )
@@ -230,9 +247,13 @@ def _in_double(tensors: tuple[torch.Tensor, ...], shape: torch.Size) -> tuple[to
 
 
 def _gradient_in_data(
-    engine: Engine, X: torch.Tensor, atoms: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
+    engine: Engine,
+    X: torch.Tensor,
+    atoms: torch.Tensor,
+    alpha: torch.Tensor,
+    beta: torch.Tensor,
     cotangent: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Let matrices and atoms change places, one atom's parameters after the other."""
     n = len(atoms)
     shape = np.broadcast_shapes(alpha.shape, beta.shape, (n,) if cotangent.ndim == 2 else (n, 1))

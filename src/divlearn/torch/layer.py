@@ -69,9 +69,16 @@ class DivergenceLayer(nn.Module):
     beta: torch.Tensor
 
     def __init__(
-        self, n_atoms: int, d: int, divergence: Any = _STEIN, *, engine: str | Engine = "auto",
-        manifold: bool = False, device: Any = None, dtype: torch.dtype | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        n_atoms: int,
+        d: int,
+        divergence: Any = _STEIN,
+        *,
+        engine: str | Engine = "auto",
+        manifold: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         check_count(n_atoms, "n_atoms", fix="; `from_atoms` takes the atoms themselves")
         check_count(d, "d")
@@ -107,9 +114,13 @@ class DivergenceLayer(nn.Module):
 
     @classmethod
     def from_data(
-        cls, X: torch.Tensor, y: ArrayLike | torch.Tensor | None = None, n_atoms: int = 20,
-        divergence: Any = _STEIN, **options: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        X: torch.Tensor,
+        y: ArrayLike | torch.Tensor | None = None,
+        n_atoms: int = 20,
+        divergence: Any = _STEIN,
+        **options: Any,
+    ) -> Self:
         """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
         X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded

@@ -33,9 +33,10 @@ def hessian_product(
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
         one, rates[:, k] = _with_one_atom(
-            (at[0], *(part[k] for part in at[1:])), (along[0], *(part[k] for part in along[1:])),
+            (at[0], *(part[k] for part in at[1:])),
+            (along[0], *(part[k] for part in along[1:])),
             cotangent[:, k, :, None],
-        )  # fmt: skip
+        )
         gradient[0].add_(one[0])
         for total, part in zip(gradient[1:], one[1:], strict=True):
             total[k] = part
@@ -102,9 +103,16 @@ class _Scalars:
         pure = _in_parameters(t_, a, b) if in_parameters else (np.zeros(root.shape),) * 3
         arrays = (first.f_t, first.f_alpha, first.f_beta, divided, *mixed, *pure)
         (
-            self.t, self.alpha, self.beta, self.divided, self.t_alpha, self.t_beta,
-            self.alpha_alpha, self.alpha_beta, self.beta_beta,
-        ) = (torch.from_numpy(np.asarray(array)).to(t.device) for array in arrays)  # fmt: skip
+            self.t,
+            self.alpha,
+            self.beta,
+            self.divided,
+            self.t_alpha,
+            self.t_beta,
+            self.alpha_alpha,
+            self.alpha_beta,
+            self.beta_beta,
+        ) = (torch.from_numpy(np.asarray(array)).to(t.device) for array in arrays)
 
 
 def _sinh_quotient(x: Array) -> Array:

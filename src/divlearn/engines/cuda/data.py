@@ -48,9 +48,16 @@ def _prepared_inverses(matrices: Any, *, of_atoms: bool) -> tuple[Any, Any]:
     blocks = min(n, _INVERTING_BLOCKS)
     scratch = cp.empty((blocks, d, d | 1))
     kernels.launch(
-        "prepare_inverses", (blocks,), kernels.layout.preparers, matrices, scratch, factors,
-        errors, np.int64(n), np.int32(of_atoms),
-    )  # fmt: skip
+        "prepare_inverses",
+        (blocks,),
+        kernels.layout.preparers,
+        matrices,
+        scratch,
+        factors,
+        errors,
+        np.int64(n),
+        np.int32(of_atoms),
+    )
     return factors, errors
 
 
@@ -86,11 +93,15 @@ class Block:
     def part(self, start: int, stop: int) -> Block:
         rows = slice(start, min(stop, len(self)))
         return Block(
-            self.start + start, self.count, self.matrices[rows],
+            self.start + start,
+            self.count,
+            self.matrices[rows],
             factors_from(self.factors, start, self.matrices.shape[-1]),
-            self.exponents[rows], self.logdets[rows], self.spreads[rows],
+            self.exponents[rows],
+            self.logdets[rows],
+            self.spreads[rows],
             {key: array[rows] for key, array in self.kept.items()},
-        )  # fmt: skip
+        )
 
     @cached_property
     def inverses(self) -> tuple[Any, Any]:

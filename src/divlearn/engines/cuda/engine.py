@@ -204,17 +204,29 @@ class CudaEngine(CudaRoutes):
         return bool(cp.isfinite(there).all()) and all_definite(there, USABLE_MARGIN)
 
     def pullback(
-        self, data: Any, atoms: Any, alpha: Any, beta: Any, cotangent: Any, *,
-        parameters: bool = True, values: bool = False,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: Any,
+        atoms: Any,
+        alpha: Any,
+        beta: Any,
+        cotangent: Any,
+        *,
+        parameters: bool = True,
+        values: bool = False,
+    ) -> Pullback:
         kind = self._kind(data)
         first, second = as_numpy(alpha), as_numpy(beta)
         with _place(data):
             if kind == "numpy":
                 return super().pullback(
-                    data, atoms, first, second, as_numpy(cotangent), parameters=parameters,
+                    data,
+                    atoms,
+                    first,
+                    second,
+                    as_numpy(cotangent),
+                    parameters=parameters,
                     values=values,
-                )  # fmt: skip
+                )
             prepared, checked = self._check(data, atoms)
             assert isinstance(prepared, CudaData)
             resolved = Parameters(first, second, len(checked))

@@ -31,13 +31,23 @@ _PARTS = {
 _LAYOUTS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
     "": ((12, 4, 3, 4), (16, 8, 2, 4), (24, 8, 3, 2), (32, 16, 2, 3), (52, 32, 2, 2)),
     "tridiagonal": (
-        (12, 4, 3, 4), (16, 4, 4, 3), (20, 4, 5, 2), (24, 8, 3, 2), (32, 16, 2, 3), (52, 32, 2, 2),
+        (12, 4, 3, 4),
+        (16, 4, 4, 3),
+        (20, 4, 5, 2),
+        (24, 8, 3, 2),
+        (32, 16, 2, 3),
+        (52, 32, 2, 2),
     ),
     "eigenvectors": (
-        (12, 4, 3, 4), (16, 8, 2, 4), (20, 8, 3, 3), (24, 16, 2, 4), (32, 16, 2, 3), (44, 64, 1, 8),
+        (12, 4, 3, 4),
+        (16, 8, 2, 4),
+        (20, 8, 3, 3),
+        (24, 16, 2, 4),
+        (32, 16, 2, 3),
+        (44, 64, 1, 8),
         (64, 64, 1, 6),
     ),
-}  # fmt: skip
+}
 PART_OF = {kernel: part for part, kernels in _PARTS.items() for kernel in kernels}
 
 
@@ -87,10 +97,11 @@ class Layout:
             "eigenvalues": 2 * d * self.solvers,
             "dense_vectors": self.benches * (d * odd + 3 * _even(d)),
             "accurate": self.tables * d * odd + self.rotators // _WARP,
-            "eigenvectors": 0 if alone
+            "eigenvectors": 0
+            if alone
             else self.teams * (5 * _even(d) + _even((d + 1) // 2) + sums),
             "logdet_values": 0 if alone else self.teams * (2 * vector + sums),
-        }  # fmt: skip
+        }
         doubles["reduce_and_keep"] = doubles["reduce"]
         doubles["joined_eigenvectors"] = doubles["eigenvectors"]
         doubles["weighted_inverses"] = doubles["logdet_values"]
@@ -112,13 +123,17 @@ class Layout:
 
     def options(self) -> tuple[str, ...]:
         named = {
-            "DIMENSION": self.d, "TEAM": self.team, "COLUMNS": self.columns, "BLOCKS": self.blocks,
+            "DIMENSION": self.d,
+            "TEAM": self.team,
+            "COLUMNS": self.columns,
+            "BLOCKS": self.blocks,
             "MOST_FAILURES": MOST_FAILURES,
-        }  # fmt: skip
+        }
         return (
-            "-std=c++17", "--device-as-default-execution-space",
+            "-std=c++17",
+            "--device-as-default-execution-space",
             *(f"-D{name}={value}" for name, value in named.items()),
-        )  # fmt: skip
+        )
 
 
 def source(part: str) -> str:

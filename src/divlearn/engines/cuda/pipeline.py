@@ -111,25 +111,51 @@ class Spectra:
             grid = (piece.n_rows, piece.n_atoms)
             kernels.launch("whiten", grid, 32, whiteners, factors, self.stored, count, rows)
         kernels.launch_teams(
-            "reduce_and_keep" if vectors else "reduce", piece.n_rows, piece.n_atoms, whiteners,
-            factors, _pointer(self.stored), self.diagonal, self.coupling, count, rows,
-        )  # fmt: skip
+            "reduce_and_keep" if vectors else "reduce",
+            piece.n_rows,
+            piece.n_atoms,
+            whiteners,
+            factors,
+            _pointer(self.stored),
+            self.diagonal,
+            self.coupling,
+            count,
+            rows,
+        )
 
     def _solve(self, limit: float) -> None:
         kernels, pairs = self.device.kernels, self.piece.pairs
         solvers = kernels.layout.solvers
         kernels.launch(
-            "eigenvalues", (-(-pairs // solvers),), solvers, self.diagonal, self.coupling,
-            self.values, self.exponents, self.states, self.list, self.length,
-            np.float64(limit), np.int64(pairs),
-        )  # fmt: skip
+            "eigenvalues",
+            (-(-pairs // solvers),),
+            solvers,
+            self.diagonal,
+            self.coupling,
+            self.values,
+            self.exponents,
+            self.states,
+            self.list,
+            self.length,
+            np.float64(limit),
+            np.int64(pairs),
+        )
 
     def find_vectors(self) -> None:
         self.device.kernels.launch_teams(
-            "eigenvectors", self.piece.pairs, 1, self.stored, self.diagonal, self.coupling,
-            self.values, self.exponents, self.states, self.list, self.length,
+            "eigenvectors",
+            self.piece.pairs,
+            1,
+            self.stored,
+            self.diagonal,
+            self.coupling,
+            self.values,
+            self.exponents,
+            self.states,
+            self.list,
+            self.length,
             np.int64(self.piece.pairs),
-        )  # fmt: skip
+        )
 
     def _join(self, waiting: int, vectors: bool) -> None:
         """Take from the inverses what rounding spares there; the list keeps what is left."""
@@ -143,16 +169,36 @@ class Spectra:
         units = device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms]
         rest, length = cp.empty(waiting, np.int64), cp.zeros(1, np.int32)
         device.kernels.launch(
-            "join", _flat_grid(waiting), _THREADS, *sides, *errors, self.list, np.int32(waiting),
-            self.ranges, np.float64(device.condition_limit), np.int64(piece.n_rows), pairs,
-        )  # fmt: skip
+            "join",
+            _flat_grid(waiting),
+            _THREADS,
+            *sides,
+            *errors,
+            self.list,
+            np.int32(waiting),
+            self.ranges,
+            np.float64(device.condition_limit),
+            np.int64(piece.n_rows),
+            pairs,
+        )
         if vectors:
             self._join_vectors(self, inverse=False)
             self._join_vectors(other, inverse=True)
         device.kernels.launch(
-            "joined_logs", _flat_grid(waiting), _THREADS, *sides, *units, self.ranges, self.states,
-            self.list, np.int32(waiting), rest, length, np.int64(piece.n_rows), pairs,
-        )  # fmt: skip
+            "joined_logs",
+            _flat_grid(waiting),
+            _THREADS,
+            *sides,
+            *units,
+            self.ranges,
+            self.states,
+            self.list,
+            np.int32(waiting),
+            rest,
+            length,
+            np.int64(piece.n_rows),
+            pairs,
+        )
         self.list, self.length = rest, length
 
     def _join_vectors(self, side: Spectra, *, inverse: bool) -> None:
@@ -175,20 +221,36 @@ class Spectra:
         tables = device.kernels.layout.tables
         blocks = min(-(-piece.pairs // tables), device.accurate_blocks)
         device.kernels.launch(
-            "accurate", (blocks,), device.kernels.layout.rotators, whiteners, factors,
-            device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms],
-            _pointer(self.stored if vectors else None), self.values, self.states, self.list,
-            self.length, device.failures.pairs, device.failures.length,
-            count, np.int64(piece.n_rows), np.int64(piece.pairs), np.int64(piece.atoms.start),
+            "accurate",
+            (blocks,),
+            device.kernels.layout.rotators,
+            whiteners,
+            factors,
+            device.block.exponents[piece.rows],
+            device.atoms.exponents[piece.atoms],
+            _pointer(self.stored if vectors else None),
+            self.values,
+            self.states,
+            self.list,
+            self.length,
+            device.failures.pairs,
+            device.failures.length,
+            count,
+            np.int64(piece.n_rows),
+            np.int64(piece.pairs),
+            np.int64(piece.atoms.start),
             np.int64(device.block.start + piece.rows.start),
-        )  # fmt: skip
+        )
 
     def arguments(self) -> tuple[Any, ...]:
         block, atoms, piece = self.device.block, self.device.atoms, self.piece
         return (
-            self.values, self.exponents, self.states, block.exponents[piece.rows],
+            self.values,
+            self.exponents,
+            self.states,
+            block.exponents[piece.rows],
             atoms.exponents[piece.atoms],
-        )  # fmt: skip
+        )
 
 
 def _pointer(array: Any) -> Any:
@@ -233,10 +295,15 @@ class Device:
         for found in self._computed(vectors=False):
             piece = found.piece
             self.kernels.launch(
-                "log_spectra", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
-                _corner(out, piece), np.int64(n * d), np.int64(piece.n_rows),
+                "log_spectra",
+                _flat_grid(piece.pairs),
+                _THREADS,
+                *found.arguments(),
+                _corner(out, piece),
+                np.int64(n * d),
+                np.int64(piece.n_rows),
                 np.int64(piece.pairs),
-            )  # fmt: skip
+            )
         return cp.sort(out, axis=-1)
 
     def divergences(self, alpha: Any, beta: Any, out: Any) -> None:
@@ -265,11 +332,19 @@ class Device:
         piece, m = found.piece, alpha.shape[1]
         chosen = (None, None) if listed is None else (found.list, found.length)
         self.kernels.launch(
-            "divergences", _flat_grid(piece.pairs if listed is None else listed), _THREADS,
-            *found.arguments(), alpha[piece.atoms], beta[piece.atoms], _corner(out, piece),
-            np.int32(m), np.int64(out.shape[1] * m), *map(_pointer, chosen),
-            np.int64(piece.n_rows), np.int64(piece.pairs),
-        )  # fmt: skip
+            "divergences",
+            _flat_grid(piece.pairs if listed is None else listed),
+            _THREADS,
+            *found.arguments(),
+            alpha[piece.atoms],
+            beta[piece.atoms],
+            _corner(out, piece),
+            np.int32(m),
+            np.int64(out.shape[1] * m),
+            *map(_pointer, chosen),
+            np.int64(piece.n_rows),
+            np.int64(piece.pairs),
+        )
 
     def logdet_values(self, alpha: Any, beta: Any, out: Any) -> None:
         """Values on alpha + beta = 1 into out (rows, n_atoms, 1)."""
@@ -278,13 +353,25 @@ class Device:
             block, atoms = self.block, self.atoms
             rows, some = piece.rows, piece.atoms
             self.kernels.launch_teams(
-                "logdet_values", piece.n_rows, piece.n_atoms, block.matrices[rows],
-                atoms.matrices[some], block.exponents[rows],
-                atoms.exponents[some], block.logdets[rows], atoms.logdets[some],
-                block.spreads[rows], atoms.spreads[some], alpha[some], beta[some],
-                _corner(out, piece), np.int64(out.shape[1]), found.list, found.length,
+                "logdet_values",
+                piece.n_rows,
+                piece.n_atoms,
+                block.matrices[rows],
+                atoms.matrices[some],
+                block.exponents[rows],
+                atoms.exponents[some],
+                block.logdets[rows],
+                atoms.logdets[some],
+                block.spreads[rows],
+                atoms.spreads[some],
+                alpha[some],
+                beta[some],
+                _corner(out, piece),
+                np.int64(out.shape[1]),
+                found.list,
+                found.length,
                 np.int64(piece.n_rows),
-            )  # fmt: skip
+            )
             self._redo(found, alpha, beta, out, int(found.length[0]))
 
     def redo(self, where: Any, alpha: Any, beta: Any, out: Any) -> None:
@@ -309,9 +396,15 @@ class Device:
             self._write_values(found, alpha, beta, out, length)
 
     def add_gradient(
-        self, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any, in_beta: Any,
+        self,
+        alpha: Any,
+        beta: Any,
+        cotangent: Any,
+        inner: Any,
+        in_alpha: Any,
+        in_beta: Any,
         values: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add sums of Z diag(weight) Z^T to inner (n_atoms, d, d), derivatives to (n_atoms, m).
 
         Divergences go to values, (rows, n_atoms, m) like the cotangent. All but inner may be None.
@@ -320,9 +413,16 @@ class Device:
             self.add_vectors(found, alpha, beta, cotangent, inner, in_alpha, in_beta, values)
 
     def add_vectors(
-        self, found: Spectra, alpha: Any, beta: Any, cotangent: Any, inner: Any, in_alpha: Any,
-        in_beta: Any, values: Any,
-    ) -> None:  # fmt: skip
+        self,
+        found: Spectra,
+        alpha: Any,
+        beta: Any,
+        cotangent: Any,
+        inner: Any,
+        in_alpha: Any,
+        in_beta: Any,
+        values: Any,
+    ) -> None:
         """Do so for one piece, whose vectors were found."""
         m = alpha.shape[1]
         piece, weights = found.piece, found.diagonal  # which is not needed any more
@@ -331,11 +431,20 @@ class Device:
         corner = None if values is None else _corner(values, piece)
         references = None if found.ranges is None else cp.empty(piece.pairs)
         self.kernels.launch(
-            "weigh", _flat_grid(piece.pairs), _THREADS, *found.arguments(),
-            alpha[piece.atoms], beta[piece.atoms], _corner(cotangent, piece), weights,
-            *map(_pointer, (first, second, corner, found.ranges, references)), np.int32(m),
-            np.int64(cotangent.shape[1] * m), np.int64(piece.n_rows), np.int64(piece.pairs),
-        )  # fmt: skip
+            "weigh",
+            _flat_grid(piece.pairs),
+            _THREADS,
+            *found.arguments(),
+            alpha[piece.atoms],
+            beta[piece.atoms],
+            _corner(cotangent, piece),
+            weights,
+            *map(_pointer, (first, second, corner, found.ranges, references)),
+            np.int32(m),
+            np.int64(cotangent.shape[1] * m),
+            np.int64(piece.n_rows),
+            np.int64(piece.pairs),
+        )
         inner[piece.atoms] += self._sum_vectors(found, weights)
         if references is not None:
             common = references.reshape(piece.n_atoms, piece.n_rows).sum(axis=1)
@@ -354,9 +463,15 @@ class Device:
         partial = cp.empty((slices, piece.n_atoms, layout.d, layout.d))
         blocks = -(-slices * warps // 4)
         self.kernels.launch(
-            "accumulate", (blocks, piece.n_atoms), _THREADS, found.stored, weights, partial,
-            np.int64(piece.n_rows), np.int32(slices),
-        )  # fmt: skip
+            "accumulate",
+            (blocks, piece.n_atoms),
+            _THREADS,
+            found.stored,
+            weights,
+            partial,
+            np.int64(piece.n_rows),
+            np.int32(slices),
+        )
         return partial.sum(axis=0)
 
     def add_inverses(self, alpha: Any, beta: Any, cotangent: Any, total: Any) -> None:
@@ -365,12 +480,19 @@ class Device:
         for piece in self._pieces(vectors=True):
             stored = layout.stored(piece.pairs)
             self.kernels.launch_teams(
-                "weighted_inverses", piece.n_rows, piece.n_atoms,
-                self.block.matrices[piece.rows], self.atoms.matrices[piece.atoms],
-                self.atoms.exponents[piece.atoms], alpha[piece.atoms], beta[piece.atoms],
-                _corner(cotangent, piece), np.int64(cotangent.shape[1]), stored,
+                "weighted_inverses",
+                piece.n_rows,
+                piece.n_atoms,
+                self.block.matrices[piece.rows],
+                self.atoms.matrices[piece.atoms],
+                self.atoms.exponents[piece.atoms],
+                alpha[piece.atoms],
+                beta[piece.atoms],
+                _corner(cotangent, piece),
+                np.int64(cotangent.shape[1]),
+                stored,
                 np.int64(piece.n_rows),
-            )  # fmt: skip
+            )
             total[piece.atoms] += layout.sum_stored(stored, piece.n_atoms)
 
 

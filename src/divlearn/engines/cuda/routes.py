@@ -141,14 +141,23 @@ class CudaRoutes(Engine):
                 device.redo(small, alpha, beta, out)
 
     def _pullback(
-        self, data: Prepared, atoms: RealArray, parameters: Parameters, cotangent: RealArray,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: Prepared,
+        atoms: RealArray,
+        parameters: Parameters,
+        cotangent: RealArray,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         if not isinstance(data, CudaData) or parameters.opposite:
             return self._fallback._pullback(
-                self._elsewhere(data), as_numpy(atoms), parameters, cotangent, with_parameters,
+                self._elsewhere(data),
+                as_numpy(atoms),
+                parameters,
+                cotangent,
+                with_parameters,
                 with_values,
-            )  # fmt: skip
+            )
         result = self._device_pullback(
             data, atoms, parameters, cotangent, with_parameters, with_values
         )
@@ -157,9 +166,14 @@ class CudaRoutes(Engine):
         return Pullback(*found)
 
     def _device_pullback(
-        self, data: CudaData, atoms: RealArray, parameters: Parameters, cotangent: Any,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: CudaData,
+        atoms: RealArray,
+        parameters: Parameters,
+        cotangent: Any,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         """Do the same with results on the device; the cotangent may be there too."""
         prepared = CudaAtoms(atoms)
         if with_parameters or with_values:
@@ -248,9 +262,14 @@ class CudaRoutes(Engine):
         return Pullback(gradient, whitened)
 
     def _spectral_pullback(
-        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any,
-        with_parameters: bool, with_values: bool,
-    ) -> Pullback:  # fmt: skip
+        self,
+        data: CudaData,
+        atoms: CudaAtoms,
+        parameters: Parameters,
+        cotangent: Any,
+        with_parameters: bool,
+        with_values: bool,
+    ) -> Pullback:
         n, m = parameters.alpha.shape
         alpha, beta = _on_device(parameters)
         first, second = (cp.zeros((n, m)) if with_parameters else None for _ in range(2))
@@ -267,9 +286,13 @@ class CudaRoutes(Engine):
         result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
         for row, atom, part in self._failed(data, failures):
             extra = self._fallback._pullback(
-                part, cp.asnumpy(atoms.matrices[atom]), parameters.chosen(np.arange(n)[atom]),
-                cp.asnumpy(cotangent[row, atom]), with_parameters, with_values,
-            )  # fmt: skip
+                part,
+                cp.asnumpy(atoms.matrices[atom]),
+                parameters.chosen(np.arange(n)[atom]),
+                cp.asnumpy(cotangent[row, atom]),
+                with_parameters,
+                with_values,
+            )
             add_part(result, extra, row, atom, cp.asarray)
         return result
 
