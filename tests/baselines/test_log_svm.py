@@ -17,6 +17,8 @@ from sklearn.svm import SVC
 from divlearn.baselines import LogEuclideanSVM
 from divlearn.baselines.log_svm import GAMMAS, PENALTIES
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting.folds import make_folds
+from divlearn.kernels.machines import SHARPNESSES, couple
 
 
 def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):
@@ -30,7 +32,8 @@ def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):
 def test_kernels_are_those_of_logarithms(kernel, d):
     X, y = classes(0, d=d)
     train, test = np.arange(40), np.arange(40, 60)
-    model = LogEuclideanSVM(kernel, 3.0, 0.7 if kernel == "rbf" else None).fit(X[train], y[train])
+    model = LogEuclideanSVM(kernel, 3.0, 0.7 if kernel == "rbf" else None, random_state=0)
+    model.fit(X[train], y[train])
     logarithms = np.stack([logm(matrix).ravel() for matrix in X])  # Frobenius products as they are
     variance = logarithms[train].var(axis=0).sum()
     products = logarithms @ logarithms.T / variance
@@ -38,40 +41,70 @@ def test_kernels_are_those_of_logarithms(kernel, d):
     table = products
     if kernel == "rbf":
         table = np.exp(-0.7 * (lengths[:, None] + lengths - 2 * products))
-    machine = SVC(kernel="precomputed", C=3.0).fit(table[np.ix_(train, train)], y[train])
-    expected = machine.decision_function(table[np.ix_(test, train)])
+    machine = SVC(kernel="precomputed", C=3.0, decision_function_shape="ovo")
+    machine.fit(table[np.ix_(train, train)], y[train])
+    decisions = machine.decision_function(table[np.ix_(test, train)])
+    expected = couple(decisions, SHARPNESSES[model.calibration_[0]])
     # The solver stops at a tolerance of 1e-3.
     np.testing.assert_allclose(model.decision_function(X[test]), expected, atol=5e-3)
     np.testing.assert_array_equal(model.predict(X[test]), expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("d", [3, 12])  # fewer entries than matrices, and more
+def test_accuracies_are_those_of_a_grid_search(d):
+    X, y = classes(1, d=d, separation=1.0)
+    X, y = X[y < 2], y[y < 2]
+    model = LogEuclideanSVM(random_state=0).fit(X, y)
+    vectors = np.stack([logm(matrix).ravel() for matrix in X])
+    vectors /= np.sqrt(vectors.var(axis=0).sum())
+    folds = make_folds(5, len(y), y, random_state=0)
+    few = {"C": PENALTIES["linear"][:4]}  # the solver ends by itself
+    plain = GridSearchCV(SVC(kernel="linear"), few, cv=folds).fit(vectors, y)
+    found = model.cv_results_["mean_test_score"][:4]
+    np.testing.assert_allclose(found, plain.cv_results_["mean_test_score"], atol=1e-9)
 
 
 def test_what_was_chosen_is_kept():
     X, y = classes(1, separation=1.0)
     model = LogEuclideanSVM("rbf", random_state=0).fit(X, y)
     n_tried = len(PENALTIES["rbf"]) * len(GAMMAS)
-    assert len(model.history_["accuracy"]) == n_tried
-    best = int(model.history_["accuracy"].argmax())
-    assert (model.C_, model.gamma_) == (model.history_["C"][best], model.history_["gamma"][best])
-    assert model.held_out_accuracy_ <= model.history_["accuracy"].max()
-    said = f"held-out accuracy {model.held_out_accuracy_:.3f}, with the best of {n_tried} chosen"
-    assert said in model.message_
-    assert model.message_.startswith(f"C = {model.C_:g}, gamma = {model.gamma_:g}")
+    results = model.cv_results_
+    assert len(results["params"]) == n_tried
+    assert model.best_params_ == results["params"][int(results["mean_test_score"].argmax())]
+    assert model.held_out_accuracy_ <= results["mean_test_score"].max()
+    said = f"held-out accuracy {model.held_out_accuracy_:.3f} over 5 folds, with the best of"
+    assert f"{said} {n_tried} combinations chosen without each" in model.message_
+    C, gamma = model.best_params_.values()
+    assert model.message_.startswith(f"C = {C:g}, gamma = {gamma:g}")
 
 
 def test_what_was_given_is_taken():
     X, y = classes(2)
-    model = LogEuclideanSVM(C=2.5).fit(X, y)
-    assert model.C_ == 2.5
-    assert model.message_ == "C = 2.5: as given"
-    assert not hasattr(model, "gamma_")
-    assert set(LogEuclideanSVM("rbf", C=2.5, random_state=0).fit(X, y).history_["C"]) == {2.5}
+    model = LogEuclideanSVM(C=2.5, random_state=0).fit(X, y)
+    assert model.best_params_ == {"C": 2.5}
+    assert "best of" not in model.message_
+    some = LogEuclideanSVM("rbf", C=2.5, random_state=0).fit(X, y).cv_results_["param_C"]
+    assert set(some) == {2.5}
 
 
 def test_lone_members():
     X, _ = classes(3)
     model = LogEuclideanSVM(random_state=0).fit(X[:3], ["a", "b", "c"])
-    assert PENALTIES["linear"][0] == model.C_
+    assert model.best_params_ == {"C": PENALTIES["linear"][0]}
     assert "no class has two matrices" in model.message_
+    assert set(model.predict(X)) <= {"a", "b", "c"}
+
+
+def test_equal_matrices():
+    X, y = np.tile(np.eye(3), (10, 1, 1)), np.arange(10) % 2
+    assert set(LogEuclideanSVM(random_state=0).fit(X, y).predict(X)) <= {0, 1}
+
+
+def test_the_solver_is_stopped_where_it_takes_too_long(monkeypatch):
+    X, y = classes(4, separation=0.3)
+    assert LogEuclideanSVM(C=1.0, random_state=0).fit(X, y).model_.fit_status_ == 0
+    monkeypatch.setattr("divlearn.baselines.log_svm._STEPS", 10)
+    assert LogEuclideanSVM(C=1e6, random_state=0).fit(X, y).model_.fit_status_ != 0
 
 
 def test_the_unit_of_logarithms_does_not_matter():
@@ -95,7 +128,7 @@ def test_pipeline_search_clone_and_pickle():
     search = GridSearchCV(LogEuclideanSVM(random_state=0), grid, cv=3).fit(X, labels)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
-    assert not hasattr(clone(again), "C_")
+    assert not hasattr(clone(again), "model_")
     wide, classes_ = classes(5, d=12)  # kernels are functions here
     machine = LogEuclideanSVM("rbf", random_state=0).fit(wide, classes_)
     again = pickle.loads(pickle.dumps(machine))

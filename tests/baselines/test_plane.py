@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 from oracle.high_precision import scalar
-from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
@@ -23,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import get_divergence, plane_map
 from divlearn.baselines import DivergenceMDM, mean_distance
-from divlearn.baselines.plane import CHOICES, evaluate_plane, held_out_losses, least_loss
+from divlearn.baselines.plane import CHOICES, evaluate_plane
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.labelled import check_labelled
 from divlearn.geometry import geodesic
@@ -109,25 +108,10 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
         assert airm(end, exact) < 0.01 * airm(start, exact)  # squares of distances
 
 
-def test_losses_are_those_of_probabilities():
-    rng = np.random.default_rng(0)
-    tables = rng.gamma(2.0, size=(3, 50, 4)) * np.array([1, 1e6, 1e-6])[:, None, None]
-    codes = rng.integers(0, 4, 50)
-    scales, losses, scores = held_out_losses(tables, codes)
-    for table, some, loss, score in zip(tables, scales, losses, scores, strict=True):
-        np.testing.assert_allclose(some[1:], 2 * some[:-1])
-        for scale, one, other in zip(some, loss, score, strict=True):
-            p = softmax(-scale * table, axis=1)
-            np.testing.assert_allclose(other, ((p - np.eye(4)[codes]) ** 2).sum(axis=1), atol=1e-9)
-            targets = np.where(np.eye(4)[codes] == 1, 51 / 52, 1 / 52 / 3)
-            expected = -(targets * log_softmax(-scale * table, axis=1)).sum(axis=1)
-            np.testing.assert_allclose(one, expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("place", range(len(CHOICES) + 1))
 def test_the_means_are_those_that_were_judged(place, monkeypatch):
     X, y = wishart(10)
-    monkeypatch.setattr(mean_distance.plane, "least_loss", lambda *_: (place, 8))
+    monkeypatch.setattr(mean_distance.HeldOut, "best", lambda *_, **__: place)
     monkeypatch.setattr(mean_distance, "_TOLERANCE", 1e-9)  # from whatever start
     model = DivergenceMDM("choose", random_state=0).fit(X, y)
     airm, burg, harmonic = (
@@ -140,22 +124,6 @@ def test_the_means_are_those_that_were_judged(place, monkeypatch):
         expected = geodesic(airm, burg if slope > 0 else harmonic, abs(slope))
     np.testing.assert_allclose(model.means_, expected, rtol=1e-6, atol=1e-8)
     assert place != 0 or model.divergence_.name == "airm"
-
-
-def test_a_gain_in_doubt_does_not_count():
-    gains = np.random.default_rng(0).normal(0.1, 1.0, 4000)
-    scores = np.stack([gains, 0 * gains])[:, None]  # of the first table, which is preferred
-
-    def choose(scores, weights):
-        losses = np.stack([scores[:, 0] ** 0, 0 * scores[:, 0]], axis=1)  # less at the other scale
-        best, place = least_loss(losses, scores, weights)
-        assert place == 1
-        return best
-
-    assert choose(scores[:, :, :40], np.ones(40)) == 0
-    assert choose(scores, np.ones(4000)) == 1
-    assert choose(scores, np.where(np.arange(4000) < 40, 1.0, 1e-9)) == 0
-    assert choose(scores[:, :, :40] ** 2, np.ones(40)) == 1
 
 
 def test_held_out_probabilities():

@@ -8,8 +8,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from divlearn.fitting.calibration import calibrate
-from divlearn.fitting.selection import HeldOut, calibrated_without_each, choose, nest_folds
+from divlearn.fitting.selection import HeldOut, average_held_out, nest_folds
 
 
 def noise(seed, n=48):
@@ -22,8 +21,8 @@ def accuracy(parts, rows):
 
 
 def held_out(make, X, y, folds, nested=True):
-    nest = nest_folds(folds, y) if nested else None
-    everything = [*folds, *(nest.folds if nest else [])]
+    nest = nest_folds(folds, y)
+    everything = [*folds, *nest.folds]
 
     def decide(candidate, number):
         train, held = everything[number]
@@ -33,7 +32,11 @@ def held_out(make, X, y, folds, nested=True):
         right = np.concatenate(parts)
         return right / len(right)
 
-    return HeldOut(decide, judge, folds, nest)
+    return HeldOut(decide, judge, folds, nest, nested=nested)
+
+
+def chosen_without_each(found, candidates):
+    return [found.best(candidates, lambda _: [], k) for k in range(len(found.folds))]
 
 
 def test_inner_folds_leave_out_two_blocks():
@@ -67,7 +70,7 @@ def test_what_cannot_be_nested_takes_the_candidate_in_the_middle():
     folds = list(StratifiedKFold(2, shuffle=True, random_state=0).split(X, y))
     assert not any(nest_folds(folds, y).judged)
     found = held_out(KNeighborsClassifier, X, y, folds)
-    assert found.best_without_each([1, 3, 5], lambda _: []) == [3, 3]
+    assert chosen_without_each(found, [1, 3, 5]) == [3, 3]
 
 
 def test_folds_that_overlap():
@@ -84,7 +87,7 @@ def test_the_choice_without_a_fold_is_that_of_nested_cross_validation():
     X, y = noise(3, 60)
     X[:, 0] += y
     folds = list(StratifiedKFold(4, shuffle=True, random_state=1).split(X, y))
-    found = held_out(KNeighborsClassifier, X, y, folds).best_without_each([1, 3, 9], lambda _: [])
+    found = chosen_without_each(held_out(KNeighborsClassifier, X, y, folds), [1, 3, 9])
     for k, (train, _) in enumerate(folds):
         scores = []
         for count in (1, 3, 9):
@@ -118,47 +121,35 @@ def test_noise_is_at_chance_and_the_best_of_many_is_not():
         make = lambda one: SVC(gamma=one[0], C=one[1])  # noqa: E731
         found = held_out(make, X, y, folds)
         highest.append(max(found.score(one) for one in candidates))
-        chosen = found.best_without_each(candidates, lambda _: [])
-        nested.append(accuracy(found.parts(chosen), None))
+        chosen = chosen_without_each(found, candidates)
+        nested.append(accuracy(found.decisions(chosen), None))
         plain = held_out(make, X, y, folds, nested=False)
-        crossed.append(accuracy(plain.parts(plain.best_without_each(candidates, lambda _: [])), 0))
+        crossed.append(accuracy(plain.decisions(chosen_without_each(plain, candidates)), 0))
     error = np.std(nested) / np.sqrt(len(nested))
     assert abs(np.mean(nested) - 0.5) < 3 * error
     assert np.mean(highest) > 0.5 + 4 * error
     assert np.mean(crossed) > np.mean(nested) + error
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_calibration_of_a_fold_does_not_see_it(nested):
-    rng = np.random.default_rng(0)
-    scores, codes = rng.standard_normal((2, 40, 3, 1)), rng.integers(3, size=40)
-    folds = list(KFold(4).split(codes))
-    nest = nest_folds(folds, codes) if nested else None
-    everything = [*folds, *(nest.folds if nest else ())]
-    said = HeldOut(lambda one, k: scores[one, everything[k][1]], None, folds, nest)
-    chosen = [0, 1, 0, 1]
-    rows, found = calibrated_without_each(said, chosen, codes, np.ones(40))
-    turned = np.where(np.arange(40) < 10, (codes + 1) % 3, codes)
-    again = calibrated_without_each(said, chosen, turned, np.ones(40))[1]
-    np.testing.assert_array_equal(rows, np.arange(40))
-    np.testing.assert_array_equal(again[:10], found[:10])
-    assert (again[10:] != found[10:]).any()
-    for k, (train, held) in enumerate(folds):  # by the scores of the same candidate
-        known = calibrate(scores[chosen[k], train], codes[train], np.ones(30))
-        expected = np.exp(known.log_probabilities(scores[chosen[k], held]))
-        np.testing.assert_allclose(found[held], expected)
+def test_a_margin_keeps_the_first_candidate_unless_another_is_certainly_better():
+    folds = list(KFold(2).split(np.arange(40)))
+    shares = {0: np.zeros(40), 1: np.tile([1.0, -0.9], 20), 2: np.tile([1.0, 0.5], 20)}
+
+    def best(candidates, margin):
+        judge = lambda parts, _: np.concatenate(parts)  # noqa: E731
+        decide = lambda one, k: shares[one][folds[k][1]]  # noqa: E731
+        nest = nest_folds(folds, np.arange(40) % 2)
+        found = HeldOut(decide, judge, folds, nest, nested=False, margin=margin)
+        return found.best(candidates, lambda _: [])
+
+    assert best([0, 1], 0.0) == 1
+    assert best([0, 1], 2.0) == 0
+    assert best([0, 1, 2], 2.0) == 2
 
 
-@pytest.mark.parametrize(
-    ("scores", "best"),
-    [
-        ([1.0, 3.0, 3.0, 2.0], 1),  # the first of those that tie
-        ([1.0, np.nan, 2.0], 2),  # what cannot be judged loses
-        ([-np.inf, np.nan], 0),
-        ([np.nan, np.nan], 0),  # where nothing can be, the first
-    ],
-)
-def test_the_best_score_is_chosen(scores, best):
-    found, given = choose(range(len(scores)), scores.__getitem__)
-    assert found == best
-    np.testing.assert_array_equal(given, scores)
+def test_held_out_values_are_means_over_folds():
+    folds = [(np.array([0, 3]), np.array([1, 2])), (np.array([0, 1]), np.array([2, 4]))]
+    parts = [1.0 * held + train.sum() for train, held in folds]
+    rows, values = average_held_out(parts, folds, 5)
+    np.testing.assert_array_equal(rows, [1, 2, 4])
+    np.testing.assert_array_equal(values, [4.0, 4.0, 5.0])

@@ -3,9 +3,9 @@
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,23 +14,16 @@ from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.log_svm import (
-    FOLDS,
-    Machine,
-    TunedClassifier,
-    fit_svm,
-    held_out_machines,
-    spread,
-)
+from divlearn.arrays import RealArray
+from divlearn.baselines import log_svm
+from divlearn.baselines.log_svm import FOLDS, class_scores, fit_vectors, spread
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
-from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import Labelled, check_new
-from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import choose, nest_folds
+from divlearn.fitting.labelled import check_new
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose
+from divlearn.kernels.machines import COUPLED
 from divlearn.optim.problem import Problem, Trial
 from divlearn.threads import limit_blas
 
@@ -43,16 +36,30 @@ _ROUNDING = 1e-9
 _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take most of the time
 
 
-class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
+class Candidate(NamedTuple):
+    """Parameters of codes, with names, and of the machine."""
+
+    coding: tuple[tuple[str, float], ...]
+    C: float
+
+
+_LEARNED = ()  # instead of parameters, for codes by the dictionary that was learned with the best
+
+
+class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]):  # type: ignore[misc]
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
+    cv = FOLDS
+    engine: Any = "auto"
+    _needs_folds = False
+    _nested = True
+    _forms = COUPLED
+    _criterion = "accuracy"
+
     dictionary_: Annotated[RealArray, "n_atoms d d"]
-    held_out_accuracy_: float
     history_: dict[str, NDArray[np.generic]]
     machine_: SVC
-    message_: str
     n_iter_: int
-    parameters_: Parameters
     unit_: float
 
     n_atoms: int | str
@@ -83,23 +90,78 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
         check_count(self.max_iter, "max_iter", least=0)
         check_number(self.tol, "tol")
 
-    def _fit(self, data: Labelled) -> None:
-        matrices = data.matrices
-        seed = draw_seed(self.random_state)
-        folds = data.folds(FOLDS, seed)
-        n_atoms = self._count_atoms(len(matrices), len(data.classes))
-        with limit_blas(1):
-            start = self._start(matrices, n_atoms, seed)
-            chosen, accuracy = self._choose(matrices, start, data.codes, folds)
-            self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
-                self._learn(matrices, start, chosen),
-                max_iter=self.max_iter,
-                tol=self.tol,
-            )
-            fitted = _fit_machine(codes, data.codes, folds)
-        self.unit_, self.machine_ = fitted.unit, fitted.machine
-        self.held_out_accuracy_ = fitted.held_out_accuracy if accuracy is None else accuracy
-        self.parameters_ = chosen | {"C": self.machine_.C}
+    def _grid(self, training: Training) -> Grid[Candidate]:
+        _, view = self._first_dictionary(training)
+        codings = self._candidates(view, training.data.matrices.shape[-1])
+        named = [tuple(one.items()) for one in codings]
+        return Grid([Candidate(*one) for one in product(named, _PENALTIES)])
+
+    def _first_dictionary(self, training: Training) -> tuple[RealArray, Any]:
+        """Return the initial atoms, and a view of the matrices by them."""
+        matrices = training.data.matrices
+
+        def start() -> tuple[RealArray, Any]:
+            n_atoms = self._count_atoms(len(matrices), len(self.classes_))
+            atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
+            return atoms, self._view(matrices, atoms)
+
+        return training.once("dictionary", start)
+
+    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
+        """Take the middle C for all codings, then other values of C."""
+        middle = _PENALTIES[len(_PENALTIES) // 2]
+
+        def refine(best: Candidate) -> list[Candidate]:
+            return [best._replace(C=C) for C in _PENALTIES if best.C != C]
+
+        return Grid([one for one in grid.candidates if middle == one.C], refine)
+
+    def _describe(self, candidate: Candidate) -> dict[str, float]:
+        return dict(candidate.coding) | {"C": candidate.C}
+
+    def _known_codes(self, training: Training, coding: tuple[tuple[str, float], ...]) -> RealArray:
+        def compute() -> RealArray:
+            _, view = self._first_dictionary(training)
+            codes = _without_rounding(self._codes(view, dict(coding)))
+            return codes / spread(codes)
+
+        return training.once(("codes", coding), compute)
+
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Any]:
+        rows, data = training.parts[number][0], training.data
+
+        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+            codes = self._known_codes(training, candidate.coding)[rows]
+            machine = log_svm.Candidate(candidate.C)
+            table = number != training.whole and codes.shape[1] > len(codes)
+            found = fit_vectors(codes, data.codes[rows], data.weights[rows], machine, table=table)
+            return found, candidate
+
+        return learn
+
+    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+        machine, candidate = model
+        codes = self._known_codes(training, candidate.coding)[training.parts[number][1]]
+        return np.asarray(machine.decision_function(codes))
+
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        """Learn the dictionary; then choose C again, for codes by it."""
+        matrices = training.data.matrices
+        start, _ = self._first_dictionary(training)
+        self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
+            self._learn(matrices, start, dict(best.coding)), max_iter=self.max_iter, tol=self.tol
+        )
+        codes = _without_rounding(codes)
+        self.unit_ = spread(codes)
+        training.once(("codes", _LEARNED), lambda: codes / self.unit_)
+        grid = Grid([Candidate(_LEARNED, C) for C in _PENALTIES])
+        last = grid.candidates[0]
+        if training.folds:
+            chosen = choose(training, self._hold_out(training), grid, grid, self._forms)
+            last, (form, temperature) = chosen.best, chosen.calibration
+            self.calibration_ = form, temperature
+        self.best_params_ = dict(best.coding) | {"C": last.C}
+        self.machine_, _ = self._learner(training, training.whole)(last)
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         means = LogEuclideanKMeans(n_atoms, random_state=seed)
@@ -109,50 +171,20 @@ class CodedClassifier(NamesMixin, TransformerMixin, TunedClassifier):  # type: i
             means.fit(matrices)
         return means.cluster_centers_[np.unique(means.labels_)]
 
-    def _choose(
-        self, matrices: RealArray, atoms: RealArray, labels: Indices, folds: Folds
-    ) -> tuple[Parameters, float | None]:
-        """Choose parameters, and say how accurate such a choice is; None without a choice."""
-        view = self._view(matrices, atoms)
-        candidates = self._candidates(view, matrices.shape[-1])
-        if len(candidates) == 1 or not folds:
-            return candidates[0], None
-
-        @cache
-        def codes(number: float) -> RealArray:
-            found = _without_rounding(self._codes(view, candidates[int(number)]))
-            return found / spread(found)
-
-        # A machine is C, gamma, which a linear one does not have, and the number of parameters.
-        held_out = held_out_machines(
-            "linear", lambda one: codes(one[2]), labels, folds, nest_folds(folds, labels)
-        )
-
-        def machines(number: float) -> list[tuple[float, float, float]]:
-            return [(C, 1.0, number) for C in _PENALTIES]
-
-        def score(number: int) -> float:
-            accuracy = max(map(held_out.score, machines(number)))
-            chosen = candidates[number]
-            named = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            say(self, f"{named}: held-out accuracy {accuracy:.3f}")
-            return accuracy
-
-        best, scores = choose(track(range(len(candidates)), "candidates"), score)
-        middle = [machines(number)[len(_PENALTIES) // 2] for number in range(len(scores))]
-        without = held_out.best_without_each(middle, lambda one: machines(one[2]))
-        return candidates[best], float(np.concatenate(held_out.parts(without)).mean())
-
     def transform(self, X: ArrayLike) -> RealArray:
         """Codes of matrices, shape (n_matrices, n_atoms)."""
-        matrices = check_new(self, X)
+        return self._code(check_new(self, X))
+
+    def _code(self, matrices: RealArray) -> RealArray:
         with limit_blas(1):
-            return self._codes(self._view(matrices, self.dictionary_), self.parameters_)
+            return self._codes(self._view(matrices, self.dictionary_), self.best_params_)
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        return np.asarray(self.machine_.decision_function(self._code(matrices) / self.unit_))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        codes = self.transform(X)
-        return self.machine_.decision_function(codes / self.unit_)
+        return class_scores(self, self._decide_new(check_new(self, X)))
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
@@ -217,10 +249,6 @@ def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float
         return candidates
     check_number(penalty, "penalty", positive=True, word="auto")
     return [float(penalty)]
-
-
-def _fit_machine(codes: RealArray, labels: Indices, folds: Folds) -> Machine:
-    return fit_svm(_without_rounding(codes), labels, folds, penalties=_PENALTIES)
 
 
 def _without_rounding(codes: RealArray) -> RealArray:

@@ -70,12 +70,14 @@ class KernelSparseCoding(_KernelCoded):
     ----------
     classes_ : ndarray
     dictionary_ : ndarray, shape (n_atoms, d, d)
-    parameters_ : dict, "bandwidth", "penalty", and "C" of the machine.
+    best_params_ : dict, "bandwidth", "penalty", and "C" of the machine.
     machine_ : SVC, of codes divided by ``unit_``.
     unit_ : float, root of the total variance of the training codes.
-    held_out_accuracy_ : float, or NaN where nothing can be held out
-        For every fold, parameters are chosen without the fold. If there are several to choose from,
-        matrices are coded by the initial dictionary.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Held-out probabilities by codes of the initial dictionary, with parameters and calibration
+        chosen without each fold.
+    held_out_accuracy_ : float, of these probabilities, or NaN where nothing can be held out.
+    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
     history_ : dict of arrays
         "objective" after every update of a "block", its "iteration" and the "seconds" until then.
     n_iter_ : int
@@ -155,7 +157,7 @@ class KernelLLC(_KernelCoded):
 
     Attributes
     ----------
-    parameters_ : dict, "bandwidth", "n_neighbors", and "C" of the machine.
+    best_params_ : dict, "bandwidth", "n_neighbors", and "C" of the machine.
     others : as in `KernelSparseCoding`; atoms are not updated, and ``n_iter_`` is 0.
 
     References

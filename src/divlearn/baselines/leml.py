@@ -3,21 +3,22 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
-from sklearn.base import TransformerMixin
 
 from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.baselines import leml_metric as metric
-from divlearn.baselines.log_svm import FOLDS, TunedClassifier
+from divlearn.baselines.log_svm import FOLDS
 from divlearn.checks import check_count, check_number
 from divlearn.engines.cpu import cpu_engine
+from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import Labelled, check_new
+from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.geometry import sqrtm
 
@@ -29,7 +30,7 @@ _Run = dict[str, Any]  # columns of the history, and `metric.Solution`
 _Learn = Callable[[Indices, int, float], _Run]  # from rows, a number of pairs and an eta
 
 
-class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
+class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Log-Euclidean metric learning, then the label of the nearest training matrix.
 
     Squared distances are :math:`\operatorname{tr}(Q (\log X - \log Y)^2)`, with the matrix Q that
@@ -122,7 +123,15 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.verbose, self.regularize = verbose, regularize
 
-    def _fit(self, data: Labelled) -> None:
+    @labelled.all_or_nothing
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        X has the shape (n_matrices, d, d), labels y and groups (n_matrices,). Matrices of one group
+        are held out together.
+        """
+        self._check_parameters()
+        data = check_labelled(self, X, y, None, None, groups)
         seed = draw_seed(self.random_state)
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
         logarithms = cpu_engine().logarithms(data.matrices)
@@ -133,6 +142,7 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         self.history_ = {name: np.array([run[name] for run in runs]) for name in _HISTORY}
         self._root = sqrtm(self.Q_)
         self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
+        return self
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Entries of log X Q^(1/2), (n_matrices, d * d): their distances are the learned ones."""

@@ -24,9 +24,11 @@ from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
-from divlearn.fitting.folds import Folds
+from divlearn.fitting.calibration import SCORES, fit_temperature
+from divlearn.fitting.folds import Fold
 from divlearn.fitting.labelled import Labelled, check_labelled
-from divlearn.fitting.progress import track
+from divlearn.fitting.selection import HeldOut
+from divlearn.fitting.training import Chosen, Grid, Judge, Training, choose, judge_accuracy
 from divlearn.geometry import compose, expm, geodesic, graded_eigh, invsqrtm, sqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import given_point, mean_abld
@@ -36,7 +38,7 @@ _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _FILTER_TOLERANCE = 1e-9  # likewise at the mean of all matrices
 _LEAST_DIRECTION = 1e-6  # of a filter, relative to the largest
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
-_SLOPES = np.array([0.0, 0.25, 0.5])  # beta - alpha of candidates whose means have no closed form
+_CERTAIN = 2.0  # standard errors of a gain over the first candidate that counts
 Field = list[Divergence | None]  # None: log-Euclidean
 _CANDIDATES: Field = [*plane.CANDIDATES, None]
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
@@ -153,18 +155,23 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             self._field = _known_field(self.divergence if several else [self.divergence])
         engine = get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight, None, groups)
-        given, self.scale_, self.weights_, self._filter = data, 1.0, np.ones(1), None
-        if self.filtering:
-            self._filter = _learn_filter(data, np.arange(len(data.codes)), engine)
-            data = replace(data, matrices=_filtered(data.matrices, *self._filter))
         if chosen:
-            self._choose(given, data, engine)
-        else:
-            means = np.stack([_class_means(data, one, engine) for one in self._field])
-            if len(means) > 1:
-                self.weights_ = _balance(data, self._field, means, engine)
-            self.means_ = means if several else means[0]
+            return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
+        self.scale_, self.weights_ = 1.0, np.ones(1)
+        data = self._learn_filter(data, engine)
+        means = np.stack([_class_means(data, one, engine) for one in self._field])
+        if len(means) > 1:
+            self.weights_ = _balance(data, self._field, means, engine)
+        self.means_ = means if several else means[0]
         return self
+
+    def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
+        """Learn the filter, if there is to be one, and return filtered data."""
+        self._filter = None
+        if not self.filtering:
+            return data
+        self._filter = _learn_filter(data, np.arange(len(data.codes)), engine)
+        return replace(data, matrices=_filtered(data.matrices, *self._filter))
 
     @property
     def divergence_(self) -> Any:
@@ -172,48 +179,33 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         found = [LOG_EUCLIDEAN if one is None else one for one in self._field]
         return found[0] if self.means_.ndim == 3 else found
 
-    def _choose(self, given: Labelled, data: Labelled, engine: Engine) -> None:
-        """Choose the divergence, given what was not filtered; its means, and scale."""
-        folds = data.folds(self.cv, self.random_state)
-        if not folds:
+    def fit_training(self, training: Training) -> Self:
+        """Choose the divergence on folds of data that was checked."""
+        data, engine = training.data, training.engine
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        if not training.folds:
             raise ValueError(
                 "every class has 1 matrix or group, but some must have >= 2 for divergence='choose'"
                 ", one to train on and one to judge by; pass more, or name a divergence"
             )
-        recenter = _recentering(data, engine)
-        parts = [] if self.filtering else [(data, folds, recenter)]
-        for fold in folds if self.filtering else ():  # filters are learned without each
-            known = _learn_filter(given, fold[0], engine)
-            part = replace(given, matrices=_filtered(given.matrices, *known))
-            parts.append((part, [fold], _recentering(part, engine)))
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
-        tables = np.fmin.reduce([_judge(*part, rough) for part in parts])  # the others are NaN
-        tested = np.flatnonzero(~np.isnan(tables).any(axis=(0, 2)))
-        tables, codes, weights = tables[:, tested], data.codes[tested], data.weights[tested]
-        scales, losses, scores = plane.held_out_losses(tables, codes)
-        probabilities = np.empty(tables.shape[1:])
-        for _, held in folds:
-            own = np.isin(tested, held)
-            best, place = plane.least_loss(losses, scores, weights if own.all() else weights * ~own)
-            probabilities[own] = softmax(-scales[best, place] * tables[best, own], axis=1)
-        self.oof_proba_ = data.spread(tested, probabilities)
-        best, place = plane.least_loss(losses, scores, weights)
-        divergence = _CANDIDATES[best]
-        self._field = [divergence]
-        self.scale_ = float(scales[best, place]) / (divergence.scale if divergence else 1.0)
+        search = MeanSearch(training, rough, filtering=self.filtering)
+        chosen, self.cv_results_ = search.choose()
+        self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
+        divergence = _CANDIDATES[chosen.best]
+        self._field, self.weights_ = [divergence], np.ones(1)
+        unit = search.unit(chosen.best) * chosen.calibration.temperature
+        self.scale_ = 1 / (unit * (divergence.scale if divergence else 1.0))
+        data = self._learn_filter(data, engine)
         if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
             self.means_ = _class_means(data, divergence, engine)
         else:
+            recenter = _recentering(data, engine)
             starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
             centers = _class_means(data, _CANDIDATES[0], engine, starts)
             arithmetic = _average(data.matrices, data.codes, data.weights)
             self.means_ = geodesic(centers, arithmetic, slope)
-        names = [LOG_EUCLIDEAN if one is None else one.name for one in _CANDIDATES]
-        self.cv_results_ = {
-            "divergence": np.array(names),
-            "accuracy": np.average(tables.argmin(axis=2) == codes, axis=1, weights=weights),
-            "brier_score": np.average(scores, axis=2, weights=weights).min(axis=1),
-        }
+        return self
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Distances of matrices to the means, shape (n_matrices, n_classes).
@@ -283,10 +275,12 @@ def _measure(matrices: RealArray, field: Field, means: RealArray, engine: Engine
 
 def _balance(data: Labelled, field: Field, means: RealArray, engine: Engine) -> RealArray:
     """Weights of divergences, each as if it were alone, so that none outweighs the others."""
-    tables = _measure(data.matrices, field, means, engine)
-    scales, losses, _ = plane.held_out_losses(tables, data.codes)
-    best = np.average(losses, axis=2, weights=data.weights).argmin(axis=1)
-    return scales[np.arange(len(field)), best] / len(field)
+    scales = []
+    for table in _measure(data.matrices, field, means, engine):
+        unit = _typical(table)
+        shares = data.weights / data.weights.sum()
+        scales.append(1 / (unit * fit_temperature(-table / unit, data.codes, shares)[0]))
+    return np.array(scales) / len(field)
 
 
 def _learn_filter(data: Labelled, rows: Indices, engine: Engine) -> tuple[RealArray, RealArray]:
@@ -308,28 +302,147 @@ def _filtered(matrices: RealArray, center: RealArray, directions: RealArray) -> 
     return 0.5 * (filtered + filtered.mT)
 
 
-def _judge(data: Labelled, folds: Folds, recenter: Any, engine: Engine) -> RealArray:
-    """Divergences (n_candidates, n_matrices, n_classes) to the means without the fold of each."""
-    tables = np.full((len(_CANDIDATES), len(data.codes), len(data.classes)), np.nan)
-    inverses, vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
-    for train, held in track(folds, "folds"):
-        codes, weights = data.codes[train], data.weights[train]
-        arithmetic = _average(data.matrices[train], codes, weights)
-        harmonic = np.linalg.inv(_average(inverses[train], codes, weights))
-        between = geodesic(recenter(train, codes, weights), arithmetic, _SLOPES[:, None])
-        means = dict(zip(_SLOPES.tolist(), between, strict=True))
-        means |= {1.0: arithmetic, -1.0: 0.5 * (harmonic + harmonic.mT)}
-        step = max(1, _TABLE_ENTRIES // arithmetic[..., 0].size)
-        for rows in np.split(held, range(step, len(held), step)):
-            prepared = engine.prepare(Prepared.checked(data.matrices[rows]))
-            for slope, some in means.items():
-                chosen = np.flatnonzero(CHOICES[:, 1] - CHOICES[:, 0] == slope)
-                tables[chosen[:, None], rows] = _tables(prepared, some, CHOICES[chosen], engine)
-        gaps = vectors[held][:, None] - _average(vectors[train], codes, weights)
-        tables[-1, held] = (gaps**2).sum(axis=2)
-        largest = float(tables[:, held].max())
-        check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
-    return tables
+class MeanSearch:
+    """Choose a divergence by held-out distances to class means; candidates are their numbers."""
+
+    def __init__(self, training: Training, rough: Engine, *, filtering: bool) -> None:
+        self._training, self._rough, self._filtering = training, rough, filtering
+        self._known: dict[tuple[int, int], RealArray] = {}
+        self._views: dict[int, _View] = {}
+
+    def choose(self) -> tuple[Chosen[int], dict[str, Any]]:
+        """Return the choice, and a table of all candidates."""
+        training = self._training
+        held_out = HeldOut(
+            self._decide,
+            judge_brier(training),
+            training.folds,
+            training.nest,
+            nested=False,
+            margin=_CERTAIN,
+        )
+        grid = Grid(range(len(_CANDIDATES)))
+        chosen = choose(training, held_out, grid, grid, SCORES)
+        n_folds, names = len(training.folds), []
+        right = judge_accuracy(training, SCORES)
+        rows, accuracies, scores = [held for _, held in training.folds], [], []
+        for place, one in enumerate(_CANDIDATES):
+            names.append(LOG_EUCLIDEAN if one is None else one.name)
+            accuracies.append(right(held_out.decisions([place] * n_folds), rows).sum())
+            scores.append(-held_out.score(place))
+        return chosen, {
+            "divergence": np.array(names),
+            "accuracy": np.array(accuracies),
+            "brier_score": np.array(scores),
+        }
+
+    def unit(self, candidate: int) -> float:
+        """Typical divergence to the nearest class, in which temperatures are near one."""
+        n_folds = len(self._training.folds)
+        return _typical(np.concatenate([self._table(candidate, k) for k in range(n_folds)]))
+
+    def _decide(self, candidate: int, number: int) -> RealArray:
+        return -self._table(candidate, number) / self.unit(candidate)
+
+    def _table(self, candidate: int, number: int) -> RealArray:
+        """Divergences (n_held, n_classes) of what a part holds out to the means of the rest."""
+        if (candidate, number) not in self._known:
+            fold = number < len(self._training.folds)  # all candidates are needed there
+            some = range(len(_CANDIDATES)) if fold else [candidate]
+            view = self._view(number)
+            tables = _held_out_tables(view, self._training.parts[number], list(some), self._rough)
+            self._known |= {(one, number): table for one, table in zip(some, tables, strict=True)}
+        return self._known[candidate, number]
+
+    def _view(self, number: int) -> "_View":
+        """Prepare matrices; where they are filtered, by a filter that was learned without each."""
+        training, key = self._training, number if self._filtering else -1
+        if key not in self._views:
+            data = training.data
+            if self._filtering:
+                known = _learn_filter(data, training.parts[number][0], training.engine)
+                data = replace(data, matrices=_filtered(data.matrices, *known))
+            self._views[key] = _View(data, training.engine)
+        return self._views[key]
+
+
+class _View:
+    """Matrices, and what means of parts of them are made of."""
+
+    def __init__(self, data: Labelled, engine: Engine) -> None:
+        self.data, self.recenter = data, _recentering(data, engine)
+        self.inverses, self.vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
+
+
+def judge_brier(training: Training) -> Judge:
+    """Make a function to shares in the mean over folds of the negative Brier score."""
+    # Brier scores are bounded, so that a few matrices far from all means do not decide.
+    codes, weights = training.data.codes, training.data.weights
+
+    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+        where, scores = np.concatenate(rows), np.concatenate(parts)
+        shares = np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
+        temperature, _ = fit_temperature(scores, codes[where], shares)
+        errors = softmax(scores / temperature, axis=1)
+        errors[np.arange(len(where)), codes[where]] -= 1
+        return -shares * (errors**2).sum(axis=1)
+
+    return judge
+
+
+def _typical(table: RealArray) -> float:
+    """Typical divergence to the nearest class; if that is zero, to any."""
+    near, any_class = float(np.median(table.min(axis=1))), float(np.median(table))
+    return max(near if near > 0 else any_class, 1e-100)
+
+
+def _held_out_tables(
+    view: _View, fold: Fold, candidates: Sequence[int], engine: Engine
+) -> list[RealArray]:
+    """Divergences (n_held, n_classes) to the means of the training part, for each candidate."""
+    data, (train, held) = view.data, fold
+    codes, weights = data.codes[train], data.weights[train]
+    slopes = {one: _slope(_CANDIDATES[one]) for one in candidates}
+    means = _part_means(view, train, sorted({one for one in slopes.values() if one is not None}))
+    tables = np.empty((len(candidates), len(held), len(data.classes)))
+    step = max(1, _TABLE_ENTRIES // data.matrices[0, :1].size // len(data.classes))
+    for start in range(0, len(held), step):
+        some = slice(start, start + step)
+        prepared = engine.prepare(Prepared.checked(data.matrices[held[some]]))
+        for slope, centers in means.items():
+            places = [place for place, one in enumerate(candidates) if slopes[one] == slope]
+            points = CHOICES[[candidates[place] for place in places]]
+            tables[places, some] = _tables(prepared, centers, points, engine)
+    for place, one in enumerate(candidates):
+        if slopes[one] is None:
+            gaps = view.vectors[held][:, None] - _average(view.vectors[train], codes, weights)
+            tables[place] = (gaps**2).sum(axis=2)
+    largest = float(tables.max())
+    check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
+    return list(np.minimum(tables, 1e100))
+
+
+def _slope(divergence: Divergence | None) -> float | None:
+    return None if divergence is None else divergence.beta - divergence.alpha
+
+
+def _part_means(view: _View, train: Indices, slopes: Sequence[float]) -> dict[float, RealArray]:
+    """Approximate class means of a part, for values of beta - alpha."""
+    data = view.data
+    codes, weights = data.codes[train], data.weights[train]
+    arithmetic = _average(data.matrices[train], codes, weights)
+    means = {}
+    between = [one for one in slopes if abs(one) < 1]
+    if between:
+        centers = view.recenter(train, codes, weights)
+        found = geodesic(centers, arithmetic, np.array(between)[:, None])
+        means = dict(zip(between, found, strict=True))
+    if 1.0 in slopes:
+        means[1.0] = arithmetic
+    if -1.0 in slopes:
+        harmonic = np.linalg.inv(_average(view.inverses[train], codes, weights))
+        means[-1.0] = 0.5 * (harmonic + harmonic.mT)
+    return means
 
 
 def _tables(data: Prepared, means: RealArray, points: RealArray, engine: Engine) -> RealArray:

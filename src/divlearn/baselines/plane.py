@@ -24,7 +24,6 @@ NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 _BETWEEN = [(0.0, 0.25), (0.25, 0.5), (0.0, 0.5), (0.25, 0.75)]
 CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
 CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
-_SCALES = 2.0 ** np.arange(-8, 9)  # in units of one over the median divergence to the nearest
 
 Flags = NDArray[np.bool_]
 
@@ -33,7 +32,6 @@ _PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
 _NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
 _LARGEST_LOGARITHM = 600.0  # of a product
 _LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
-_CERTAIN = 2.0  # standard errors of a gain that counts
 _ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
 
 
@@ -43,48 +41,6 @@ def rank_best(points: RealArray, score: RealArray) -> Indices:
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
     return best[np.lexsort((tied[:, 0], tied.sum(axis=1), distance))]
-
-
-def held_out_losses(tables: RealArray, codes: Indices) -> tuple[RealArray, RealArray, RealArray]:
-    """Scales (n_tables, n_scales), then log-losses and Brier scores of softmax(-scale D)."""
-    # Tables of divergences to classes have the shape (n_tables, n_matrices, n_classes), both losses
-    # (n_tables, n_scales, n_matrices).
-    tables = np.minimum(tables, 1e100)
-    nearest = tables.min(axis=2)
-    # Units are typical divergences to the nearest class; if these are zero, to any.
-    near, typical = np.median(nearest, axis=1), np.median(tables, axis=(1, 2))
-    scales = _SCALES / np.maximum(np.where(near > 0, near, typical), 1e-100)[:, None]
-    # By the rule of succession a matrix is of another class with probability 1/(n + 2): what is
-    # always right does not lead to probabilities of one.
-    n, n_classes = tables.shape[1:]
-    doubt = 1 / (n + 2)
-    losses, scores = np.empty((2, len(tables), len(_SCALES), n))
-    tables -= nearest[:, :, None]
-    for gaps, some, loss, score in zip(tables, scales, losses, scores, strict=True):
-        own = gaps[np.arange(n), codes]
-        expected = (1 - doubt) * own + doubt / (n_classes - 1) * (gaps.sum(axis=1) - own)
-        powers = np.exp(-some[0] * gaps)
-        total = powers.sum(axis=1)
-        for place, scale in enumerate(some):
-            loss[place] = np.log(total) + scale * expected
-            # Scales double: squares of the powers are those of the next, and add up to its total.
-            following = np.square(powers, out=powers).sum(axis=1)
-            score[place] = following / total**2 - 2 * np.exp(-scale * own) / total + 1
-            total = following
-    return scales, losses, scores
-
-
-def least_loss(losses: RealArray, scores: RealArray, weights: RealArray) -> tuple[int, int]:
-    """Return the table of the lowest score, the first if in doubt, and its scale of least loss."""
-    # Scores are bounded, so that a few matrices far from all means do not decide.
-    shares = weights / weights.sum()
-    places = (scores @ shares).argmin(axis=1)
-    lowest = scores[np.arange(len(scores)), places]
-    best = int((lowest @ shares).argmin())
-    gains = lowest[0] - lowest[best]
-    error = math.sqrt(shares**2 @ (gains - shares @ gains) ** 2)
-    best = best if shares @ gains > _CERTAIN * error else 0
-    return best, int((losses[best] @ shares).argmin())
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:

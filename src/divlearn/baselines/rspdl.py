@@ -95,7 +95,7 @@ class RSPDL(coded.CodedClassifier):
     Attributes
     ----------
     whitener_ : ndarray, shape (d, d), inverse of the Cholesky factor of P.
-    parameters_ : dict, "penalty", and "C" of the machine.
+    best_params_ : dict, "penalty", and "C" of the machine.
     others : as in `KernelSparseCoding`
 
     References

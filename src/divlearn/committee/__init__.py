@@ -1,5 +1,14 @@
 """A committee of classifiers for SPD matrices, weighted by the likelihood of held-out labels."""
 
+from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.classifier import MEMBERS, SPDClassifier
+from divlearn.committee.nearest import NearestClassifier
+from divlearn.committee.tangent import TangentClassifier
 
-__all__ = ["MEMBERS", "SPDClassifier"]
+__all__ = [
+    "MEMBERS",
+    "CalibratedClassifier",
+    "NearestClassifier",
+    "SPDClassifier",
+    "TangentClassifier",
+]

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -12,26 +11,25 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.baselines import DivergenceMDM
 from divlearn.checks import is_number
+from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.nearest import NearestClassifier
-from divlearn.committee.tangent import Features, TangentClassifier, tangent_features
+from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.drawing import COLOUR, make_panels
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
-from divlearn.fitting.folds import Folds
 from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
-from divlearn.fitting.labelled import Labelled, check_labelled, check_new
+from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, tell
 from divlearn.fitting.targets import check_labels
+from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
-from divlearn.kernels.tables import Point
-from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.
@@ -41,17 +39,18 @@ _IDDL = {
     "start softmax": "start softmax",
 }
 # In the order in which they are fitted: the later, the longer it takes.
-MEMBERS = (
-    "tangent lda",
-    "tangent logistic",
-    "tangent rda",
-    "tangent rbf",
-    "log rbf",
-    "nearest mean",
-    "kernel",
-    "nearest neighbour",
-    *_IDDL,
-)
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "tangent lda": partial(TangentClassifier, "lda"),
+    "tangent logistic": partial(TangentClassifier, "logistic"),
+    "tangent rda": partial(TangentClassifier, "rda"),
+    "tangent rbf": partial(TangentClassifier, "rbf"),
+    "log rbf": partial(TangentClassifier, "rbf", at="identity"),
+    "nearest mean": partial(DivergenceMDM, "choose"),
+    # A coarse grid: the average makes up for it.
+    "kernel": partial(DivergenceKernelClassifier, scales=(0.3, 1, 3), C=(3, 30)),
+    "nearest neighbour": NearestClassifier,
+}
+MEMBERS = (*_MAKERS, *_IDDL)
 # Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
 _PASSES = 6
 _PROBED = 32  # matrices, to see how long a divergence takes
@@ -71,12 +70,13 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     Parameters
     ----------
-    members : sequence of str, default=MEMBERS
+    members : sequence of str and (str, classifier), default=MEMBERS
         "tangent lda" (shrinkage LDA), "tangent rda" (regularised QDA), "tangent logistic" and
         "tangent rbf" (SVM) use tangent vectors at the mean. "log rbf" is an SVM on logarithms,
         "kernel" a divergence-kernel SVM. "nearest mean" and "nearest neighbour" choose their
         divergences. "iddl softmax" and "iddl ridge" learn atoms, "start softmax" takes atoms from
-        k-means and learns only the head.
+        k-means and learns only the head. A pair of a name and any classifier of matrices, such as a
+        pipeline, adds a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
         Seconds after which no further member is started. Cheap members come first. The kernel and
         IDDL are skipped if they would probably take longer than what is left. At least one member
@@ -98,7 +98,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     oof_accuracy_ : dict, of the members and of "average", held-out accuracy
         What a member chooses, and the weights, are chosen for every fold without the fold.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, likewise.
-    members_ : dict of fitted classifiers
+    members_ : dict of fitted classifiers, each of which predicts by itself.
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
 
@@ -121,7 +121,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def __init__(
         self,
-        members: Sequence[str] = MEMBERS,
+        members: Sequence[str | tuple[str, Any]] = MEMBERS,
         *,
         time_limit: float | None = None,
         cv: Any = 4,
@@ -144,37 +144,58 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         groups: ArrayLike | None = None,
     ) -> Self:
         """Fit and weight the members; parameters are those of `IDDLClassifier.fit`."""
-        if isinstance(self.members, str) or not len(self.members):
-            raise ValueError(f"members={self.members!r} must be a sequence of names")
-        for name in self.members:
-            if name not in MEMBERS:
-                raise ValueError(f"member {name!r} must be one of {', '.join(MEMBERS)}")
+        own = self._check_members()
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        # Members see the matrices of weight > 0 alone, and so do their held-out probabilities.
-        kept = replace(
-            data, kept=np.arange(len(data.codes)), y=data.y[data.kept], groups=data.kept_groups
-        )
         given = {
-            "X": kept.matrices,
-            "y": kept.codes,
-            "weights": kept.weights,
-            "groups": kept.groups,
+            "X": data.matrices,
+            "y": data.codes,
+            "weights": data.weights,
+            "groups": data.kept_groups,
         }
         with checkpointed(self, **given):
             data.require_two("drop it or use IDDLClassifier")
             folds = data.folds(self.cv, draw_seed(self.random_state))
-            found = self._fit_members(kept, folds, draw_seed(self.random_state))
-            self.members_ = {name: found[name] for name in self.members if name in found}
-            see_through(partial(self._weigh, data, folds))
+            engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+            training = Training(data, folds, engine)
+            found = self._fit_members(training, own, draw_seed(self.random_state))
+            self.members_ = {name: found[name] for name in self._names() if name in found}
+            see_through(partial(self._weigh, training))
         return self
 
-    def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
+    def _names(self) -> list[str]:
+        return [one if isinstance(one, str) else one[0] for one in self.members]
+
+    def _check_members(self) -> dict[str, Any]:
+        """Return members of the user's own, by name."""
+        if isinstance(self.members, str) or not len(self.members):
+            raise ValueError(f"members={self.members!r} must be a sequence of names")
+        own = {}
+        for one in self.members:
+            if isinstance(one, str) and one not in MEMBERS:
+                raise ValueError(
+                    f"member {one!r} must be one of {', '.join(MEMBERS)}, or (name, classifier)"
+                )
+            if not isinstance(one, str):
+                if len(one) != 2 or not isinstance(one[0], str) or one[0] in MEMBERS:
+                    raise ValueError(
+                        f"member {one!r} must be a new name and a classifier, such as "
+                        "('mine', classifier)"
+                    )
+                own[one[0]] = CalibratedClassifier(one[1])
+                own[one[0]]._check_parameters()
+        names = self._names()
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"member {twice[0]!r} is named twice; name it once")
+        return own
+
+    def _fit_members(self, training: Training, own: dict[str, Any], seed: int) -> dict[str, Any]:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        kinds = ["iddl" if name in _IDDL else name for name in MEMBERS if name in self.members]
-        kinds = list(dict.fromkeys(kinds))
-        fits = self._fits(data, folds, seed)
+        names = self._names()
+        kinds = [name for name in _MAKERS if name in names] + list(own)
+        if any(name in names for name in _IDDL):
+            kinds.append("iddl")
         found: dict[str, Any] = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
@@ -182,19 +203,19 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             try:
                 for done, kind in enumerate(kinds):
                     left = np.inf if limit is None else limit - (clock() - began)
-                    if found and limit and self._estimate(kind, found, data, folds) > left:
+                    if found and limit and self._estimate(kind, found, training) > left:
                         notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
                         continue
                     tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
                     say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
                     try:
-                        made = stage(kind, fits[kind])
+                        made = stage(kind, partial(self._fit_kind, kind, training, own, seed))
                     # No reason to do without the others.
                     except (ValueError, FloatingPointError) as error:
                         notes.append(f"{kind} was left out: {error}")
                         continue
                     found |= made
-                    accuracies = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
+                    accuracies = [f"{n} {_accuracy(m, training):.1%}" for n, m in made.items()]
                     reached = f"; held-out accuracy: {', '.join(accuracies)}"
                     if interrupts.seen:  # inside, where the best so far was kept
                         raise KeyboardInterrupt
@@ -210,91 +231,65 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.message_ = "; ".join([count, *notes])
         return found
 
-    def _fits(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Callable[[], Any]]:
-        """Make functions that fit a kind of member, and return its members by name."""
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+    def _fit_kind(
+        self, kind: str, training: Training, own: dict[str, Any], seed: int
+    ) -> dict[str, Any]:
+        """Fit one member, or all that are IDDL."""
+        if kind == "iddl":
+            found = self._fit_iddl(training, seed)
+        else:
+            member = own[kind] if kind in own else _MAKERS[kind](engine=self.engine)
+            found = {kind: member.fit_training(training)}
+        tested = np.unique(np.concatenate([held for _, held in training.folds]))
+        for name, member in found.items():
+            if not np.isfinite(member.oof_proba_[training.data.kept[tested]]).all():
+                raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
+        return found
 
-        @lru_cache(1)  # members that share a tangent space follow each other
-        def features(at: str) -> Features:
-            return tangent_features(data.matrices, folds, at)
-
-        def tangent(name: str) -> dict[str, Any]:
-            space, _, model = name.partition(" ")
-            with limit_blas(1):
-                known = features("mean" if space == "tangent" else "identity")
-                member = TangentClassifier(model).fit(known, data.codes, data.weights, folds)
-            return {name: member}
-
-        @lru_cache(1)
-        def tables() -> dict[Point, RealArray]:
-            return make_tables(engine, data.matrices, POINTS)
-
-        def kernel() -> dict[str, Any]:
-            # A coarse grid: the average makes up for it.
-            member = DivergenceKernelClassifier(
-                scales=(0.3, 1, 3), C=(3, 30), cv=list(folds), engine=self.engine
-            )
-            return {"kernel": member.fit_tables(data, folds, tables())}
-
-        def neighbour() -> dict[str, Any]:
-            member = NearestClassifier(self.engine)
-            return {"nearest neighbour": member.fit(tables(), data, folds)}
-
-        def mean() -> dict[str, Any]:
-            member = DivergenceMDM("choose", engine, cv=list(folds))
-            return {"nearest mean": member.fit(data.matrices, data.codes, data.weights)}
-
-        fits: dict[str, Callable[[], Any]] = {name: partial(tangent, name) for name in MEMBERS}
-        return fits | {
-            "nearest mean": mean,
-            "nearest neighbour": neighbour,
-            "kernel": kernel,
-            "iddl": partial(self._fit_iddl, data, folds, seed),
-        }
-
-    def _estimate(self, kind: str, found: dict[str, Any], data: Labelled, folds: Folds) -> float:
+    def _estimate(self, kind: str, found: dict[str, Any], training: Training) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
-        n = len(data.codes)
-        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * len(folds)}
+        data = training.data
+        n, n_folds = len(data.codes), len(training.folds)
+        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * n_folds}
         if kind == "nearest neighbour" and "kernel" not in found:
             kind = "kernel"  # which computes the same tables
         if kind not in pairs:
             return 0.0
         some = data.matrices[:: max(n // _PROBED, 1)]
         began = clock()
-        make_tables(get_engine(self.engine, accuracy=LEARNING_ACCURACY), some, POINTS)
+        make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
-    def _fit_iddl(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
+    def _fit_iddl(self, training: Training, seed: int) -> dict[str, Any]:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
-        wanted = [name for name in self.members if name in _IDDL]
+        wanted = [name for name in self._names() if name in _IDDL]
         losses = {_IDDL[name].partition(" ")[2] for name in wanted}
         learns = any(not _IDDL[name].startswith("start") for name in wanted)
         family = IDDLClassifier(
             loss="auto" if len(losses) > 1 else losses.pop(),
-            cv=list(folds),
             random_state=seed,
             engine=self.engine,
             verbose=max(self.verbose - 1, 0),
         )
         if not learns:
             family.set_params(max_iter=0)
-        members = family.fit_members(data)
+        members = family.fit_members(training)
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
-    def _weigh(self, data: Labelled, folds: Folds) -> None:
+    def _weigh(self, training: Training) -> None:
         """Weight the members; held-out averages have weights from the other folds."""
-        said = np.stack([member.oof_proba_ for member in self.members_.values()])
-        tested = np.flatnonzero(np.isfinite(said).all(axis=(0, 2)))
-        said, codes = floored(said[:, tested]), data.codes[tested]
+        data = training.data
+        tested = np.unique(np.concatenate([held for _, held in training.folds]))
+        said = np.stack([one.oof_proba_[data.kept[tested]] for one in self.members_.values()])
+        said, codes = floored(said), data.codes[tested]
         groups = data.kept_groups
         units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
         counts = count_samples(data.weights[tested], units)
         found = fit_weights(said, codes, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
         average = np.empty(said.shape[1:])
-        for _, held in folds:
+        for _, held in training.folds:
             own = np.isin(tested, held)
             others = ~own if not own.all() else own
             without = fit_weights(said[:, others], codes[others], counts[others])
@@ -354,11 +349,10 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             mixture += self.weights_[name] * floored(member.predict_proba(matrices))
         return mixture
 
-    def _predict_codes(self, X: ArrayLike) -> Indices:
-        return self.predict_proba(X).argmax(axis=1)
 
-
-def _accuracy(member: Any, data: Labelled) -> float:
-    tested = np.flatnonzero(np.isfinite(member.oof_proba_).all(axis=1))
-    right = member.oof_proba_[tested].argmax(axis=1) == data.codes[tested]
+def _accuracy(member: Any, training: Training) -> float:
+    data = training.data
+    said = member.oof_proba_[data.kept]
+    tested = np.flatnonzero(np.isfinite(said).all(axis=1))
+    right = said[tested].argmax(axis=1) == data.codes[tested]
     return float(np.average(right, weights=data.weights[tested]))

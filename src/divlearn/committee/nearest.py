@@ -1,73 +1,118 @@
-"""Classes by their nearest matrices, the divergence chosen by held-out log-loss."""
+"""Classes by their nearest matrices, the divergence chosen by held-out likelihood."""
 
+from collections.abc import Callable
 from itertools import product
-from typing import Annotated, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.committee.held_out import Target, choose_held_out
+from divlearn.divergence import LOG_EUCLIDEAN
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.calibration import Calibration
-from divlearn.fitting.folds import Folds
-from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training
+from divlearn.kernels.classifier import POINTS, shared_tables
 from divlearn.kernels.tables import Point, cross_table
 from divlearn.log_vectors import log_vectors
 from divlearn.tolerances import LEARNING_ACCURACY
-
-Candidate = tuple[Point | None, int]  # None is the log-Euclidean metric; number of neighbours
 
 _COUNTS = (1, 3)  # of neighbours in every class
 _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
 
 
-class NearestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Probabilities :math:`p_k \propto D_k^{-1/T}`, D_k the mean over the nearest of class k."""
+class Candidate(NamedTuple):
+    divergence: Point | str  # a symmetrised point, or "log-euclidean"
+    n_neighbors: int
+
+
+class NearestClassifier(HeldOutClassifier[Candidate]):
+    r"""Classify SPD matrices by the mean divergence to the nearest matrices of every class.
+
+    .. math:: p(y = k \,|\, X) \propto D_k^{-1/T} ,
+
+    with :math:`D_k` the mean of the symmetrised divergences between X and its nearest neighbours in
+    class k. The divergence, the number of neighbours (1 or 3) and T are chosen by the held-out
+    likelihood.
+
+    Parameters
+    ----------
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    best_params_ : dict, "divergence" and "n_neighbors".
+    cv_results_ : dict, "params" and their held-out "mean_test_score", the mean log-likelihood.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Held-out probabilities, with parameters and T chosen without each fold.
+    held_out_accuracy_ : float, of these probabilities.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = NearestClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    """
 
     matrices_: Annotated[RealArray, "n_matrices d d"]
     codes_: Annotated[Indices, "n_matrices"]
-    classes_: Annotated[Indices, "n_classes"]
-    best_: Candidate
-    calibration_: tuple[int, float]  # of a Calibration
-    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
-    def __init__(self, engine: str | Engine = "auto") -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        *,
+        cv: Any = 4,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.regularize = engine, regularize
 
-    def fit(self, tables: dict[Point, RealArray], data: Labelled, folds: Folds) -> Self:
-        """Choose T, a number of neighbours, and one of the tables or the log-Euclidean metric."""
-        self.matrices_, self.codes_ = data.matrices, data.codes
-        self.classes_ = np.arange(len(data.classes))
-        logarithms = log_vectors(data.matrices)
-        known: dict[Point | None, RealArray] = {None: euclidean_distances(logarithms, squared=True)}
-        known |= dict(tables.items())
+    def _grid(self, training: Training) -> Grid[Candidate]:
+        points: list[Point | str] = [LOG_EUCLIDEAN, *POINTS]
+        return Grid([Candidate(*one) for one in product(points, _COUNTS)])
 
-        def decide(candidate: Candidate, k: int) -> RealArray:
-            (point, count), (train, held) = candidate, folds[k]
-            return _scores(known[point][np.ix_(held, train)], data.codes[train], count)
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Candidate]:
+        return lambda candidate: candidate  # matrices are all there is to know
 
-        self.best_, calibration, self.oof_proba_ = choose_held_out(
-            list(product(known, _COUNTS)), decide, Target(data.codes, data.weights), folds
-        )
-        self.calibration_ = calibration.form, calibration.temperature
-        return self
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        self.matrices_, self.codes_ = training.data.matrices, training.data.codes
 
-    def predict_proba(self, X: RealArray) -> RealArray:
-        point, count = self.best_
-        if point is None:
-            table = euclidean_distances(log_vectors(X), log_vectors(self.matrices_), squared=True)
+    def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
+        train, held = training.parts[number]
+        table = _table(training, model.divergence)[np.ix_(held, train)]
+        return _scores(table, training.data.codes[train], model.n_neighbors)
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        point, count = Candidate(**self.best_params_)
+        if isinstance(point, str):
+            own = log_vectors(self.matrices_)
+            table = euclidean_distances(log_vectors(matrices), own, squared=True)
         else:
             engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-            table = cross_table(engine, X, self.matrices_, point)
-        scores = _scores(table, self.codes_, count)
-        return np.exp(Calibration(*self.calibration_).log_probabilities(scores))
+            table = cross_table(engine, matrices, self.matrices_, point)
+        return _scores(table, self.codes_, count)
+
+
+def _table(training: Training, point: Point | str) -> RealArray:
+    if not isinstance(point, str):
+        return shared_tables(training, POINTS)[point]
+
+    def compute() -> RealArray:
+        return euclidean_distances(log_vectors(training.data.matrices), squared=True)
+
+    return training.once("log-Euclidean distances", compute)
 
 
 def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
-    """Negative logarithms of mean divergences to the nearest matrices of every class, one form."""
+    """Negative logarithms of mean divergences to the nearest matrices of every class."""
     classes = range(codes.max() + 1)
     means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
     distances = np.stack(means, axis=1)
-    return -np.log(np.maximum(distances, _LEAST * distances.mean()))[..., None]
+    return -np.log(np.maximum(distances, _LEAST * distances.mean()))

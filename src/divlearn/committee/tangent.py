@@ -1,122 +1,178 @@
-"""Classifiers on tangent vectors of SPD matrices, with what they say of held-out data."""
+"""Classifiers of tangent vectors of SPD matrices."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
-from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
-from divlearn.committee.held_out import Target, choose_held_out
-from divlearn.engines import get_engine
-from divlearn.fitting.calibration import Calibration
-from divlearn.fitting.folds import Folds
-from divlearn.fitting.selection import nest_folds
+from divlearn.engines import Engine
+from divlearn.fitting.calibration import SCORES, Forms
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.coupling import couple_all
+from divlearn.kernels.machines import COUPLED, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
-from divlearn.tolerances import LEARNING_ACCURACY
 
-Space = tuple[Annotated[RealArray, "d d"], float]  # whitener G^(-1/2), shape (d, d), and deviation
-# Vectors of the training part and of the held-out part of every fold; the space of all matrices,
-# and their vectors.
-Features = tuple[list[tuple[RealArray, RealArray]], Space, RealArray]
+Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 Model = dict[str, Any]
 Learn = Callable[..., Model]  # of parameters
-Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
+
+_POINTS = ("mean", "identity")
 
 
-def tangent_vectors(X: RealArray, space: Space) -> RealArray:
-    """Vectors of log(G^(-1/2) X G^(-1/2)), of total variance one on the training data."""
-    whitener, deviation = space
-    return log_vectors(X, whitener) / deviation
+class TangentClassifier(HeldOutClassifier[Candidate]):
+    r"""Classify SPD matrices by a standard method on their tangent vectors.
+
+    The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
+    entries times :math:`\sqrt 2`, divided by one number, so that their total variance is one.
+
+    Parameters
+    ----------
+    model : {"lda", "logistic", "rda", "rbf"}, default="lda"
+        Linear discriminants with the shrinkage of Ledoit and Wolf, logistic regression, Friedman's
+        regularised discriminant analysis, or a support vector machine with a Gaussian kernel.
+        Their parameters are chosen by the held-out likelihood.
+    at : {"mean", "identity"}, default="mean"
+        G, the point of tangency: the AIRM mean of the training matrices, or the identity, where
+        vectors are those of log X.
+    cv : int or splitter, default=4
+    class_weight : dict, "balanced" or None, default=None
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    best_params_ : dict, the parameters that were chosen.
+    cv_results_ : dict, "params" and their held-out "mean_test_score", the mean log-likelihood.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Held-out probabilities, with parameters and calibration chosen without each fold.
+    held_out_accuracy_ : float, of these probabilities.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = TangentClassifier("rda", random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    """
+
+    whitener_: Annotated[RealArray, "d d"]
+    deviation_: float
+
+    def __init__(
+        self,
+        model: str = "lda",
+        *,
+        at: str = "mean",
+        cv: Any = 4,
+        class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.model, self.at, self.cv, self.class_weight = model, at, cv, class_weight
+        self.random_state, self.engine, self.regularize = random_state, engine, regularize
+
+    def _check_parameters(self) -> None:
+        if self.model not in _METHODS:
+            raise ValueError(f"model={self.model!r} must be one of {', '.join(_METHODS)}")
+        if self.at not in _POINTS:
+            raise ValueError(f"at={self.at!r} must be one of {', '.join(_POINTS)}")
+
+    @property
+    def _method(self) -> "_Method":
+        return _METHODS[self.model]
+
+    @property
+    def _nested(self) -> bool:  # type: ignore[override]
+        return self._method.nested
+
+    @property
+    def _forms(self) -> Forms:  # type: ignore[override]
+        return self._method.forms
+
+    def _grid(self, training: Training) -> Grid[Candidate]:
+        return Grid([tuple(one.items()) for one in ParameterGrid(self._method.parameters)])
+
+    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
+        return near_the_middle(grid) if self._nested else grid
+
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
+        rows, data = training.parts[number][0], training.data
+        vectors = self._vectors(training, number, rows)
+        learn = self._method.prepare(vectors, data.codes[rows], data.weights[rows])
+        if number == training.whole:
+            self.whitener_ = _whitener(training, self.at, number)
+            self.deviation_ = _deviation(training, self.at, number)
+        return lambda candidate: learn(**dict(candidate))
+
+    def _vectors(self, training: Training, number: int, rows: Indices) -> RealArray:
+        deviation = _deviation(training, self.at, number)
+        return _tangent_vectors(training, self.at, number)[rows] / deviation
+
+    def _decide(self, model: Model, training: Training, number: int) -> RealArray:
+        held = training.parts[number][1]
+        return self._method.decide(model, self._vectors(training, number, held))
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        vectors = log_vectors(matrices, self.whitener_) / self.deviation_
+        return self._method.decide(self.model_, vectors)
 
 
-def tangent_features(X: RealArray, folds: Folds, at: str) -> Features:
-    """Compute once what all classifiers of tangent vectors learn from."""
-    # The space is at the affine-invariant "mean", one of every fold, or at the "identity".
-    whitener = _whitener(X) if at == "mean" else np.eye(X.shape[-1])
-    everywhere = log_vectors(X, whitener)
-    space = whitener, _deviation(everywhere)
-    parts = []
-    for train, held in folds:
-        vectors = everywhere
-        if at == "mean":
-            vectors = log_vectors(X, _whitener(X[train], near=whitener))
-        vectors = vectors / _deviation(vectors[train])
-        parts.append((vectors[train], vectors[held]))
-    return parts, space, everywhere / space[1]
+# --- features, shared by all classifiers of a training ------------------------------------------
 
 
-def _whitener(X: RealArray, near: RealArray | None = None) -> RealArray:
-    """Whiten with the mean; roughly where the search starts near it, as for the part of a fold."""
-    start, tolerance = (None, 1e-6) if near is None else (np.linalg.inv(near @ near), 1e-3)
-    engine = get_engine(accuracy=LEARNING_ACCURACY)
-    return invsqrtm(mean_abld(X, 0.0, 0.0, init=start, tol=tolerance, engine=engine).mean)
+def _place(training: Training, at: str, number: int) -> int:
+    """Return the part whose mean is the point of tangency."""
+    # The mean of everything knows no labels: what is chosen at it is not optimistic.
+    return number if at == "mean" and number < len(training.folds) else training.whole
 
 
-def _deviation(vectors: RealArray) -> float:
-    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
-    return deviation if deviation > 0 else 1.0
+def _whitener(training: Training, at: str, number: int) -> RealArray:
+    X = training.data.matrices
+    if at == "identity":
+        return np.eye(X.shape[-1])
+    place = _place(training, at, number)
+
+    def whiten() -> RealArray:
+        start, tolerance = None, 1e-6
+        if place != training.whole:  # near the mean of everything, and not needed as exactly
+            near = _whitener(training, at, training.whole)
+            start, tolerance = np.linalg.inv(near @ near), 1e-3
+        some = X[training.parts[place][0]]
+        found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
+        return invsqrtm(found.mean)
+
+    return training.once(("whitener", place), whiten)
 
 
-class TangentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of tangent vectors, its parameters chosen by calibrated held-out log-loss."""
+def _tangent_vectors(training: Training, at: str, number: int) -> RealArray:
+    """Vectors of all matrices, before they are divided by a deviation."""
+    whitener = None if at == "identity" else _whitener(training, at, number)
+    key = "tangent vectors", at, _place(training, at, number)
+    return training.once(key, lambda: log_vectors(training.data.matrices, whitener))
 
-    space_: Space
-    classes_: Annotated[Indices, "n_classes"]
-    best_params_: dict[str, float]
-    calibration_: tuple[int, float]  # of a Calibration
-    model_: Model
-    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
 
-    def __init__(self, model: str) -> None:
-        self.model = model
+def _deviation(training: Training, at: str, number: int) -> float:
+    def measure() -> float:
+        vectors = _tangent_vectors(training, at, number)[training.parts[number][0]]
+        deviation = float(np.sqrt(vectors.var(axis=0).sum()))
+        return deviation if deviation > 0 else 1.0
 
-    def fit(self, features: Features, y: Indices, sample_weight: RealArray, folds: Folds) -> Self:
-        """Choose on folds, and fit on everything; labels y are 0 to n_classes - 1."""
-        parts, self.space_, vectors = features
-        prepare, decide, parameters = _MODELS[self.model]
-        nest = nest_folds(folds, y) if self.model == "rbf" else None
-        everything = list(folds)
-        if nest is not None:
-            # The space of all matrices knows no labels: what is chosen in it is not optimistic.
-            everything += nest.folds
-            parts = [*parts, *((vectors[train], vectors[held]) for train, held in nest.folds)]
-        learners = [
-            prepare(seen, y[train], sample_weight[train])
-            for (seen, _), (train, _) in zip(parts, everything, strict=True)
-        ]
-        candidates: list[Candidate] = [tuple(one.items()) for one in ParameterGrid(parameters)]
+    return training.once(("deviation", at, number), measure)
 
-        def neighbours(candidate: Candidate) -> list[Candidate]:
-            """Return the candidates that differ in one parameter at most."""
-            return [one for one in candidates if len(set(one) - set(candidate)) < 2]
 
-        best, calibration, self.oof_proba_ = choose_held_out(
-            candidates,
-            lambda chosen, k: decide(learners[k](**dict(chosen)), parts[k][1]),
-            Target(y, sample_weight),
-            folds,
-            nest,
-            neighbours if nest else None,
-        )
-        self.best_params_ = dict(best)
-        self.calibration_ = calibration.form, calibration.temperature
-        self.classes_ = np.arange(int(y.max()) + 1)
-        self.model_ = prepare(vectors, y, sample_weight)(**self.best_params_)
-        return self
-
-    def predict_proba(self, X: RealArray) -> RealArray:
-        scores = _MODELS[self.model][1](self.model_, tangent_vectors(X, self.space_))
-        return np.exp(Calibration(*self.calibration_).log_probabilities(scores))
+# --- methods --------------------------------------------------------------------------------------
 
 
 def _shares(y: Indices, weights: RealArray) -> RealArray:
@@ -153,39 +209,46 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
-    return (vectors @ model["coefficients"].T + model["offsets"])[..., None]
+    scores: RealArray = vectors @ model["coefficients"].T + model["offsets"]
+    return scores
 
 
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:
-        machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
-        return {
-            "machine": machine.fit(decay(table, gamma), y, weights),
-            "gamma": gamma,
-            "vectors": vectors,
-        }
+        machine = fit_svc(decay(table, gamma), C, y, weights)
+        return {"machine": machine, "gamma": gamma, "vectors": vectors}
 
     return learn
 
 
 def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
     table = euclidean_distances(vectors, model["vectors"], squared=True)
-    machine = model["machine"]
-    decisions = np.asarray(machine.decision_function(decay(table, model["gamma"])))
-    return couple_all(decisions, len(machine.classes_))
+    return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
 
 
-def _rda_scores(model: Model, vectors: RealArray) -> RealArray:
-    return rda_scores(model, vectors)[..., None]
+class _Method(NamedTuple):
+    """A way to classify vectors."""
+
+    prepare: Callable[..., Learn]  # what is learned once for all parameters
+    decide: Callable[[Model, RealArray], RealArray]
+    parameters: dict[str, list[float]]
+    forms: Forms = SCORES
+    nested: bool = False
 
 
-# What is learned once for all parameters, then for each; scores of a model, (n_samples, n_classes,
-# n_forms); the parameters.
-_MODELS: dict[str, tuple[Callable[..., Learn], Callable[..., RealArray], dict[str, Any]]] = {
-    "lda": (_lda, _linear_scores, {}),
-    "rda": (_rda, _rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
-    "logistic": (_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rbf": (_rbf, _rbf_decisions, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
+_METHODS = {
+    "lda": _Method(_lda, _linear_scores, {}),
+    "logistic": _Method(_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "rda": _Method(
+        _rda, rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}
+    ),
+    "rbf": _Method(
+        _rbf,
+        _rbf_decisions,
+        {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
+        forms=COUPLED,
+        nested=True,
+    ),
 }

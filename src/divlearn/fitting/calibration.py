@@ -12,6 +12,24 @@ _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 _ROOT_ERROR, _ROOT_STEPS = 1e-12, 100
 
 
+class Forms(NamedTuple):
+    """Ways to turn decisions of a model into scores of classes, (n_samples, n_classes)."""
+
+    n_forms: int
+    score: Callable[[RealArray, int], RealArray]  # of decisions, by the number of a form
+
+    def middle(self, decisions: RealArray) -> RealArray:
+        """Scores of one form: to try all takes long, and seldom changes the order."""
+        return self.score(decisions, self.n_forms // 2)
+
+    def all(self, decisions: RealArray) -> RealArray:
+        """Scores of all forms, shape (n_samples, n_classes, n_forms)."""
+        return np.stack([self.score(decisions, form) for form in range(self.n_forms)], axis=-1)
+
+
+SCORES = Forms(1, lambda decisions, _: decisions)  # decisions are scores
+
+
 class Calibration(NamedTuple):
     """Which form of the scores to take, and the temperature that divides them."""
 

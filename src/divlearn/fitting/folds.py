@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn import model_selection as selection
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -160,21 +159,29 @@ def count_groups(codes: Indices, groups: NDArray[Any] | None) -> Indices:
 
 
 def fit_grouped(
-    estimator: Any, X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None
+    estimator: Any,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    groups: NDArray[Any] | None,
+    sample_weight: NDArray[Any] | None = None,
 ) -> Any:
-    """Fit an estimator, with groups if it, its search or its last step takes them."""
-    name = None if groups is None else _groups_parameter(estimator)
-    return estimator.fit(X, y, **({} if name is None else {name: groups}))
+    """Fit an estimator, with groups and weights if it, its search or its last step takes them."""
+    given = {"groups": groups, "sample_weight": sample_weight}
+    names = {
+        name: _fit_parameter(estimator, name) for name, one in given.items() if one is not None
+    }
+    return estimator.fit(X, y, **{name: given[key] for key, name in names.items() if name})
 
 
-def _groups_parameter(estimator: Any) -> str | None:
-    if has_fit_parameter(estimator, "groups"):
-        return "groups"
+def _fit_parameter(estimator: Any, name: str) -> str | None:
+    """Name under which `fit` of an estimator takes groups or weights; None if it does not."""
+    if has_fit_parameter(estimator, name):
+        return name
     if get_config()["enable_metadata_routing"]:
-        routed = get_routing_for_object(estimator).consumes("fit", ["groups"])
-        return "groups" if routed else None
-    if isinstance(estimator, BaseSearchCV):
-        return "groups"
-    if isinstance(estimator, Pipeline) and has_fit_parameter(estimator[-1], "groups"):
-        return f"{estimator.steps[-1][0]}__groups"
+        routed = get_routing_for_object(estimator).consumes("fit", [name])
+        return name if routed else None
+    if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):  # a search
+        return name if name == "groups" else _fit_parameter(estimator.estimator, name)
+    if isinstance(estimator, Pipeline) and has_fit_parameter(estimator[-1], name):
+        return f"{estimator.steps[-1][0]}__{name}"
     return None

@@ -4,10 +4,10 @@ The searches of scikit-learn need folds that hold out every sample once, which s
 groups do not allow: a class of one matrix is never held out.
 
 A score that chose a candidate is too high. So held-out figures of a fold belong to the candidate
-that is chosen without the fold. It is not enough to leave out the scores of the fold: the models of
-the other folds were trained on its labels, and a candidate that profits from chance similarities of
-two matrices profits twice, when either is held out. Kernel machines need models that have seen
-neither the fold nor what they are judged by: those of a `Nest`.
+that is chosen, and calibrated, without the fold. It is not enough to leave out the scores of the
+fold: the models of the other folds were trained on its labels, and a candidate that profits from
+chance similarities of two matrices profits twice, when either is held out. This needs models that
+have seen neither the fold nor what they are judged by: those of a `Nest`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,24 +15,14 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.calibration import calibrate_by
 from divlearn.fitting.folds import Fold, Folds
-from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.progress import track
 
 _T = TypeVar("_T")
 _BLOCKS = 4  # of folds; a nest has a model for each pair of blocks
-
-
-def choose(candidates: Iterable[_T], score: Callable[[_T], float]) -> tuple[int, list[float]]:
-    """Index of the first candidate of the highest score, and all scores before an interrupt."""
-    scores: list[float] = []
-    with stoppable(lambda: scores):
-        for candidate in candidates:
-            scores.append(score(candidate))
-    # What cannot be judged loses, unless nothing can be.
-    return int(np.argmax(np.nan_to_num(scores, nan=-np.inf))), scores
 
 
 def average_held_out(
@@ -89,17 +79,21 @@ def _seen_by_all(trains: Sequence[Indices], codes: Indices) -> Indices:
 
 
 class HeldOut(Generic[_T]):
-    """What candidates say of held-out data, each computed once, and the best of them.
+    """Decisions of candidates on held-out data, each computed once, and the best candidate.
 
     Parameters
     ----------
-    decide : callable, (candidate, number of a fold) to what the candidate, trained on the fold,
-        says of its held-out part, one row for each matrix. Folds of the nest come after the others.
-    judge : callable, (parts, rows) to shares in a score, the higher the better, which is their sum
-        Parts are such arrays, rows are what they are for; shares are in their order.
+    decide : callable, (candidate, number of a fold) to its decisions on the held-out part
+        An array with one row for each matrix. Folds of the nest come after the others.
+    judge : callable, (decisions, rows) to shares in a score, the higher the better, which is their
+        sum. Decisions and rows are lists, with an item for each fold; shares are in their order.
     folds : list of Fold
-    nest : Nest or None
-        Where the choice without a fold is made; None to make it on the other folds.
+    nest : Nest
+    nested : bool
+        Whether the choice without a fold is made on the nest, or on the other folds. The latter is
+        quicker, and as honest where candidates hardly differ in what they learn from one matrix.
+    margin : float
+        By how many standard errors the best must be better than the first candidate.
     n_jobs : int, threads.
     """
 
@@ -108,69 +102,71 @@ class HeldOut(Generic[_T]):
         decide: Callable[[_T, int], RealArray],
         judge: Callable[[Sequence[RealArray], Sequence[Indices]], RealArray],
         folds: Folds,
-        nest: Nest | None = None,
+        nest: Nest,
+        *,
+        nested: bool,
+        margin: float = 0.0,
         n_jobs: int = 1,
     ) -> None:
-        self.folds, self._decide, self._judge, self._nest = folds, decide, judge, nest
-        self._n_jobs = n_jobs
+        self.folds, self._decide, self._judge = folds, decide, judge
+        self._nest, self._nested, self._margin, self._n_jobs = nest, nested, margin, n_jobs
         self._known: dict[tuple[_T, int], RealArray] = {}
         self._shares: dict[_T, RealArray] = {}
         self._inner_scores: dict[tuple[_T, int], float] = {}
 
-    def compute(self, candidates: Sequence[_T], numbers: Iterable[int] | None = None) -> None:
-        """Compute what candidates say of folds, by default of all and of the nest."""
-        n_inner = 0 if self._nest is None else len(self._nest.folds)
-        numbers = range(len(self.folds) + n_inner) if numbers is None else numbers
+    def compute(self, candidates: Sequence[_T], numbers: Iterable[int]) -> None:
+        """Compute decisions of candidates on folds."""
         wanted = [(one, number) for number in numbers for one in candidates]
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
+        if not wanted:
+            return
         if self._n_jobs == 1 or len(wanted) < 2:
-            found = [self._decide(*key) for key in wanted]
+            found = [self._decide(*key) for key in track(wanted, "candidates")]
         else:
             found = Parallel(n_jobs=self._n_jobs, prefer="threads")(
                 delayed(self._decide)(*key) for key in wanted
             )
         self._known.update(zip(wanted, found, strict=True))
 
-    def parts(self, candidates: Sequence[_T]) -> list[RealArray]:
-        """Return what a candidate says of every fold, or one for each fold of its own."""
+    def decisions(self, candidates: Sequence[_T]) -> list[RealArray]:
+        """Return decisions on every fold, of one candidate for each."""
         for number, one in enumerate(candidates):
             self.compute([one], [number])
         return [self._known[one, number] for number, one in enumerate(candidates)]
 
-    def score(self, candidate: _T, without: int | None = None) -> float:
-        """Judge a candidate by all folds, or without a fold."""
-        if without is not None and self._nest is not None:
-            return self._inner_score(candidate, without)
+    def shares(self, candidate: _T) -> RealArray:
+        """Return the share of every held-out row in the score, fold by fold."""
         if candidate not in self._shares:
             held = [held for _, held in self.folds]
-            self._shares[candidate] = self._judge(self.parts([candidate] * len(held)), held)
-        shares = self._shares[candidate]
-        if without is not None:
-            rows = np.concatenate([held for _, held in self.folds])
-            shares = shares[~np.isin(rows, self.folds[without][1])]
-        return _rounded(shares)
+            self._shares[candidate] = self._judge(self.decisions([candidate] * len(held)), held)
+        return self._shares[candidate]
+
+    def score(self, candidate: _T, without: int | None = None) -> float:
+        """Judge a candidate by all folds, or without a fold."""
+        if without is None:
+            return _rounded(self.shares(candidate))
+        if self._nested:
+            return self._inner_score(candidate, without)
+        return _rounded(self.shares(candidate)[self._outside(without)])
+
+    def _outside(self, fold: int | None) -> NDArray[np.bool_]:
+        rows = np.concatenate([held for _, held in self.folds])
+        return ~np.isin(rows, [] if fold is None else self.folds[fold][1])
 
     def _inner_score(self, candidate: _T, without: int) -> float:
         if (candidate, without) not in self._inner_scores:
-            shares = self._judge(*self.parts_without(candidate, without))
+            shares = self._judge(*self.without(candidate, without))
             self._inner_scores[candidate, without] = _rounded(shares)
         return self._inner_scores[candidate, without]
 
-    def parts_without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:
-        """Return what a candidate says of matrices outside a fold, and which these are."""
-        n, parts, rows = len(self.folds), [], []
-        if self._nest is None:
-            for number in range(n):
-                outside = np.flatnonzero(~np.isin(self.folds[number][1], self.folds[fold][1]))
-                self.compute([candidate], [number])
-                parts.append(self._known[candidate, number][outside])
-                rows.append(self.folds[number][1][outside])
-            return parts, rows
+    def without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:
+        """Return decisions on matrices outside a fold by models of the nest, and their rows."""
+        n, decisions, rows = len(self.folds), [], []
+        self.compute([candidate], [n + number for number, _ in self._nest.judged[fold]])
         for number, outside in self._nest.judged[fold]:
-            self.compute([candidate], [n + number])
-            parts.append(self._known[candidate, n + number][outside])
+            decisions.append(self._known[candidate, n + number][outside])
             rows.append(self._nest.folds[number][1][outside])
-        return parts, rows
+        return decisions, rows
 
     def best(
         self,
@@ -184,36 +180,27 @@ class HeldOut(Generic[_T]):
         """
         if without is not None and not self._can_judge(without):
             return candidates[len(candidates) // 2]
-        best = max(candidates, key=lambda one: self.score(one, without))
-        return max([best, *refine(best)], key=lambda one: self.score(one, without))
+        numbers: Iterable[int] = range(len(self.folds))
+        if without is not None and self._nested:
+            numbers = [len(self.folds) + number for number, _ in self._nest.judged[without]]
+
+        def first_best(tried: Sequence[_T]) -> _T:
+            self.compute(tried, numbers)
+            return max(tried, key=lambda one: self.score(one, without))
+
+        best = first_best(candidates)
+        if self._margin and not self._is_better(best, candidates[0], without):
+            return candidates[0]
+        return first_best([best, *refine(best)])
+
+    def _is_better(self, one: _T, other: _T, without: int | None) -> bool:
+        gains = (self.shares(one) - self.shares(other))[self._outside(without)]
+        return float(gains.sum()) > self._margin * np.sqrt(len(gains)) * float(gains.std())
 
     def _can_judge(self, without: int) -> bool:
-        return bool(self._nest.judged[without]) if self._nest else len(self.folds) > 1
-
-    def best_without_each(
-        self, candidates: Sequence[_T], refine: Callable[[_T], Sequence[_T]]
-    ) -> list[_T]:
-        """Return for every fold the candidate that is chosen without it."""
-        return [self.best(candidates, refine, number) for number in range(len(self.folds))]
+        return bool(self._nest.judged[without]) if self._nested else len(self.folds) > 1
 
 
 def _rounded(shares: RealArray) -> float:
     """Add up shares, such that equal scores are equal whatever the order of rounding errors."""
     return round(float(shares.sum()), 12)
-
-
-def calibrated_without_each(
-    held_out: HeldOut[_T], chosen: Sequence[_T], codes: Indices, weights: RealArray
-) -> tuple[Indices, RealArray]:
-    """Probabilities of every fold by a candidate of its own, calibrated outside the fold.
-
-    What candidates say are scores, as `calibrate` takes them. Returns the rows that some fold holds
-    out, and their probabilities.
-    """
-    found = []
-    for number, (one, own) in enumerate(zip(chosen, held_out.parts(chosen), strict=True)):
-        parts, rows = held_out.parts_without(one, number)
-        others = np.concatenate([codes[:0], *rows])
-        scores = np.concatenate([own[:0], *parts])
-        found.append(calibrate_by(own, scores, codes[others], weights[others]))
-    return average_held_out(found, held_out.folds, len(codes))

@@ -8,12 +8,13 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
 from divlearn.fitting.selection import average_held_out
+from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
@@ -239,16 +240,16 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
 
-    def fit_members(self, data: Labelled) -> dict[str, Self]:
+    def fit_members(self, training: Training) -> dict[str, Self]:
         """Fit to checked data; returns a classifier of each kind that was tried on the way.
 
         Keys are "learned" or "start", the model with its initial atoms, and the name of the loss.
         """
         self._check_parameters()
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        data, engine = training.data, training.engine
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
-        fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
-        task = labelled_task(LocalShards([block]), data, data.folds(self._cv(), fold_seed))
+        seed = draw_seed(self.random_state)
+        task = labelled_task(LocalShards([block]), data, training.folds)
         with limit_blas(1), Interrupts() as interrupts:
             ensemble = self._learn(task, seed)
             assert isinstance(ensemble, Ensemble)
@@ -256,7 +257,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         found: dict[str, Self] = {}
         for pair in members:
             for stage, learned in zip(("learned", "start"), pair, strict=True):
-                member: Self = clone(self)
+                member: Self = clone(self).set_params(loss=learned.choice.loss.name)
+                if stage == "start":
+                    member.max_iter = 0
                 member._keep(learned, task, interrupted=interrupts.seen)
                 member._calibrate(learned, task, data)
                 found[f"{stage} {learned.choice.loss.name}"] = member

@@ -1,30 +1,23 @@
 """A support vector machine whose divergence, scale and C are chosen by cross-validation."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import product
 from numbers import Real
-from typing import Annotated, Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray, as_axis
-from divlearn.engines import Engine, get_engine
-from divlearn.fitting import labelled
-from divlearn.fitting.calibration import calibrate
-from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import see_through
-from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.progress import say, track
-from divlearn.fitting.selection import average_held_out, calibrated_without_each, choose
-from divlearn.kernels import coupling, tables
+from divlearn.engines import Engine
+from divlearn.fitting.labelled import check_new
+from divlearn.fitting.selection import HeldOut
+from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
+from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.search import Candidate, Search, fit_svc
+from divlearn.kernels.machines import COUPLED, SHARPNESSES, couple, fit_svc
 from divlearn.kernels.tables import Point, decay
-from divlearn.tolerances import LEARNING_ACCURACY
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -38,7 +31,16 @@ POINTS: tuple[Point, ...] = (
 _LARGEST_TABLE = 2**31  # bytes
 
 
-class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Candidate(NamedTuple):
+    """Parameters of a machine and of its kernel."""
+
+    alpha: float
+    beta: float
+    scale: float
+    C: float
+
+
+class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -79,9 +81,9 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         For every fold the parameters are chosen anew, on data without the fold, so that these
         figures are not optimistic.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
+    held_out_accuracy_ : float, of these probabilities.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices.
     svc_ : SVC, the machine, fitted on all training matrices.
-    coupling_ : (float, float), sharpness A and temperature T of probabilities; see Notes.
     message_ : str, what was tried and chosen, in a sentence.
     n_features_in_ : int, size of the matrices.
 
@@ -92,8 +94,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     :math:`s_k = -\log\bigl(1 + \frac{5}{A} \sum_{l \ne k} \log(1 + e^{-A d_{kl}})\bigr)`, and the
     probabilities are the softmax of :math:`s / T`; A and T are chosen on held-out decisions. For
     two classes the score is the decision itself. `predict` returns the class with the highest
-    probability. The accuracies in ``cv_results_`` count the votes of the decisions, as
-    `sklearn.svm.SVC` does.
+    probability. The accuracies in ``cv_results_`` are those of the scores with A = 10.
 
     Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
     most 2 GiB, which is some 6,700 matrices with the default grid.
@@ -112,15 +113,13 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
     array([[0.9, 0.1]])
     """
 
-    best_params_: dict[str, float]
-    best_score_: float
-    cv_results_: dict[str, Any]
+    _nested = True
+    _forms = COUPLED
+    _criterion = "accuracy"
+
     oof_decision_: RealArray
-    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     kernel_: DivergenceKernel
     svc_: SVC
-    coupling_: tuple[float, float]
-    message_: str
 
     def __init__(
         self,
@@ -140,110 +139,95 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @labelled.all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Choose divergence, scale and C, and fit the machine.
-
-        X has the shape (n_matrices, d, d), the others (n_matrices,). A class with one matrix is
-        never held out. Weights, divided by their mean, multiply C and apply to the accuracy, so
-        that only their ratios matter; zero leaves a matrix out.
-        Folds do not split groups.
-        """
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        points = _check_points(self.alphas, self.betas)
+    def _check_parameters(self) -> None:
+        _check_points(self.alphas, self.betas)
         self._check_grid()
-        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        folds = data.folds(self.cv, self.random_state)
-        if not folds:
-            raise ValueError(
-                "every class has 1 matrix or group, but some must have >= 2, one to train on and "
-                "one to test on; pass more matrices"
-            )
-        return self.fit_tables(data, folds, make_tables(engine, data.matrices, points))
-
-    def fit_tables(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Self:
-        """Fit to tables of divergences between matrices that were checked."""
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
-        search = self._choose(data, folds, known)
-        best = see_through(partial(self._keep, search, data))
-        point = best.alpha, best.beta
-        whole = decay(known[point], best.scale)
-        self.svc_ = see_through(partial(fit_svc, whole, best.C, data.codes, data.weights))
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        kernel = DivergenceKernel(point, best.scale, engine=engine)
-        self.kernel_ = see_through(partial(kernel.fit, data.matrices))
-        return self
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        matrices = check_new(self, X)
-        decisions = self.svc_.decision_function(self.kernel_.transform(matrices))
-        return coupling.couple(decisions, len(self.classes_), self.coupling_[0])
-
-    def predict_log_proba(self, X: ArrayLike) -> RealArray:
-        """Logarithms of `predict_proba`, exact where probabilities underflow."""
-        return coupling.log_probabilities(self.decision_function(X), self.coupling_[1])
-
-    def predict_proba(self, X: ArrayLike) -> RealArray:
-        """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
-        return np.exp(self.predict_log_proba(X))
 
     def _check_grid(self) -> tuple[list[float], list[float]]:
         return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
-    def _choose(self, data: Labelled, folds: Folds, known: dict[Point, RealArray]) -> Search:
-        """Try divergences and scales, then C; an interruption keeps the best so far."""
-        multiples, Cs = self._check_grid()
+    def _grid(self, training: Training) -> Grid[Candidate]:
+        """Divergences and scales with the middle C, then other values of C."""
+        data, (multiples, Cs) = training.data, self._check_grid()
+        points = _check_points(self.alphas, self.betas)
+        known = shared_tables(training, points)
         copies = tables.find_copies(data.matrices)
-        search = Search(known, Cs, data, folds, get_engine(self.engine).n_threads)
-
-        def score(point: Point) -> float:
+        middle = Cs[(len(Cs) - 1) // 2]
+        candidates = []
+        for point in points:
             unit = tables.median_scale(known[point], copies, data.weights)
-            best = search.try_scales(point, [unit * multiple for multiple in multiples])
-            say(self, f"(alpha, beta) = ({point[0]:g}, {point[1]:g}): accuracy {best:.3f}")
-            return best
+            candidates += [Candidate(*point, unit * one, middle) for one in multiples]
 
-        _, scores = choose(track(list(known), "divergences"), score)
-        self.message_ = ""
-        if len(scores) < len(known):
-            reached = f"{len(scores)} of {len(known)} divergences"
-            self.message_ = f"; interrupted by the user after {reached}"
-        return search
+        def refine(best: Candidate) -> list[Candidate]:
+            return [best._replace(C=C) for C in Cs if best.C != C]
 
-    def _keep(self, search: Search, data: Labelled) -> Candidate:
-        """Keep the best, and what machines chosen without each fold say of the fold."""
-        best = search.best()
-        self.best_params_, self.cv_results_ = best._asdict(), search.results()
-        self.best_score_ = float(self.cv_results_["mean_test_score"].max())
-        n, folds = len(data.codes), search.folds
-        parts = search.scores.parts([best] * len(folds))
-        tested, scores = average_held_out(parts, folds, n)
-        calibration = calibrate(scores, data.codes[tested], data.weights[tested])
-        self.coupling_ = coupling.sharpness_of(calibration)
-        chosen = search.best_without_each()
-        known = data.codes, data.weights
-        tested, probabilities = calibrated_without_each(search.scores, chosen, *known)
-        decisions = average_held_out(search.scores.parts(chosen), folds, n)[1]
-        decisions = decisions[..., calibration.form]
-        if len(data.classes) == 2:
-            decisions = decisions[:, 1] - decisions[:, 0]
-        self.oof_decision_ = data.spread(tested, decisions)
-        self.oof_proba_ = data.spread(tested, probabilities)
-        right = probabilities.argmax(axis=1) == data.codes[tested]
-        accuracy = float(np.average(right, weights=data.weights[tested]))
-        named = ", ".join(f"{name} = {value:.4g}" for name, value in self.best_params_.items())
-        self.message_ = (
-            f"{named}: held-out accuracy {accuracy:.3f} over {len(folds)} folds, with the "
-            f"best of {len(self.cv_results_['params'])} combinations chosen without each"
-            f"{self.message_}"
-        )
-        return best
+        return Grid(candidates, refine)
+
+    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
+        """Save time: take the middle scale of every divergence, then try other scales and C."""
+        n_scales = len(self._check_grid()[0])
+        middles = grid.candidates[n_scales // 2 :: n_scales]
+
+        def refine(best: Candidate) -> list[Candidate]:
+            others = [one for one in grid.candidates if one[:2] == best[:2] and one != best]
+            return [*others, *grid.refine(best)]
+
+        return Grid(middles, refine)
+
+    def _n_jobs(self, training: Training) -> int:
+        return training.engine.n_threads  # the solver runs without Python's lock
+
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Any]:
+        rows, data = training.parts[number][0], training.data
+
+        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+            table = self._table(training, candidate)
+            inner = table if number == training.whole else table[np.ix_(rows, rows)]
+            kernel = decay(inner, candidate.scale)
+            return fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows]), candidate
+
+        return learn
+
+    def _table(self, training: Training, candidate: Candidate) -> RealArray:
+        points = _check_points(self.alphas, self.betas)
+        return shared_tables(training, points)[candidate.alpha, candidate.beta]
+
+    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+        (machine, candidate), (train, held) = model, training.parts[number]
+        outer = self._table(training, candidate)[np.ix_(held, train)]
+        return np.asarray(machine.decision_function(decay(outer, candidate.scale)))
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        return np.asarray(self.svc_.decision_function(self.kernel_.transform(matrices)))
+
+    def _keep(
+        self,
+        training: Training,
+        held_out: HeldOut[Candidate],
+        grid: Grid[Candidate],
+        chosen: Chosen[Candidate],
+    ) -> None:
+        super()._keep(training, held_out, grid, chosen)
+        decisions = self._scores(chosen.decisions)
+        self.oof_decision_ = training.data.spread(chosen.rows, decisions)
+
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        self.svc_, _ = self._learner(training, training.whole)(best)
+        kernel = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
+        self.kernel_ = kernel.fit(training.data.matrices)
+
+    def _scores(self, decisions: RealArray) -> RealArray:
+        return decisions if decisions.ndim == 1 else couple(decisions, self.coupling_[0])
+
+    @property
+    def coupling_(self) -> tuple[float, float]:
+        """Sharpness A and temperature T of probabilities; see Notes."""
+        form, temperature = self.calibration_
+        return SHARPNESSES[form], temperature
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        return self._scores(self._decide_new(check_new(self, X)))
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:
@@ -262,6 +246,12 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
     pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
     return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
+
+
+def shared_tables(training: Training, points: Sequence[Point]) -> dict[Point, RealArray]:
+    """Compute tables of divergences once for all classifiers of a training."""
+    key = "tables", tuple(points)
+    return training.once(key, lambda: make_tables(training.engine, training.data.matrices, points))
 
 
 def make_tables(

@@ -1,0 +1,106 @@
+"""Any classifier of matrices as a member of the committee."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from divlearn.arrays import RealArray
+from divlearn.fitting.folds import fit_grouped
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training
+
+_LEAST = 1e-12  # of a probability
+
+
+class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
+    """A classifier of SPD matrices, with probabilities that are calibrated on held-out data.
+
+    It is fitted to the training part of every fold and to all data, and to some parts of two folds
+    less, which calibrate held-out probabilities. `SPDClassifier` wraps its users' classifiers in
+    this class.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline
+        It takes matrices, shape (n_matrices, d, d), and has `predict_proba` or `decision_function`.
+        Sample weights and groups are passed to it if its `fit` takes them.
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    estimator_ : the estimator, fitted to all data.
+    classes_ : ndarray, shape (n_classes,)
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out probabilities.
+    held_out_accuracy_ : float, of these probabilities.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.baselines import DivergenceKNN
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = CalibratedClassifier(DivergenceKNN(5), random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    """
+
+    estimator_: Any
+    engine = "auto"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cv: Any = 4,
+        random_state: int | np.random.RandomState | None = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.estimator, self.cv = estimator, cv
+        self.random_state, self.regularize = random_state, regularize
+
+    def _check_parameters(self) -> None:
+        known = [hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")]
+        if not hasattr(self.estimator, "fit") or not any(known):
+            raise ValueError(
+                f"{self.estimator!r} must have fit, and predict_proba or decision_function; pass a "
+                "classifier that has"
+            )
+
+    def _grid(self, training: Training) -> Grid[tuple[()]]:
+        return Grid([()])
+
+    def _learner(self, training: Training, number: int) -> Callable[[tuple[()]], Any]:
+        data, rows = training.data, training.parts[number][0]
+        groups = data.kept_groups
+
+        def learn(_: tuple[()]) -> Any:
+            return fit_grouped(
+                clone(self.estimator),
+                data.matrices[rows],
+                data.classes[data.codes[rows]],
+                None if groups is None else groups[rows],
+                None if np.ptp(data.weights) == 0 else data.weights[rows],
+            )
+
+        return learn
+
+    def _fit_model(self, training: Training, best: tuple[()]) -> None:
+        self.estimator_ = self._learner(training, training.whole)(best)
+
+    def _decide(self, model: Any, training: Training, number: int) -> RealArray:
+        return _scores(model, training.data.matrices[training.parts[number][1]])
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        return _scores(self.estimator_, matrices)
+
+
+def _scores(model: Any, matrices: RealArray) -> RealArray:
+    """Scores of the classes, shape (n_matrices, n_classes)."""
+    if hasattr(model, "predict_proba"):
+        return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
+    decisions = np.asarray(model.decision_function(matrices))
+    return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions

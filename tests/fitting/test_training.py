@@ -1,0 +1,193 @@
+"""Training on folds: candidates, choice, calibration, and members of the committee."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from divlearn.committee import CalibratedClassifier, SPDClassifier
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import get_engine
+from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.folds import fit_grouped
+from divlearn.fitting.labelled import label
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, near_the_middle
+
+
+def flat(X):
+    return X.reshape(len(X), -1)
+
+
+class Neighbours(HeldOutClassifier):
+    """Scikit-learn's neighbours of entries: all that a subclass has to say."""
+
+    def __init__(self, counts=(1, 5), cv=4, random_state=0, engine="auto", regularize="raise"):
+        self.counts, self.cv, self.random_state = counts, cv, random_state
+        self.engine, self.regularize = engine, regularize
+
+    def _grid(self, training):
+        return Grid([(("n_neighbors", count),) for count in self.counts])
+
+    def _learner(self, training, number):
+        rows, data = training.parts[number][0], training.data
+        return lambda one: KNeighborsClassifier(**dict(one)).fit(
+            flat(data.matrices[rows]), data.codes[rows]
+        )
+
+    def _decide(self, model, training, number):
+        return self._scores(model, training.data.matrices[training.parts[number][1]])
+
+    def _decide_new(self, matrices):
+        return self._scores(self.model_, matrices)
+
+    def _scores(self, model, X):
+        return np.log(model.predict_proba(flat(X)) + 0.01)
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 30, 3, separation=2, random_state=0)
+    return X, np.array(["cat", "dog", "eel"])[y]
+
+
+def test_a_subclass_is_a_classifier_that_chooses_and_calibrates(data):
+    X, y = data
+    model = Neighbours().fit(X, y)
+    assert model.best_params_["n_neighbors"] == 5
+    assert set(model.predict(X)) == {"cat", "dog", "eel"}
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    assert len(model.cv_results_["mean_test_score"]) == 2
+    right = model.classes_[model.oof_proba_.argmax(axis=1)] == y
+    assert model.held_out_accuracy_ == right.mean()
+    assert f"held-out accuracy {right.mean():.3f}" in model.message_
+
+
+def test_scores_are_means_over_folds_of_calibrated_likelihoods(data):
+    X, y = data
+    folds = list(StratifiedKFold(4, shuffle=True, random_state=3).split(X, y))
+    model = Neighbours((5,), cv=folds).fit(X, y)
+    codes = np.unique(y, return_inverse=True)[1]
+    scores = np.zeros((90, 3, 1))
+    for train, held in folds:
+        plain = KNeighborsClassifier(5).fit(flat(X[train]), codes[train])
+        scores[held, :, 0] = np.log(plain.predict_proba(flat(X[held])) + 0.01)
+    known = calibrate(scores, codes, np.ones(90))
+    likelihoods = known.log_probabilities(scores)[np.arange(90), codes]
+    expected = np.mean([likelihoods[held].mean() for _, held in folds])
+    assert model.cv_results_["mean_test_score"][0] == pytest.approx(expected, rel=1e-3)
+    assert model.calibration_[1] == pytest.approx(known.temperature, rel=1e-6)
+
+
+def test_the_calibration_of_a_fold_has_seen_neither_its_labels_nor_models_of_them(data):
+    X, y = data
+    codes = np.unique(y, return_inverse=True)[1]
+    folds = list(StratifiedKFold(4, shuffle=True, random_state=3).split(X, y))
+
+    def figures(codes):
+        model = Neighbours((5,), cv=folds)
+        training = Training(label(X, codes, np.ones(90), None), folds, get_engine())
+        model.classes_ = np.arange(3)
+        held_out, grid = model._hold_out(training), Grid([(("n_neighbors", 5),)])
+        return choose(training, held_out, grid, grid, model._forms).probabilities
+
+    own = folds[0][1]
+    changed = codes.copy()
+    changed[own] = np.roll(codes[own], 1)
+    before, after = figures(codes), figures(changed)
+    np.testing.assert_array_equal(before[own], after[own])
+    assert (before != after).any()
+
+
+def test_neighbours_of_the_middle_of_a_grid():
+    grid = Grid([(C, gamma) for C in (1, 2, 3) for gamma in (1, 2, 3, 4)])
+    near = near_the_middle(grid)
+    assert set(near.candidates) == {(2, 1), (2, 2), (2, 3), (2, 4), (1, 3), (3, 3)}
+    assert set(near.refine((1, 1))) == {(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (3, 1)}
+
+
+def test_features_are_computed_once(data):
+    X, y = data
+    training = Training(label(X, y, np.ones(90), None), [], get_engine())
+    calls = []
+    assert [training.once("key", lambda: calls.append(1) or 7) for _ in range(2)] == [7, 7]
+    assert len(calls) == 1
+
+
+# --- classifiers of users as members
+
+
+def pipeline():
+    return make_pipeline(FunctionTransformer(flat), LinearDiscriminantAnalysis())
+
+
+def test_a_pipeline_is_a_member_in_one_line(data):
+    X, y = data
+    model = SPDClassifier(["tangent lda", ("mine", pipeline())], random_state=0).fit(X, y)
+    assert list(model.members_) == ["tangent lda", "mine"]
+    assert sum(model.weights_.values()) == pytest.approx(1)
+    mine = model.members_["mine"]
+    expected = pipeline().fit(X, y)
+    np.testing.assert_array_equal(mine.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(mine.estimator_.predict_proba(X), expected.predict_proba(X))
+    assert np.isfinite(mine.oof_proba_).all()
+    assert model.oof_accuracy_["mine"] == mine.held_out_accuracy_
+    again = clone(model)
+    assert again.members[1][1] is not model.members[1][1]
+
+
+def test_every_member_works_alone(data):
+    X, y = data
+    model = SPDClassifier(random_state=0).fit(X, y)
+    for name, member in model.members_.items():
+        assert set(member.predict(X)) <= {"cat", "dog", "eel"}, name
+        alone = clone(member).fit(X, y)
+        assert (alone.predict(X) == member.predict(X)).mean() > 0.8, name
+
+
+def test_weights_and_groups_reach_the_estimator(data):
+    X, y = data
+    seen = {}
+
+    class Spy(KNeighborsClassifier):
+        def fit(self, X, y, sample_weight=None, groups=None):
+            seen["weights"], seen["groups"] = sample_weight, groups
+            return super().fit(flat(X), y)
+
+        def predict_proba(self, X):
+            return super().predict_proba(flat(X))
+
+    weights, groups = np.linspace(1, 2, 90), np.arange(90) // 3
+    CalibratedClassifier(Spy(), cv=3).fit(X, y, weights, groups)
+    np.testing.assert_allclose(seen["weights"], weights / weights.mean())
+    np.testing.assert_array_equal(seen["groups"], groups)
+
+
+def test_a_search_gets_groups_and_a_last_step_weights():
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.standard_normal((30, 2)), np.arange(30) % 2, np.arange(30) // 3
+    search = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 3]}, cv=GroupKFold(3))
+    assert fit_grouped(search, X, y, groups, None).best_score_ > 0
+    weights = np.where(y == 1, 1.0, 1e-9)
+    steps = make_pipeline(FunctionTransformer(), LogisticRegression())
+    assert fit_grouped(steps, X, y, groups, weights).predict(X).all()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([("mine", FunctionTransformer())], "must have fit, and predict_proba"),
+        ([("tangent lda", pipeline())], "must be a new name and a classifier"),
+        (["tangent lda", "tangent lda"], "'tangent lda' is named twice"),
+        ([("a", pipeline()), ("a", pipeline())], "'a' is named twice"),
+    ],
+)
+def test_bad_members(data, members, message):
+    with pytest.raises(ValueError, match=message):
+        SPDClassifier(members).fit(*data)
