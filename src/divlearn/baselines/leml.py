@@ -17,6 +17,7 @@ from divlearn.checks import check_count, check_number
 from divlearn.engines.cpu import cpu_engine
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import Labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.geometry import sqrtm
@@ -184,15 +185,16 @@ class LEML(NamesMixin, TransformerMixin, TunedClassifier):  # type: ignore[misc]
         eta = etas[0]
         if splits and (plateau or len(etas) > 1):
             for one in etas:
-                if attempt(count, one)["interrupted"]:
+                attempt(count, one)
+                if is_interrupted():
                     break
             best = max(runs, key=lambda run: run["accuracy"])  # the smallest eta of those that tie
-            while plateau and not runs[-1]["interrupted"]:
+            while plateau and not is_interrupted():
                 more = attempt(2 * best["n_constraints"], best["eta"])
                 if not more["accuracy"] > best["accuracy"]:
                     break
                 best = more
-            if runs[-1]["interrupted"]:
+            if is_interrupted():
                 return runs, best
             count, eta = best["n_constraints"], best["eta"]
         runs.append(learn(np.arange(len(codes)), count, eta))
@@ -244,7 +246,7 @@ def _hold_out(
         vectors = metric.move(logarithms, run["frame"])
         said = metric.label_nearest(vectors[train], codes[train], vectors[held])
         right.append(said == codes[held])
-        if run["interrupted"]:
+        if is_interrupted():
             break
     accuracy = float(np.concatenate(right).mean())
     return run | {"n_constraints": count, "accuracy": accuracy, "seconds": seconds}

@@ -18,7 +18,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_number
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import see_through
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.selection import HeldOut, Nest, choose, nest_folds
 from divlearn.log_vectors import log_vectors
@@ -147,7 +147,7 @@ class LogEuclideanSVM(TunedClassifier):
                 f"held-out accuracy {self.held_out_accuracy_:.3f}, with the best of {n_scored} "
                 "chosen without each fold"
             )
-        if was_interrupted(self.history_):
+        if is_interrupted():
             how += "; interrupted by the user"
         if self._machine.fit_status_:
             how += "; the solver was stopped, for classes overlap"
@@ -193,7 +193,7 @@ def fit_svm(
         held_out = held_out_machines(kernel, lambda _: scaled, y, folds, nest)
         place, known = choose(grid, held_out.score)
         best, scores[: len(known)] = grid[place], known
-        accuracy = see_through(partial(_honest_accuracy, held_out, grid[: len(known)]))
+        accuracy = _honest_accuracy(held_out, grid[: len(known)])
     history = {name: np.array([one[k] for one in grid]) for k, name in enumerate(axes)}
     # Without a function for a kernel, so that the machine can be kept in a file.
     machine = _fit(kernel, False, scaled, y, *best)
@@ -237,12 +237,6 @@ def _honest_accuracy(held_out: HeldOut[Candidate], grid: Sequence[Candidate]) ->
     some = grid if len(grid[0]) == 1 else [one for one in grid if one[0] == middle]
     chosen = held_out.best_without_each(some, lambda _: [])
     return float(np.concatenate(held_out.parts(chosen)).mean())
-
-
-def was_interrupted(history: dict[str, RealArray]) -> bool:
-    """Whether some candidates have a score and others have none."""
-    known = np.isfinite(history["accuracy"])
-    return bool(known.any() and not known.all())
 
 
 def _fit(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.fitting.checkpoint import loop
+from divlearn.fitting.interrupts import stoppable
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.frames import in_frames, move_frames
@@ -22,30 +22,17 @@ def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Fit:
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
-    with loop("blocks") as rounds:
-        if rounds.state:
-            trial, iteration = rounds.state[3:]
-        else:
-            trial, iteration = first_trial(objective, start), 0
-        if rounds.kept and not all(isinstance(part, np.ndarray) for part in trial.memo.V):
-            raise ValueError(
-                'resumable(...) cannot be used with solver="bcd" on a GPU or on workers; set '
-                'solver="joint" or engine="native"'
-            )
-        run = Run(objective, trial, max_iter, rounds)
-        try:
-            return _descend(objective, trial, iteration, max_iter, tol, run)
-        except KeyboardInterrupt:
-            return run.interrupted()
+    trial = first_trial(objective, start)
+    run = Run(objective, trial, max_iter)
+    with stoppable():
+        return _descend(objective, trial, max_iter, tol, run)
+    return run.interrupted()
 
 
-def _descend(
-    objective: Objective, trial: Trial, iteration: int, max_iter: int, tol: float, run: Run
-) -> Fit:
-    if not run.rows:
-        run.note(0, trial, np.nan, "start")
+def _descend(objective: Objective, trial: Trial, max_iter: int, tol: float, run: Run) -> Fit:
+    iteration = 0
+    run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
         before = trial.value
         iteration += 1
         norm = 0.0

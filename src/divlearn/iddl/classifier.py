@@ -11,7 +11,6 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.interrupts import Interrupts
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
 from divlearn.fitting.selection import average_held_out
 from divlearn.iddl.base import IDDLBase, ScoreMixin
@@ -249,7 +248,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         fold_seed, seed = draw_seed(self.random_state), draw_seed(self.random_state)
         task = labelled_task(LocalShards([block]), data, data.folds(self._cv(), fold_seed))
-        with limit_blas(1), Interrupts() as interrupts:
+        with limit_blas(1):
             ensemble = self._learn(task, seed)
             assert isinstance(ensemble, Ensemble)
             members = ensemble.members()
@@ -257,7 +256,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         for pair in members:
             for stage, learned in zip(("learned", "start"), pair, strict=True):
                 member: Self = clone(self)
-                member._keep(learned, task, interrupted=interrupts.seen)
+                member._keep(learned, task)
                 member._calibrate(learned, task, data)
                 found[f"{stage} {learned.choice.loss.name}"] = member
         return found

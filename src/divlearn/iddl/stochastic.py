@@ -8,10 +8,11 @@ import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.checkpoint import loop
+from divlearn.fitting.interrupts import stoppable
+from divlearn.iddl.features import units_on_host
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
-from divlearn.iddl.solvers import Fit, Run, first_trial, on_host
+from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import LocalShards
@@ -151,33 +152,27 @@ def solve_stochastic(
     epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
     it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
-    with loop("epochs") as rounds:
-        state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
-        run = Run(objective, state[0], max_iter, rounds)
-        try:
-            return _epochs(objective, state, max_iter, tol, run)
-        except KeyboardInterrupt:
-            return run.interrupted()
-
-
-# Where an epoch begins: the best trial so far, the learner that goes on, the number of the epoch,
-# the length of steps, and what draws minibatches.
-_State = tuple[Trial, Learner, int, float, np.random.RandomState]
-
-
-def _begin(objective: Objective, start: Dictionary, seed: int) -> _State:
     first = first_trial(objective, start)
     learner = Learner.start(objective, first)
-    return on_host(first), learner, 0, _FIRST_STEP, np.random.RandomState(seed)
+    first = _on_host(first)
+    run = Run(objective, first, max_iter)
+    with stoppable():
+        return _epochs(objective, first, learner, max_iter, tol, np.random.RandomState(seed), run)
+    return run.interrupted()
 
 
-def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run: Run) -> Fit:
-    trial, learner, iteration, step_size, random = state
-    random = deepcopy(random)  # what is kept stays as it is
-    if not run.rows:
-        run.note(0, trial, np.nan, "start")
+def _epochs(
+    objective: Objective,
+    trial: Trial,
+    learner: Learner,
+    max_iter: int,
+    tol: float,
+    random: np.random.RandomState,
+    run: Run,
+) -> Fit:
+    iteration, step_size = 0, _FIRST_STEP
+    run.note(0, trial, np.nan, "start")
     while iteration < max_iter:
-        run.save(trial, learner, iteration, step_size, deepcopy(random))
         before = trial.value
         iteration += 1
         ended, random = _pass_over(objective, learner, step_size, random)
@@ -186,7 +181,7 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
         if ended and following and reached <= before:
             lower = True
             learner = ended.settle(objective, following)
-            trial = on_host(following)
+            trial = _on_host(following)
         else:
             step_size /= 2
         del following  # the next encoding needs its room
@@ -201,6 +196,13 @@ def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run:
             message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
             return run.end(trial, iteration, message)
     return run.end(trial, iteration, f"max_iter={max_iter} reached")
+
+
+def _on_host(trial: Trial) -> Trial:
+    """Keep what prediction needs of a trial; encodings of all data need room."""
+    point = replace(trial.point, frames=to_host(trial.point.frames))
+    units = units_on_host(trial.memo.units)
+    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, trace=None))
 
 
 # --- minibatches ----------------------------------------------------------------------------------
