@@ -23,7 +23,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, tell
 from divlearn.fitting.targets import check_labels
@@ -167,7 +167,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             folds = data.folds(self.cv, draw_seed(self.random_state))
             found = self._fit_members(kept, folds, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self.members if name in found}
-            see_through(partial(self._weigh, data, folds))
+            self._weigh(data, folds)
         return self
 
     def _fit_members(self, data: Labelled, folds: Folds, seed: int) -> dict[str, Any]:
@@ -178,32 +178,29 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         found: dict[str, Any] = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
-        with Interrupts() as interrupts:
-            try:
-                for done, kind in enumerate(kinds):
-                    left = np.inf if limit is None else limit - (clock() - began)
-                    if found and limit and self._estimate(kind, found, data, folds) > left:
-                        notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
-                        continue
-                    tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
-                    say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
-                    try:
-                        made = stage(kind, fits[kind])
-                    # No reason to do without the others.
-                    except (ValueError, FloatingPointError) as error:
-                        notes.append(f"{kind} was left out: {error}")
-                        continue
-                    found |= made
-                    accuracies = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
-                    reached = f"; held-out accuracy: {', '.join(accuracies)}"
-                    if interrupts.seen:  # inside, where the best so far was kept
-                        raise KeyboardInterrupt
+        with stoppable(lambda: found):
+            for done, kind in enumerate(kinds):
+                left = np.inf if limit is None else limit - (clock() - began)
+                if found and limit and self._estimate(kind, found, data, folds) > left:
+                    notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
+                    continue
+                tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
+                say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
+                try:
+                    made = stage(kind, fits[kind])
+                # No reason to do without the others.
+                except (ValueError, FloatingPointError) as error:
+                    notes.append(f"{kind} was left out: {error}")
+                    continue
+                found |= made
+                accuracies = [f"{name} {_accuracy(m, data):.1%}" for name, m in made.items()]
+                reached = f"; held-out accuracy: {', '.join(accuracies)}"
+                if is_interrupted():  # inside, where the best so far was kept
+                    break
+            else:
                 tell("kinds of classifiers", len(kinds), len(kinds), reached.removeprefix("; "))
-            except KeyboardInterrupt:
-                note_interrupt()
-                if not found:
-                    raise KeyboardInterrupt("no member of the committee was fitted yet") from None
-                notes.append("interrupted by the user")
+        if is_interrupted():
+            notes.append("interrupted by the user")
         if not found:
             raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
         count = f"{len(found)} of {len(self.members)} members were fitted"

@@ -13,9 +13,6 @@ then stays as it was.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
-
-_T = TypeVar("_T")
 
 
 class _Call:
@@ -60,29 +57,3 @@ class stoppable:
         if call is not None:
             call.interrupted = True
         return bool(self._has_result())
-
-
-class Interrupts:
-    """For callers that follow in the next change."""
-
-    def __enter__(self) -> "Interrupts":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @property
-    def seen(self) -> bool:
-        return is_interrupted()
-
-
-def note_interrupt() -> None:
-    """For callers that follow in the next change."""
-    call = _call.get()
-    if call is not None:
-        call.interrupted = True
-
-
-def see_through(compute: Callable[[], _T]) -> _T:
-    """For callers that follow in the next change."""
-    return compute()

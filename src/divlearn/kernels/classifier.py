@@ -1,7 +1,6 @@
 """A support vector machine whose divergence, scale and C are chosen by cross-validation."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from numbers import Real
 from typing import Annotated, Any, Self
@@ -16,7 +15,6 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import see_through
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.selection import average_held_out, calibrated_without_each, choose
@@ -171,13 +169,13 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         """Fit to tables of divergences between matrices that were checked."""
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         search = self._choose(data, folds, known)
-        best = see_through(partial(self._keep, search, data))
+        best = self._keep(search, data)
         point = best.alpha, best.beta
         whole = decay(known[point], best.scale)
-        self.svc_ = see_through(partial(fit_svc, whole, best.C, data.codes, data.weights))
+        self.svc_ = fit_svc(whole, best.C, data.codes, data.weights)
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         kernel = DivergenceKernel(point, best.scale, engine=engine)
-        self.kernel_ = see_through(partial(kernel.fit, data.matrices))
+        self.kernel_ = kernel.fit(data.matrices)
         return self
 
     def decision_function(self, X: ArrayLike) -> RealArray:
