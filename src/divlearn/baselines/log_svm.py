@@ -39,7 +39,7 @@ _STEPS = 100_000
 
 
 class TunedClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose parameters on held-out parts of the data, and learn from all of it.
 

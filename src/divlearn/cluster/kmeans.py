@@ -19,7 +19,7 @@ from divlearn.cluster.rules import Likelihood, Penalized, Rule
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import all_or_nothing, takes_metric
+from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
@@ -64,7 +64,7 @@ class _KMeans(CentroidModel):
     def _rule(self) -> Rule:
         """How alpha and beta are chosen."""
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 

@@ -25,7 +25,7 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.labelled import all_or_nothing, takes_metric
+from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -146,7 +146,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         self.init, self.n_init, self.max_iter, self.regularize = init, n_init, max_iter, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 

@@ -135,7 +135,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(
         self,
         X: ArrayLike,

@@ -22,7 +22,7 @@ _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
 
-def all_or_nothing(fit: _Fit) -> _Fit:
+def fit_method(fit: _Fit) -> _Fit:
     """Let a method that fits print progress if verbose, and restore the estimator if it fails."""
 
     @wraps(fit)

@@ -11,7 +11,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
+from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_method, label
 from divlearn.fitting.selection import average_held_out
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Ensemble, Learned
@@ -192,7 +192,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             made.init, made.gamma, made.max_iter = "samples", "10/n", 3
         return made
 
-    @all_or_nothing
+    @fit_method
     def fit(
         self,
         X: ArrayLike,

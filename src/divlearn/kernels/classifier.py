@@ -138,7 +138,7 @@ class DivergenceKernelClassifier(labelled.MatrixClassifierMixin, BaseEstimator):
         self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(
         self,
         X: ArrayLike,
