@@ -26,7 +26,8 @@ def fit(
     seed: options.Seed = 0,
     engine: options.EngineName = "auto",
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep completed stages in a file, for --resume."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
@@ -37,8 +38,8 @@ def fit(
     """Fit a classifier to matrices, and save it to a file.
 
     Ctrl-C stops the fit early if possible, and keeps the best model so far. With --checkpoint, a
-    stopped or killed fit resumes with --resume and ends with the same model. The checkpoint is
-    removed once the model is written.
+    stopped or killed fit resumes with --resume after its last completed member or fold, and ends
+    with the same model. The checkpoint is removed once the model is written.
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """

@@ -22,36 +22,33 @@ def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Fit:
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
-    trial = first_trial(objective, start)
+    trial, iteration = first_trial(objective, start), 0
     run = Run(objective, trial, max_iter)
     with stoppable():
-        return _descend(objective, trial, max_iter, tol, run)
-    return run.interrupted()
-
-
-def _descend(objective: Objective, trial: Trial, max_iter: int, tol: float, run: Run) -> Fit:
-    iteration = 0
-    run.note(0, trial, np.nan, "start")
-    while iteration < max_iter:
-        before = trial.value
-        iteration += 1
-        norm = 0.0
-        if objective.learn_atoms:
-            for atom in range(len(trial.point.frames)):
-                trial, last = _update_atom(objective, trial, atom)
+        run.note(0, trial, np.nan, "start")
+        while iteration < max_iter:
+            before = trial.value
+            iteration += 1
+            norm = 0.0
+            if objective.learn_atoms:
+                for atom in range(len(trial.point.frames)):
+                    trial, last = _update_atom(objective, trial, atom)
+                    norm = max(norm, last)
+                run.note(iteration, trial, norm, "atoms")
+            if objective.learn_parameters:
+                trial, last = _update_parameters(objective, trial)
                 norm = max(norm, last)
-            run.note(iteration, trial, norm, "atoms")
-        if objective.learn_parameters:
-            trial, last = _update_parameters(objective, trial)
-            norm = max(norm, last)
-            run.note(iteration, trial, last, "parameters")
-        trial = objective.solve_head(trial.point, trial.memo.V)
-        run.note(iteration, trial, norm, "head")
-        if before - trial.value <= tol * abs(before):
-            share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message)
-    return run.end(trial, iteration, f"max_iter={max_iter} reached")
+                run.note(iteration, trial, last, "parameters")
+            trial = objective.solve_head(trial.point, trial.memo.V)
+            run.note(iteration, trial, norm, "head")
+            if before - trial.value <= tol * abs(before):
+                share = (before - trial.value) / abs(before) if before else 0.0
+                message = (
+                    f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+                )
+                return run.end(trial, iteration, message)
+        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+    return run.interrupted()
 
 
 def _update_atom(objective: Objective, trial: Trial, atom: int) -> tuple[Trial, float]:

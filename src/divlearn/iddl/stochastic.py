@@ -152,50 +152,37 @@ def solve_stochastic(
     epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
     it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
-    first = first_trial(objective, start)
-    learner = Learner.start(objective, first)
-    first = _on_host(first)
-    run = Run(objective, first, max_iter)
-    with stoppable():
-        return _epochs(objective, first, learner, max_iter, tol, np.random.RandomState(seed), run)
-    return run.interrupted()
-
-
-def _epochs(
-    objective: Objective,
-    trial: Trial,
-    learner: Learner,
-    max_iter: int,
-    tol: float,
-    random: np.random.RandomState,
-    run: Run,
-) -> Fit:
+    trial = first_trial(objective, start)
+    learner, trial = Learner.start(objective, trial), _on_host(trial)
+    run, random = Run(objective, trial, max_iter), np.random.RandomState(seed)
     iteration, step_size = 0, _FIRST_STEP
-    run.note(0, trial, np.nan, "start")
-    while iteration < max_iter:
-        before = trial.value
-        iteration += 1
-        ended, random = _pass_over(objective, learner, step_size, random)
-        following = objective.trial(ended.point) if ended else None
-        lower, reached = False, following.value if following else np.inf
-        if ended and following and reached <= before:
-            lower = True
-            learner = ended.settle(objective, following)
-            trial = _on_host(following)
-        else:
-            step_size /= 2
-        del following  # the next encoding needs its room
-        run.note(iteration, trial, _norm(objective, ended), "stochastic")
-        if lower and before - trial.value <= tol * abs(before):
-            share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message)
-        if step_size < _SHORTEST_STEP:
-            where = f"after an epoch of steps of size {2 * step_size:.2g}"
-            check_finite(reached, "the objective", where, or_infinite=True)
-            message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
-            return run.end(trial, iteration, message)
-    return run.end(trial, iteration, f"max_iter={max_iter} reached")
+    with stoppable():
+        run.note(0, trial, np.nan, "start")
+        while iteration < max_iter:
+            before = trial.value
+            iteration += 1
+            ended, random = _pass_over(objective, learner, step_size, random)
+            following = objective.trial(ended.point) if ended else None
+            lower, reached = False, following.value if following else np.inf
+            if ended and following and reached <= before:
+                lower = True
+                learner = ended.settle(objective, following)
+                trial = _on_host(following)
+            else:
+                step_size /= 2
+            del following  # the next encoding needs its room
+            run.note(iteration, trial, _norm(objective, ended), "stochastic")
+            if lower and before - trial.value <= tol * abs(before):
+                share = (before - trial.value) / abs(before) if before else 0.0
+                message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+                return run.end(trial, iteration, message)
+            if step_size < _SHORTEST_STEP:
+                where = f"after an epoch of steps of size {2 * step_size:.2g}"
+                check_finite(reached, "the objective", where, or_infinite=True)
+                message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
+                return run.end(trial, iteration, message)
+        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+    return run.interrupted()
 
 
 def _on_host(trial: Trial) -> Trial:
