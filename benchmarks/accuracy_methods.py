@@ -119,8 +119,8 @@ METHODS = {
     "iddl-paper": Method(
         "IDDL, the paper's set-up",
         # The joint solver reaches the objective of block-coordinate descent many times faster.
-        lambda seed, _: IDDLClassifier.paper().set_params(
-            solver="joint", max_iter=30, random_state=seed
+        lambda seed, _: IDDLClassifier.paper(solver="joint").set_params(
+            max_iter=30, random_state=seed
         ),
         ours=True,
     ),

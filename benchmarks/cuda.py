@@ -276,8 +276,8 @@ def fit_times() -> dict[str, Any]:
     samples = roots @ rng.standard_normal((1000, 29, 80))
     X = samples @ samples.mT / 80
     found: dict[str, Any] = {}
-    paper = IDDLClassifier.paper().set_params(
-        solver="joint", n_atoms=75, gamma=1e-3, max_iter=40, random_state=0
+    paper = IDDLClassifier.paper(solver="joint", penalty=1e-3).set_params(
+        n_atoms=75, max_iter=40, random_state=0
     )
     for engine in ("cuda", *available_engines()[:1]):
         for name, classifier in (("", paper), (", default", IDDLClassifier(random_state=0))):

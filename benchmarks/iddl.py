@@ -21,12 +21,12 @@ from tables import plain_table
 from divlearn.iddl import IDDLClassifier
 
 BCD_ITERATIONS, JOINT_ITERATIONS = 6, 30
-ATOMS, GAMMA = 22, 1e-3
+ATOMS, PENALTY = 22, 1e-3
 
 
 def fit(solver: str, X: np.ndarray, y: np.ndarray, n_atoms: int, max_iter: int) -> IDDLClassifier:
-    classifier = IDDLClassifier.paper().set_params(
-        solver=solver, n_atoms=n_atoms, gamma=GAMMA, max_iter=max_iter, random_state=0
+    classifier = IDDLClassifier.paper(solver=solver, penalty=PENALTY).set_params(
+        n_atoms=n_atoms, max_iter=max_iter, random_state=0
     )
     return classifier.fit(X, y)
 

@@ -14,7 +14,7 @@ import numpy as np
 from memory import resident
 
 from divlearn.cluster import ABKMeans
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.sharded import open_shards
 
 CHUNK = 100_000
@@ -42,9 +42,8 @@ def cluster(shards: Any) -> str:
 def classify(shards: Any) -> str:
     classifier = IDDLClassifier(
         20,
-        solver="stochastic",
+        recipe=Recipe(solver="stochastic", penalty=1e-3),
         loss="ridge",
-        gamma=1e-3,
         cv=None,
         divergence=[(1.0, 1.0)],
         max_iter=1,

@@ -23,7 +23,7 @@ import out_of_core
 from scaling_tables import write_page
 
 from divlearn.engines import DaskEngine, get_engine
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.sharded import encode, open_shards
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
@@ -101,11 +101,10 @@ def measure_bytes(count: int) -> dict[str, Any]:
                 classifier = IDDLClassifier(
                     ATOMS,
                     loss=loss,
-                    gamma=1e-2,
+                    recipe=Recipe(penalty=1e-2, init=X[:ATOMS]),
                     cv=None,
                     max_iter=3,
                     divergence=[(1.0, 1.0)],
-                    init=X[:ATOMS],
                     random_state=0,
                 )
                 spent = seconds(lambda c=classifier, s=shards: c.fit(s, None))

@@ -80,7 +80,7 @@ def measure_accuracy(
         model.fit(X[train], y[train])
         fitted = time.perf_counter()
         right = model.predict(X[test]) == y[test]
-    chosen = {"gamma": float(model.gamma_)} if hasattr(model, "gamma_") else {}
+    chosen = {"gamma": float(model.penalty_)} if hasattr(model, "penalty_") else {}
     return chosen | {
         "accuracy": float(right.mean()),
         "n_test": len(test),

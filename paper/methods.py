@@ -71,14 +71,23 @@ def make_iddl(
 ) -> IDDLClassifier:
     """Make IDDL by the paper's text or by its code; `start` replaces the grid search.
 
+    Of the rest, "solver" may be followed by what it moves, and "gamma" is the penalty on the head.
+
     Examples
     --------
-    >>> make_iddl("S", "ridge", "auto", start=(0.5, 1.5), n_atoms=15).divergence
-    ('S', (0.5, 1.5))
+    >>> make_iddl("S", "ridge", "auto", start=(0.5, 1.5), n_atoms=15).recipe.start
+    (0.5, 1.5)
     """
-    classifier = IDDLClassifier.paper(variant, loss, code=code).set_params(engine=engine, **rest)
+    changes = {one: rest.pop(one) for one in ("init",) if one in rest}
+    if "gamma" in rest:
+        changes["penalty"] = rest.pop("gamma")
+    if "solver" in rest:
+        changes["solver"], _, moved = rest.pop("solver").partition(" ")
+        changes["learn"] = moved or "both"
     if start is not None:
-        classifier.set_params(divergence=(variant, tuple(start)))
+        changes["start"] = tuple(start)
+    classifier = IDDLClassifier.paper(variant, loss, code=code, **changes)
+    classifier.set_params(engine=engine, **rest)
     return classifier if iterations is None else classifier.set_params(max_iter=iterations)
 
 

@@ -112,7 +112,7 @@ QUICK = Protocol(
         "RSPDL": {"max_iter": 2},
         **{f"IDDL-{letter}": {"gamma": 0.1} for letter in "SVNAB"},
         **{method: _FIRST | {"gamma": 0.1, "iterations": 3} for method in _STRUCTURED},
-        "IDDLClassifier": {"n_atoms": "2 per class", "max_iter": 5, "cv": 2},
+        "IDDLClassifier": {"max_iter": 5, "cv": 2},
         "SPDClassifier": {
             "members": ["start softmax", "kernel", "tangent rbf", "tangent lda"],
             "cv": 2,

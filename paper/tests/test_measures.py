@@ -104,7 +104,7 @@ def test_set_ups_of_the_paper(data):
     text = {"atoms_per_class": 1, "solver": "joint", "iterations": 1}
     assert accuracy(data, "IDDL-B", **text)["gamma"] in (1e-3, 1e-2, 1e-1, 1.0)
     started = make_classifier("IDDL-S", {"atoms": 3, "start": [0.5, 1.5]}, 0, 3)
-    assert started.divergence == ("S", (0.5, 1.5))
+    assert started.recipe.start == (0.5, 1.5)
 
 
 def test_a_paired_gain_is_over_common_splits():

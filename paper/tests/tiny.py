@@ -39,7 +39,7 @@ TINY = replace(
             for name in names
         },
         "SPDClassifier": {"members": ["start softmax", "tangent lda"], "cv": 2},
-        "IDDLClassifier": {"n_atoms": "1 per class", "max_iter": 1, "cv": 2},
+        "IDDLClassifier": {"max_iter": 1, "cv": 2},
         "DivergenceKernelClassifier": {"alphas": [1.0], "betas": [1.0], "C": [1.0], "cv": 2},
     },
 )

@@ -10,6 +10,7 @@ from conftest import wishart
 from engine_problems import POINTS, problem
 
 from divlearn.engines import ReferenceEngine, cuda_problem, get_engine
+from divlearn.iddl import Recipe
 
 if reason := cuda_problem():
     pytest.skip(f"no test runs on CUDA: {reason}", allow_module_level=True)
@@ -321,12 +322,10 @@ def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
         divergence=[(1.0, 1.0), (0.2, 0.9)],
         max_iter=3,
         random_state=0,
-        gamma=1e-3,
+        recipe=Recipe(penalty=1e-3, solver=solver, init="samples"),
         cv=None,
         loss=loss,
-        solver=solver,
         engine="cuda",
-        init="samples",
     )
     sizes = copies(lambda: classifier.fit(X, y), tmp_path)
     assert sizes.count(X.nbytes) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
@@ -13,7 +15,7 @@ from divlearn.baselines import DivergenceKNN
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor, heads
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe, heads
 from divlearn.iddl.losses import RidgeLoss
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
@@ -34,8 +36,10 @@ def crossed(monkeypatch):
 
 def classifier(**settings):
     pairs = [(1.0, 1.0), (0.2, 0.9)]
-    defaults = {"divergence": pairs, "max_iter": 2, "random_state": 0, "gamma": 0.1, "cv": None}
-    return IDDLClassifier(N_ATOMS, **defaults | settings)
+    defaults = {"divergence": pairs, "max_iter": 2, "random_state": 0, "cv": None}
+    names = [one.name for one in fields(Recipe)]
+    recipe = {"penalty": 0.1} | {name: settings.pop(name) for name in names if name in settings}
+    return IDDLClassifier(N_ATOMS, recipe=Recipe(**recipe), **defaults | settings)
 
 
 def fit_both(estimator, X, y):
@@ -99,9 +103,9 @@ def test_fits_on_a_device_are_resumed(data, solver, tmp_path, monkeypatch):
     [
         {"loss": RidgeLoss(bias=False, plain=True)},
         {"divergence": "N", "loss": "ridge"},
-        {"gamma": "auto", "loss": "auto", "cv": 2},
+        {"penalty": "auto", "loss": "auto", "cv": 2},
         {"divergence": "airm", "loss": "ridge"},
-        {"solver": "joint divergences", "loss": "softmax"},
+        {"learn": "divergences", "loss": "softmax"},
     ],
 )
 def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):

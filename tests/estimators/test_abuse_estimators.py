@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import divlearn
 from divlearn import baselines
+from divlearn.iddl import Recipe
 
 SEED = {"random_state": 0}
 MEMBERS = ("start softmax", "tangent rbf", "tangent lda")
@@ -22,7 +23,12 @@ ESTIMATORS = {
         n_atoms=3, max_iter=1, **SEED
     ),
     "IDDLClassifier, stochastic": divlearn.IDDLClassifier(
-        3, loss="hinge", gamma=1e-2, max_iter=1, cv=None, solver="stochastic", **SEED
+        3,
+        loss="hinge",
+        recipe=Recipe(penalty=1e-2, solver="stochastic"),
+        max_iter=1,
+        cv=None,
+        **SEED,
     ),
     "IDDLRegressor": divlearn.IDDLRegressor(3, max_iter=1, cv=2, **SEED),
     "IDDLTransformer": divlearn.IDDLTransformer(3, max_iter=1, cv=2, loss="ridge", **SEED),

@@ -12,11 +12,12 @@ from hostile_arrays import numbers
 import divlearn
 from divlearn import baselines
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.likelihood import fit_likelihood, fit_member
 
 X, Y = make_wishart_clusters(2, 8, 2, separation=2, random_state=0)
 SEED = {"random_state": 0}
-ONE = {"cv": None, "gamma": 1e-2, "loss": "softmax", "divergence": "learn", **SEED}
+ONE = {"cv": None, "loss": "softmax", "divergence": "learn", **SEED}
 
 
 def fit(model):
@@ -62,7 +63,9 @@ FITS = {
     ),
     **{
         f"IDDLClassifier, {solver}": lambda engine, solver=solver: fit(
-            divlearn.IDDLClassifier(2, solver=solver, max_iter=1, engine=engine, **ONE)
+            divlearn.IDDLClassifier(
+                2, recipe=Recipe(solver=solver, penalty=1e-2), max_iter=1, engine=engine, **ONE
+            )
         )
         for solver in ("joint", "bcd", "stochastic")
     },

@@ -20,6 +20,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.engines.pencil import decompose
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
+from divlearn.iddl import Recipe
 from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
@@ -153,7 +154,9 @@ STOPPED = FITS | {
     "IDDL": divlearn.IDDLClassifier(**SMALL),
     "committee": divlearn.SPDClassifier(("iddl ridge", "tangent lda"), cv=2),
     **{
-        solver: divlearn.IDDLClassifier(3, loss="ridge", cv=None, solver=solver, max_iter=2)
+        solver: divlearn.IDDLClassifier(
+            3, loss="ridge", cv=None, recipe=Recipe(solver=solver), max_iter=2
+        )
         for solver in ("joint", "bcd", "stochastic")
     },
 }

@@ -16,12 +16,13 @@ import divlearn
 from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
 from divlearn.committee import tangent
+from divlearn.iddl import Recipe
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
-FAST = {"max_iter": 1, "cv": 2, "gamma": 1e-2, **SEED}
+FAST = {"max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), **SEED}
 ESTIMATORS = [
-    (divlearn.IDDLClassifier("1 per class", loss="ridge", **FAST), lift_spd),
+    (divlearn.IDDLClassifier(loss="ridge", **FAST), lift_spd),
     (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),

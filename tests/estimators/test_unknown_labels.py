@@ -8,6 +8,7 @@ import pytest
 from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier, which_divergence
 from divlearn.baselines import LEML, DivergenceKNN, DivergenceMDM, LogEuclideanSVM
 from divlearn.datasets import Dataset, make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.judge import evaluate, examine, plane_map
 from divlearn.sharded import open_shards
 
@@ -47,7 +48,9 @@ def test_labels(name):
 def test_labels_on_shards():
     y = np.array(["bark", None], dtype=object)[CODES]
     with pytest.raises(ValueError, match=r"shard 0: y\[\d\] is None, must be a number or text"):
-        IDDLClassifier(loss="ridge", gamma=1e-2, cv=None).fit(open_shards(X, y, block_size=6), None)
+        IDDLClassifier(loss="ridge", recipe=Recipe(penalty=1e-2), cv=None).fit(
+            open_shards(X, y, block_size=6), None
+        )
 
 
 def test_groups():

@@ -13,6 +13,7 @@ import divlearn
 from divlearn import baselines
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import Regularize
+from divlearn.iddl import Recipe
 from divlearn.sharded import open_shards
 from divlearn.weights import check_weights
 
@@ -34,7 +35,7 @@ TAKING = [
     for name, model in MODELS.items()
     if "sample_weight" in inspect.signature(type(model).fit).parameters
 ]
-ONE_MODEL = {"cv": None, "gamma": 1e-2, "max_iter": 1, **SEED}
+ONE_MODEL = {"cv": None, "recipe": Recipe(penalty=1e-2), "max_iter": 1, **SEED}
 ON_SHARDS = {
     "IDDLClassifier": (divlearn.IDDLClassifier(3, loss="ridge", **ONE_MODEL), Y),
     "IDDLRegressor": (divlearn.IDDLRegressor(3, **ONE_MODEL), np.linalg.slogdet(X)[1]),

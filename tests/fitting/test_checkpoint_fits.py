@@ -17,6 +17,7 @@ from divlearn import (
     resumable,
 )
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 
 SMALL = {"n_atoms": 2, "cv": 2, "max_iter": 1, "random_state": 0}
 SEEDS = 2  # every IDDL draws them first
@@ -28,10 +29,13 @@ FITS = {
     "mixture that moves": (ABMixture(4, "wishart", init="random", random_state=5), 1 + 1),
     "IDDL, two losses": (IDDLClassifier(**SMALL), SEEDS + 2),
     "IDDL, grid": (IDDLClassifier(**SMALL, loss="ridge", divergence="N"), SEEDS + 1 + 2),
-    "IDDL, minibatches": (IDDLClassifier(**SMALL, loss="ridge", solver="stochastic"), SEEDS + 2),
-    "IDDL, blocks": (IDDLClassifier(**SMALL, loss="ridge", solver="bcd"), SEEDS + 2),
+    "IDDL, minibatches": (
+        IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="stochastic")),
+        SEEDS + 2,
+    ),
+    "IDDL, blocks": (IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="bcd")), SEEDS + 2),
     "IDDL, penalties": (
-        IDDLClassifier(**SMALL | {"cv": None}, loss="ridge", gamma="cv"),
+        IDDLClassifier(**SMALL | {"cv": None}, loss="ridge", recipe=Recipe(penalty="cv")),
         SEEDS + 4 * 4,
     ),
     "transformer": (IDDLTransformer(**SMALL, loss="ridge"), SEEDS + 2),
@@ -64,7 +68,10 @@ def test_regressor(data, tmp_path, monkeypatch):
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
 @pytest.mark.parametrize(
     "model",
-    [ABKMeans(3, init="random", n_init=3), IDDLClassifier(**SMALL, loss="ridge", init="samples")],
+    [
+        ABKMeans(3, init="random", n_init=3),
+        IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(init="samples")),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_nothing_is_drawn_twice(data, tmp_path, monkeypatch, model, random_state):

@@ -25,7 +25,7 @@ from divlearn.baselines import (
 )
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.labelled import MatricesMixin, check_labelled
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.judge import evaluate, plane_map
 
 
@@ -82,7 +82,7 @@ def test_a_class_of_no_weight_is_left_out(X):
 
 def test_a_class_of_no_weight_is_not_predicted():
     X, y = make_wishart_clusters(3, 20, 3, separation=4, random_state=0)
-    options = {"n_atoms": 3, "init": "samples", "max_iter": 1, "loss": "ridge", "random_state": 0}
+    options = {"n_atoms": 3, "max_iter": 1, "loss": "ridge", "random_state": 0}
     classifier = IDDLClassifier(class_weight={0: 0.0, 1: 1.0, 2: 1.0}, **options)
     assert not (classifier.fit(X, y).predict(X) == 0).any()
 
@@ -196,6 +196,6 @@ def test_missing_labels_of_shards_and_questions(X):
         with pytest.raises(ValueError, match=r"^y\[3\] is None"):
             ask(X, y)
     with pytest.raises(ValueError, match=r"shard 1: y\[1\] is None"):
-        IDDLClassifier(loss="ridge", gamma=1e-2, cv=None).fit(
+        IDDLClassifier(loss="ridge", recipe=Recipe(penalty=1e-2), cv=None).fit(
             lambda: [(X[:2], y[:2]), (X[2:], y[2:])], None
         )

@@ -22,10 +22,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLClassifier, classifier, learning
+from divlearn.iddl import IDDLClassifier, Recipe, classifier, learning
 from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
-FAST = {"n_atoms": "2 per class", "max_iter": 3, "random_state": 0}
+FAST = {"n_atoms": 6, "max_iter": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,10 @@ def test_it_learns(data):
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     options = FAST | {"max_iter": 1 if solver == "bcd" else 3}  # one is a round of all blocks
-    if (loss, solver) != ("ridge", "joint"):  # gamma is chosen alike for all
-        options |= {"gamma": 1e-2}
-    classifier = IDDLClassifier(loss=loss, solver=solver, cv=cv, **options).fit(X, y)
+    # The penalty is chosen alike for all.
+    penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
+    recipe = Recipe(solver=solver, penalty=penalty)
+    classifier = IDDLClassifier(loss=loss, recipe=recipe, cv=cv, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -94,16 +95,18 @@ def test_fixed_dictionary_and_fixed_parameters(data):
     options = {"loss": "ridge", "cv": None, **FAST}
     start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(start.alpha_ + start.beta_, 1)
-    parameters = IDDLClassifier(solver="joint divergences", divergence="learn", **options).fit(X, y)
+    parameters = IDDLClassifier(
+        recipe=Recipe(learn="divergences"), divergence="learn", **options
+    ).fit(X, y)
     np.testing.assert_allclose(parameters.atoms_, start.atoms_, rtol=1e-12)
     assert not np.allclose(parameters.alpha_, [1, 0, 1])
-    atoms = IDDLClassifier(solver="joint atoms", **options).fit(X, y)
+    atoms = IDDLClassifier(recipe=Recipe(learn="atoms"), **options).fit(X, y)
     np.testing.assert_array_equal(atoms.alpha_, start.alpha_)
     assert not np.allclose(atoms.atoms_, start.atoms_)
     assert start.n_iter_ == 0
-    identity = IDDLClassifier(init="identity", **options | {"max_iter": 0}).fit(X, y)
+    identity = IDDLClassifier(recipe=Recipe(init="identity"), **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(identity.atoms_, np.broadcast_to(np.eye(4), (6, 4, 4)), atol=1e-12)
-    given = IDDLClassifier(init=X[:3], **options | {"max_iter": 0}).fit(X, y)
+    given = IDDLClassifier(recipe=Recipe(init=X[:3]), **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(given.atoms_, X[:3], rtol=1e-10)
 
 
@@ -143,7 +146,7 @@ def judged_by(monkeypatch, losses):
 )
 def test_start_learned_and_average_compete(monkeypatch, losses, kept):
     X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
-    options = {"loss": "softmax", "gamma": 0.01, "cv": 3, "random_state": 0}
+    options = {"loss": "softmax", "recipe": Recipe(penalty=0.01), "cv": 3, "random_state": 0}
     start = IDDLClassifier(max_iter=0, **options).fit(X, y)
     judged_by(monkeypatch, losses)  # of the start, of what was learned, of their average
     model = IDDLClassifier(max_iter=3, **options).fit(X, y)
@@ -179,8 +182,8 @@ def test_heads_of_a_fold_are_chosen_without_it():
         choices.append(learning.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
     chooser = partial(learning.least, choices)
     best, without = learning.choose_without_each(chooser, parts)
-    assert best.gamma == 0
-    assert [one.gamma for one in without] == [0, 1, 2]
+    assert best.penalty == 0
+    assert [one.penalty for one in without] == [0, 1, 2]
     assert learning.loss_without_each(chooser, parts) == pytest.approx(6.6)
 
 
@@ -204,7 +207,8 @@ def test_only_the_loss_that_is_kept_is_solved_for_on_everything(data, monkeypatc
 def test_paper_preset(data):
     X, y, X_test, y_test = data
     paper = IDDLClassifier.paper("V")
-    assert paper.get_params()["solver"] == "bcd"
+    assert paper.recipe.solver == "bcd"
+    assert IDDLClassifier.paper("V", solver="joint").recipe.solver == "joint"
     paper.set_params(n_atoms=6, max_iter=2, random_state=0)
     assert paper.fit(X, y).score(X_test, y_test) > 0.6
     assert paper.loss_ == "ridge"
@@ -226,7 +230,7 @@ def test_the_authors_code_preset(data):
     code = IDDLClassifier.paper("V", code=True)
     assert code.get_params()["max_iter"] == 3
     code.set_params(n_atoms=6, max_iter=0, random_state=0).fit(X, y)
-    assert code.gamma_ == 10 / len(X)
+    assert code.penalty_ == 10 / len(X)
     assert (code.alpha_ == 1).all()
     assert (code.beta_ == 1).all()
     gaps = np.abs(code.atoms_[:, None] - X).max(axis=(2, 3))
@@ -241,9 +245,9 @@ def test_the_authors_code_preset(data):
 def test_the_penalty_whose_learned_models_do_best_is_chosen(data, monkeypatch):
     X, y, _, _ = data
     judged_by(monkeypatch, [3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
-    assert IDDLClassifier.paper("A").set_params(n_atoms=6, max_iter=1).fit(X, y).gamma_ == 0.1
-    with pytest.raises(ValueError, match="cv=3 must be None with gamma"):
-        IDDLClassifier(gamma="cv", cv=3).fit(X, y)
+    assert IDDLClassifier.paper("A").set_params(n_atoms=6, max_iter=1).fit(X, y).penalty_ == 0.1
+    with pytest.raises(ValueError, match="cv=3 must be None with penalty"):
+        IDDLClassifier(recipe=Recipe(penalty="cv"), cv=3).fit(X, y)
 
 
 def test_the_same_seed_gives_the_same_model(data):
@@ -270,7 +274,11 @@ def test_labels_of_any_kind_and_two_classes(data):
 def test_congruence_changes_no_probability(data):
     X, y, X_test, _ = data
     A = np.random.default_rng(0).standard_normal((4, 4))
-    options = {"loss": "ridge", "init": "samples", **FAST}  # k-means is not invariant
+    options = {
+        "loss": "ridge",
+        "recipe": Recipe(init="samples"),
+        **FAST,
+    }  # k-means is not invariant
     before = IDDLClassifier(**options).fit(X, y).predict_proba(X_test)
     after = IDDLClassifier(**options).fit(A @ X @ A.T, y).predict_proba(A @ X_test @ A.T)
     np.testing.assert_allclose(after, before, atol=1e-5)
@@ -281,8 +289,7 @@ def test_weights(data):
     options = {
         "loss": "ridge",
         "cv": None,
-        "init": X[:6],
-        "gamma": 1e-2,
+        "recipe": Recipe(init=X[:6], penalty=1e-2),
         "max_iter": 3,
     }
     counts = np.random.default_rng(0).integers(1, 3, len(X))
@@ -324,7 +331,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
     X, y, _, _ = data
     IDDLClassifier(verbose=1, **FAST).fit(X, y)
     said = capsys.readouterr().out
-    assert "loss softmax, gamma=" in said or "loss ridge, gamma=" in said
+    assert "loss softmax, penalty=" in said or "loss ridge, penalty=" in said
     assert "held-out loss" in said
 
 
@@ -337,17 +344,18 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"n_atoms": 2.5}, r"n_atoms=2.5 must be"),
         ({"divergence": "Q"}, r"divergence='Q' must be"),
         ({"loss": "log"}, r"loss='log' must be auto, ridge, hinge, softmax or a Loss"),
-        ({"solver": "adam"}, r"solver='adam' must be joint, bcd, stochastic, or one of these"),
-        ({"solver": "joint head"}, r"solver='joint head' must be joint, bcd, stochastic"),
-        ({"gamma": -1}, r"gamma=-1 must be"),
-        ({"gamma": "big"}, r"gamma='big' must be"),
-        ({"gamma": "-1/n"}, r"gamma='-1/n' must be"),
-        ({"divergence": ("V", (1, -1))}, "must hold pairs"),
-        ({"divergence": ("V", (1, (2, 3)))}, "must hold pairs"),
+        ({"recipe": "bcd"}, r"recipe='bcd' must be a Recipe or None"),
+        ({"recipe": Recipe(solver="adam")}, r"solver='adam' must be one of joint, bcd, stochastic"),
+        ({"recipe": Recipe(learn="head")}, r"learn='head' must be one of both, atoms, diverg"),
+        ({"recipe": Recipe(penalty=-1)}, r"penalty=-1 must be"),
+        ({"recipe": Recipe(penalty="big")}, r"penalty='big' must be"),
+        ({"recipe": Recipe(atoms_per_class=0)}, r"atoms_per_class=0 must be"),
+        ({"divergence": "V", "recipe": Recipe(start=(1, -1))}, "must hold pairs"),
+        ({"divergence": "V", "recipe": Recipe(start=(1, (2, 3)))}, "must hold pairs"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
         ({"cv": 1}, r"cv=1 must be an integer >= 2"),
-        ({"init": "zeros"}, r"init='zeros' must be one of"),
-        ({"init": np.eye(3)[None]}, r"init has matrices of size 3, must be 4"),
+        ({"recipe": Recipe(init="zeros")}, r"init='zeros' must be one of"),
+        ({"recipe": Recipe(init=np.eye(3)[None])}, r"init has matrices of size 3, must be 4"),
         ({"engine": "gpu"}, r"engine='gpu' must be"),
     ],
 )
@@ -379,7 +387,8 @@ def test_small_and_odd_data():
     few = factors @ factors.mT  # fewer matrices than entries
     fast = IDDLClassifier(loss="ridge", **FAST)
     assert fast.fit(few, np.arange(12) % 2).score(few, np.arange(12) % 2) > 0.5
-    each = IDDLClassifier(loss="ridge", n_atoms="1 per class", max_iter=2, random_state=0)
+    one = Recipe(atoms_per_class=1)
+    each = IDDLClassifier(loss="ridge", recipe=one, max_iter=2, random_state=0)
     assert each.fit(few, np.arange(12)).score(few, np.arange(12)) == 1  # one matrix per class
     scalars = np.exp(rng.standard_normal((30, 1, 1)))  # d = 1
     large = (scalars[:, 0, 0] > 1).astype(int)
@@ -399,15 +408,17 @@ def test_condition_of_1e12():
 
 def test_many_classes():
     X, y = make_wishart_clusters(60, 4, 3, separation=20, random_state=0)
-    classifier = IDDLClassifier(loss="ridge", max_iter=1, cv=2, gamma=1e-3, random_state=0)
+    classifier = IDDLClassifier(
+        loss="ridge", max_iter=1, cv=2, recipe=Recipe(penalty=1e-3), random_state=0
+    )
     assert classifier.fit(X, y).score(X, y) > 0.1
 
 
 def test_features_are_standardised_logarithms(data):
     """Scores of ridge regression on them, with scikit-learn's."""
     X, y, X_test, _ = data
-    options = {"loss": "ridge", "gamma": 1e-2, "cv": None, "max_iter": 0}
-    model = IDDLClassifier(divergence="stein", init=X[:5], **options).fit(X, y)
+    options = {"loss": "ridge", "recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None}
+    model = IDDLClassifier(divergence="stein", max_iter=0, **options).fit(X, y)
     V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
     logarithms = FunctionTransformer(lambda D: np.log(D + 0.1 * V.mean(axis=0)))
     ridge = make_pipeline(logarithms, StandardScaler(), Ridge(alpha=2 * len(X) * 1e-2))
@@ -420,8 +431,8 @@ def test_plain_features_are_the_divergences(data):
     """Scores of ridge regression on divergences, with scikit-learn's."""
     X, y, X_test, _ = data
     loss = RidgeLoss(bias=False, plain=True)
-    options = {"gamma": 1e-2, "cv": None, "max_iter": 0}
-    model = IDDLClassifier(divergence="stein", loss=loss, init=X[:5], **options).fit(X, y)
+    options = {"recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None, "max_iter": 0}
+    model = IDDLClassifier(divergence="stein", loss=loss, **options).fit(X, y)
     V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
     ridge = Ridge(alpha=2 * len(X) * 1e-2, fit_intercept=False).fit(V, np.eye(3)[y])
     scores = model.decision_function(X_test) * model.temperature_
@@ -430,7 +441,7 @@ def test_plain_features_are_the_divergences(data):
 
 def test_a_loss_of_ones_own(data):
     X, y, _, _ = data
-    options = {"gamma": 1e-2, "cv": None, "init": X[:5], "max_iter": 0}
+    options = {"recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None, "max_iter": 0}
     named, wide = (
         IDDLClassifier(loss=loss, **options).fit(X, y) for loss in ("hinge", HingeLoss(margin=2.0))
     )

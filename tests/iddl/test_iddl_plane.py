@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.model_selection import KFold
 from divlearn import abld, pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.calibration import fit_temperature
-from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer, Recipe
 from divlearn.iddl.losses import RidgeLoss
 
 VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
@@ -66,9 +67,8 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
         losses = brute_force(X, np.eye(3)[y], atoms, folds, log_losses, points)
         kind, options = IDDLClassifier, {"loss": "ridge"}
     estimator = kind(
-        init=atoms,
+        recipe=Recipe(init=atoms, penalty=GAMMA),
         divergence="V" if tied else "N",
-        gamma=GAMMA,
         cv=KFold(3),
         max_iter=0,
         **options,
@@ -91,7 +91,11 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
     X, _ = data
     hidden = X[:1]
     regressor = IDDLRegressor(
-        init=hidden, divergence=divergence, gamma=1e-8, cv=cv, max_iter=0, random_state=0
+        recipe=Recipe(init=hidden, penalty=1e-8),
+        divergence=divergence,
+        cv=cv,
+        max_iter=0,
+        random_state=0,
     )
     regressor.loss = RidgeLoss(plain=True)
     y = abld(X, hidden[0], *pair)
@@ -103,25 +107,32 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
 
 def test_learning_starts_there(data):
     X, y = data
-    options = {"n_atoms": 3, "init": "samples", "loss": "ridge", "cv": None}
-    options |= {"gamma": GAMMA, "random_state": 0}
-    grid = IDDLClassifier(divergence="N", max_iter=0, **options).fit(X, y)
+    recipe = Recipe(init="samples", penalty=GAMMA)
+    options = {"n_atoms": 3, "loss": "ridge", "cv": None, "random_state": 0}
+    grid = IDDLClassifier(divergence="N", recipe=recipe, max_iter=0, **options).fit(X, y)
     pair = grid.alpha_[0, 0], grid.beta_[0, 0]
-    given = IDDLClassifier(divergence=[pair], max_iter=3, **options).fit(X, y)
-    learned = IDDLClassifier(divergence="N", max_iter=3, **options).fit(X, y)
+    given = IDDLClassifier(divergence=[pair], recipe=recipe, max_iter=3, **options).fit(X, y)
+    learned = IDDLClassifier(divergence="N", recipe=recipe, max_iter=3, **options).fit(X, y)
+    started = replace(recipe, start=pair)
+    again = IDDLClassifier(divergence="N", recipe=started, max_iter=3, **options).fit(X, y)
+    np.testing.assert_array_equal(again.alpha_, learned.alpha_)
     np.testing.assert_array_equal(learned.alpha_, given.alpha_)
     np.testing.assert_array_equal(learned.atoms_, given.atoms_)
 
 
 def test_it_says_where(data, capsys):
     X, y = data
-    IDDLClassifier(n_atoms=3, init="samples", divergence="N", max_iter=0, verbose=1).fit(X, y)
+    IDDLClassifier(
+        n_atoms=3, recipe=Recipe(init="samples"), divergence="N", max_iter=0, verbose=1
+    ).fit(X, y)
     assert "divergences start at alpha=" in capsys.readouterr().out
 
 
 def test_encoders_and_fixed_divergences(data):
     X, y = data
-    encoder = IDDLTransformer(n_atoms=3, init="samples", divergence="N", max_iter=0, cv=3)
+    encoder = IDDLTransformer(
+        n_atoms=3, recipe=Recipe(init="samples"), divergence="N", max_iter=0, cv=3
+    )
     assert encoder.fit_transform(X, y).shape == (90, 9)
     assert encoder.alpha_[0, 0] in VALUES
     with pytest.raises(ValueError, match="divergence='N' is chosen by y, which is None"):
@@ -137,4 +148,4 @@ BAD = ["gird", "jeffreys", [], [(1.0, 1.0, 1.0)], [(-1.0, 1.0)], [(np.nan, 1.0)]
 def test_bad_divergences(data, divergence):
     X, y = data
     with pytest.raises(ValueError, match=r"divergence=.* must (be|hold)"):
-        IDDLClassifier(n_atoms=3, init="samples", divergence=divergence).fit(X, y)
+        IDDLClassifier(n_atoms=3, recipe=Recipe(init="samples"), divergence=divergence).fit(X, y)

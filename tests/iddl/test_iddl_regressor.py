@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from divlearn import abld
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLRegressor, IDDLTransformer
+from divlearn.iddl import IDDLRegressor, IDDLTransformer, Recipe
 
 FAST = {"n_atoms": 3, "max_iter": 3, "random_state": 0}
 
@@ -121,7 +121,9 @@ def test_encoders_in_pipelines(data):
 def test_numbers_that_are_all_the_same(solver):
     """The first head is perfect, and there is no share of nothing to gain."""
     X, _ = make_wishart_clusters(1, 30, 3, random_state=0)
-    model = IDDLRegressor(n_atoms=2, solver=solver, cv=None, max_iter=2, random_state=0)
+    model = IDDLRegressor(
+        n_atoms=2, recipe=Recipe(solver=solver), cv=None, max_iter=2, random_state=0
+    )
     np.testing.assert_allclose(model.fit(X, np.full(30, 2.0)).predict(X), 2, atol=1e-8)
 
 

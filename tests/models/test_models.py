@@ -39,6 +39,7 @@ from divlearn.descriptors import (
     RBFKernelDescriptor,
     RegionCovariance,
 )
+from divlearn.iddl import Recipe
 from divlearn.models import tree
 
 OLD = Path(__file__).parent
@@ -53,7 +54,7 @@ SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
     "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
     "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", gamma=1e-2, **SMALL),
+    "hinge": divlearn.IDDLClassifier(loss="hinge", recipe=Recipe(penalty=1e-2), **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
     "regressor": divlearn.IDDLRegressor(**SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),

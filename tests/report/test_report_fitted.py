@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from divlearn import DivergenceKernelClassifier, IDDLClassifier
 from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.judge import default_classifiers, plane_map
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.report import classifier_page, fitted
@@ -127,8 +128,9 @@ def shapes(model):
 
 
 def small(**parameters):
-    known = {"n_atoms": 3, "max_iter": 2, "loss": "ridge", "gamma": 1e-2, "random_state": 0}
-    return IDDLClassifier(**known | parameters)
+    known = {"n_atoms": 3, "max_iter": 2, "loss": "ridge", "random_state": 0}
+    recipe = Recipe(solver=parameters.pop("solver", "joint"), penalty=1e-2)
+    return IDDLClassifier(recipe=recipe, **known | parameters)
 
 
 PAPER = IDDLClassifier.paper().set_params(n_atoms=3, max_iter=2, random_state=0)

@@ -14,15 +14,16 @@ import pytest
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import DaskEngine, available_engines, get_engine
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.sharded import encode, open_shards
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
+MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
 SETTINGS = {
     "cv": None,
-    "gamma": 1e-2,
+    "recipe": Recipe(penalty=1e-2),
     "random_state": 0,
     "max_iter": 3,
     "n_atoms": 4,
@@ -98,7 +99,7 @@ def test_classifiers_are_those_of_one_process(client, data):
 
 def test_minibatches_are_those_of_one_process(client, data):
     X, y = data
-    settings, name = SETTINGS | {"solver": "stochastic", "max_iter": 1}, available_engines()[0]
+    settings, name = SETTINGS | {"recipe": MINIBATCHES, "max_iter": 1}, available_engines()[0]
     here, there = (
         IDDLClassifier(**settings).fit(
             open_shards(X, y, engine=engine, block_size=25, accuracy=1e-6), None
@@ -222,7 +223,9 @@ def test_neither_matrices_nor_divergences_travel(client, monkeypatch):
     shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
     shards.map(len)
     before = shards.sent + shards.received, sum(client.run(sent_between_workers).values())
-    classifier = IDDLClassifier(**SETTINGS | {"init": X[:4], "max_iter": 3}).fit(shards, None)
+    classifier = IDDLClassifier(
+        **SETTINGS | {"recipe": Recipe(init=X[:4], penalty=1e-2), "max_iter": 3}
+    ).fit(shards, None)
     travelled = shards.sent + shards.received - before[0]
     between = sum(client.run(sent_between_workers).values()) - before[1]
     V = 8 * len(X) * 4

@@ -9,7 +9,7 @@ from divlearn import SPDClassifier
 from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
 from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer, Recipe
 from divlearn.iddl.losses import RidgeLoss
 from divlearn.sharded import open_shards
 
@@ -18,7 +18,7 @@ NAMES = np.array(["b", "a", "c"])[Y]
 NUMBERS = np.linalg.slogdet(X)[1]
 SETTINGS = {
     "cv": None,
-    "gamma": 1e-2,
+    "recipe": Recipe(penalty=1e-2),
     "random_state": 0,
     "max_iter": 1,
     "n_atoms": 4,
@@ -304,19 +304,19 @@ SAME = [
     {"loss": RidgeLoss(plain=True)},
     {"divergence": "learn"},
     {"divergence": "airm"},
-    {"solver": "joint divergences"},
-    {"solver": "joint atoms"},
+    {"recipe": Recipe(learn="divergences", penalty=1e-2)},
+    {"recipe": Recipe(learn="atoms", penalty=1e-2)},
     {"max_iter": 0},
-    {"init": "kmeans"},
-    {"init": "samples"},
-    {"init": "identity", "n_atoms": 1},
-    {"init": X[:3]},
+    {"recipe": Recipe(init="kmeans", penalty=1e-2)},
+    {"recipe": Recipe(init="samples", penalty=1e-2)},
+    {"recipe": Recipe(init="identity", penalty=1e-2), "n_atoms": 1},
+    {"recipe": Recipe(init=X[:3], penalty=1e-2)},
     {"n_atoms": "auto", "max_iter": 2},
-    {"n_atoms": "2 per class"},
+    {"n_atoms": "auto", "recipe": Recipe(atoms_per_class=2, penalty=1e-2)},
 ]
 
 
-@pytest.mark.parametrize("settings", SAME, ids=lambda one: ", ".join(one) or "plain")
+@pytest.mark.parametrize("settings", SAME, ids=str)
 def test_settings_under_which_classifiers_agree(settings):
     check_equal(lambda: classifier(**settings), Y, UNEVEN, 1e-5 if "loss" in settings else 1e-7)
 

@@ -9,7 +9,7 @@ from iddl_problems import start_features
 from divlearn.cluster import ABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
@@ -19,9 +19,10 @@ from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import add, merge_all
 
+MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
 SETTINGS = {
     "cv": None,
-    "gamma": 1e-2,
+    "recipe": Recipe(penalty=1e-2),
     "random_state": 0,
     "max_iter": 4,
     "n_atoms": 4,
@@ -211,7 +212,7 @@ def test_regressors_are_those_of_data_in_memory(data):
 
 def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
     X, y, weights = data
-    settings = SETTINGS | {"loss": "softmax", "solver": "stochastic", "max_iter": 2}
+    settings = SETTINGS | {"loss": "softmax", "recipe": MINIBATCHES, "max_iter": 2}
     whole = IDDLClassifier(**settings).fit(X, y, weights)
     parts = IDDLClassifier(**settings).fit(open_shards(X, y, weights, accuracy=1e-6), None)
     close(whole.atoms_, parts.atoms_)
@@ -227,9 +228,9 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
     "settings",
     [
         {"loss": "auto"},
-        {"gamma": "auto"},
+        {"recipe": Recipe()},
         {"divergence": "N"},
-        {"solver": "bcd", "max_iter": 2},
+        {"recipe": Recipe(solver="bcd", penalty=1e-2), "max_iter": 2},
     ],
     ids=str,
 )
@@ -239,7 +240,7 @@ def test_settings_are_chosen_as_for_data_in_memory(data, settings):
     whole = IDDLClassifier(**settings).fit(X, y, weights)
     shards = open_shards(X, y, weights, block_size=25, accuracy=1e-6)
     parts = IDDLClassifier(**settings).fit(shards, None)
-    assert (whole.loss_, whole.gamma_) == (parts.loss_, parts.gamma_)
+    assert (whole.loss_, whole.penalty_) == (parts.loss_, parts.penalty_)
     close(whole.atoms_, parts.atoms_, 1e-6)
     close(whole.predict_proba(X), parts.predict_proba(shards), 1e-6)
 

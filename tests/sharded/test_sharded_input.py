@@ -12,14 +12,14 @@ from sklearn.exceptions import DataConversionWarning
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.sharded import open_shards
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
     "cv": None,
-    "gamma": 1e-2,
+    "recipe": Recipe(penalty=1e-2),
     "random_state": 0,
     "max_iter": 2,
     "n_atoms": 4,

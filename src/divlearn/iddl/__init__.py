@@ -2,6 +2,7 @@
 
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.losses import Expansion, HingeLoss, Loss, RidgeLoss, SoftmaxLoss
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.iddl.transformer import IDDLTransformer
@@ -14,6 +15,7 @@ __all__ = [
     "IDDLTransformer",
     "Loss",
     "Model",
+    "Recipe",
     "RidgeLoss",
     "SoftmaxLoss",
 ]

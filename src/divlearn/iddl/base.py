@@ -1,6 +1,5 @@
 """What the IDDL estimators share: parameters, their checks, and how a fit is put together."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import chain
@@ -8,7 +7,6 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray, beside
@@ -22,15 +20,16 @@ from divlearn.iddl.learning import (
     Choice,
     Ensemble,
     Learned,
-    choose_gamma,
     choose_heads,
+    choose_penalty,
     learn_single,
     train_folds,
 )
 from divlearn.iddl.losses import LOSSES, Loss
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.starts import initial_atoms, search_plane
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import SOLVERS, History, Model, Part, Recipe, start_model
+from divlearn.iddl.training import History, Model, Part, Settings, start_model
 from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, targets_block
@@ -40,22 +39,14 @@ from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
-_GAMMAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-_LEARNED_GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)  # for gamma="cv"
-_LEARNING_GAMMA = 5e-3  # while the atoms move: they overfit through a head that is free to
+_PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+_LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
+_LEARNING_PENALTY = 5e-3  # while the atoms move: they overfit through a head that is free to
 _TETHER = 1e-3
-_PER_CLASS = re.compile(r"([1-9]\d*) per class")
-_PER_MATRIX = re.compile(r"(\d+(?:\.\d+)?)/n")
 _ATOMS_PER_CLASS = 3
 _MATRICES_PER_ATOM = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
 _SCREENING_FOLDS = 4  # where nothing is averaged
-
-_MOVED = ("atoms", "divergences")
-# By name: the solver, and what it moves.
-_SOLVERS = {name: (name, _MOVED) for name in SOLVERS} | {
-    f"{name} {one}": (name, (one,)) for name in SOLVERS for one in _MOVED
-}
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +54,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
     loss_: str
-    gamma_: float
+    penalty_: float
     n_iter_: int
     message_: str
     history_: History
@@ -73,9 +64,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         n_atoms: int | str = "auto",
         *,
         divergence: Any = "line",
-        gamma: float | str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
+        recipe: Recipe | None = None,
         cv: Any = 4,
         max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None,
@@ -83,8 +72,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        self.n_atoms, self.divergence, self.gamma = n_atoms, divergence, gamma
-        self.solver, self.init, self.cv = solver, init, cv
+        self.n_atoms, self.divergence, self.recipe, self.cv = n_atoms, divergence, recipe, cv
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
@@ -101,52 +89,62 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         n_atoms = self._count_atoms(task.n_seen, task.n_groups)
         losses = self._losses(task)
         # Heads that are solved for again in the end need few digits while atoms move.
-        given = self._given_gamma(task.n_seen)
-        recipe = self._recipe(losses[0] if self.cv is None else losses[0].roughly(), given, seed)
+        given = self._how.fixed_penalty(task.n_seen)
+        settings = self._settings(
+            losses[0] if self.cv is None else losses[0].roughly(), given, seed
+        )
         make_atoms = self._starter(task, n_atoms, seed)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
         if not task.folds:
             assert whole is not None
-            return learn_single(whole, recipe, self._variant(whole), [], [])
+            return learn_single(whole, settings, self._variant(whole), [], [])
         parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
-        *pairs, pair = self._search_plane(parts, recipe, task)
+        *pairs, pair = self._search_plane(parts, settings, task)
         variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
         def choose(models: Sequence[Model]) -> list[list[Choice]]:
-            gammas = _GAMMAS if given is None else (given,)
-            return choose_heads(parts, models, losses, gammas, task.judge)
+            penalties = _PENALTIES if given is None else (given,)
+            return choose_heads(parts, models, losses, penalties, task.judge)
 
         first: list[Model] = []
-        if self.gamma == "cv":
+        if self._how.penalty == "cv":
             variant = self._variant(parts[0], pair)
-            starts = [choose_gamma(parts, recipe, variant, _LEARNED_GAMMAS, task.judge)]
+            starts = [choose_penalty(parts, settings, variant, _LEARNED_PENALTIES, task.judge)]
         else:
             known = zip(parts, variants, strict=True)
-            first = [start_model(part, recipe, variant) for part, variant in known]
+            first = [start_model(part, settings, variant) for part, variant in known]
             starts = choose(first)
         if whole is not None:
             return learn_single(
-                whole, recipe, self._variant(whole, pair), list(chain(*starts)), parts
+                whole, settings, self._variant(whole, pair), list(chain(*starts)), parts
             )
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        trained = train_folds(parts, recipe, variants)
+        trained = train_folds(parts, settings, variants)
         return Ensemble(whole, parts, first, starts, trained, choose, task.judge)
 
     def _search_plane(
-        self, parts: Sequence[Part], recipe: Recipe, task: Task
+        self, parts: Sequence[Part], settings: Settings, task: Task
     ) -> Sequence[tuple[float, float] | None]:
         """Find where divergences start, for every fold and for all data; None if that is given."""
-        if not starts_from_grid(self.divergence):
+        if not self._searches_plane():
             return [None] * (len(parts) + 1)
-        search = partial(search_plane, parts, recipe, task.judge, tied=self.divergence == "V")
+        search = partial(search_plane, parts, settings, task.judge, tied=self.divergence == "V")
         found = stage("plane", search)
         say(self, f"divergences start at alpha={found[-1][0]:g}, beta={found[-1][1]:g}")
         return found
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
-        return make_variant(self.divergence, len(part.atoms), pair)
+        start = self._how.start if pair is None else pair
+        return make_variant(self.divergence, len(part.atoms), start)
+
+    def _searches_plane(self) -> bool:
+        return starts_from_grid(self.divergence) and self._how.start is None
+
+    @property
+    def _how(self) -> Recipe:
+        return Recipe() if self.recipe is None else self.recipe
 
     def _starter(
         self, task: Task, n_atoms: int, seed: int
@@ -171,38 +169,31 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(self, learned: Learned, task: Task) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
-        self.loss_, self.gamma_ = choice.loss.name, choice.gamma
+        self.loss_, self.penalty_ = choice.loss.name, choice.penalty
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         self.n_features_in_ = task.shards.d
-        say(self, f"loss {self.loss_}, gamma={self.gamma_:g}: {self.message_}")
+        say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
     def _cv(self) -> Any:
         """Return the folds to choose by, though a single model is trained on everything."""
         return _SCREENING_FOLDS if self.cv is None else self.cv
 
     def _check_parameters(self, *, in_memory: bool = True) -> None:
-        if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
-            raise ValueError(
-                f"solver={self.solver!r} must be {', '.join(SOLVERS)}, or one of these followed by "
-                "atoms or divergences"
-            )
+        if not isinstance(self.recipe, Recipe | None):
+            raise ValueError(f"recipe={self.recipe!r} must be a Recipe or None; pass Recipe(...)")
+        self._how.check()
         named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
         kind = self.loss if isinstance(self.loss, type) else type(self.loss)
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         check_number(self.max_iter, "max_iter")
-        worded = isinstance(self.gamma, str) and (
-            self.gamma in ("auto", "cv") or _PER_MATRIX.fullmatch(self.gamma)
-        )
-        if not worded:
-            check_number(self.gamma, "gamma", word="auto")
-        if self.gamma == "cv" and self.cv is not None:
+        if self._how.penalty == "cv" and self.cv is not None:
             raise ValueError(
-                f'cv={self.cv!r} must be None with gamma="cv", which chooses for a single model; '
-                'set cv=None, or gamma="auto"'
+                f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
+                'set cv=None, or penalty="auto"'
             )
         if not in_memory and self.cv is not None:
             raise ValueError(
@@ -216,40 +207,28 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         names = task.losses if self.loss == "auto" else (self.loss,)
         return tuple(LOSSES[name]() for name in names)
 
-    def _given_gamma(self, n_matrices: int) -> float | None:
-        """Return the penalty of the head; None where it is to be chosen."""
-        if not isinstance(self.gamma, str):
-            return float(self.gamma)
-        shared = _PER_MATRIX.fullmatch(self.gamma)
-        return float(shared[1]) / n_matrices if shared else None
-
-    def _recipe(self, loss: Loss, given: float | None, seed: int) -> Recipe:
-        solver, moved = _SOLVERS[self.solver]
-        gamma = _LEARNING_GAMMA if given is None else given
-        tether = _TETHER if solver == "joint" and self.cv is not None else 0.0
-        return Recipe(
+    def _settings(self, loss: Loss, given: float | None, seed: int) -> Settings:
+        how = self._how
+        return Settings(
             loss,
-            gamma,
-            tether,
-            solver,
-            int(self.max_iter),
-            "atoms" in moved,
-            "divergences" in moved,
-            seed,
+            penalty=_LEARNING_PENALTY if given is None else given,
+            tether=_TETHER if how.solver == "joint" and self.cv is not None else 0.0,
+            solver=how.solver,
+            max_iter=int(self.max_iter),
+            learn_atoms="atoms" in how.moved,
+            learn_parameters="divergences" in how.moved,
+            seed=seed,
         )
 
     def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
+        if self.n_atoms == "auto" and self._how.atoms_per_class is not None:
+            return self._how.atoms_per_class * n_groups
         if self.n_atoms == "auto":
             share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
             each = max(1, min(_ATOMS_PER_CLASS, _MOST_ATOMS // n_groups, share))
             return min(each * n_groups, n_matrices)
-        if isinstance(self.n_atoms, str) and (found := _PER_CLASS.fullmatch(self.n_atoms)):
-            return int(found[1]) * n_groups
         if isinstance(self.n_atoms, bool) or not isinstance(self.n_atoms, int | np.integer):
-            raise ValueError(
-                f'n_atoms={self.n_atoms!r} must be "auto", an integer, or a string such as '
-                '"5 per class"'
-            )
+            raise ValueError(f'n_atoms={self.n_atoms!r} must be "auto" or an integer')
         if not 1 <= self.n_atoms <= n_matrices:
             raise ValueError(
                 f"n_atoms={self.n_atoms} must be >= 1 and <= n_matrices={n_matrices}; change "
@@ -265,10 +244,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         seed: int,
         logarithms: Callable[[], RealArray] | None = None,
     ) -> RealArray:
-        if isinstance(self.init, str):
+        init = self._how.init
+        if isinstance(init, str):
             random = np.random.RandomState(seed)
-            return initial_atoms(X, codes, n_atoms, self.init, random, logarithms)
-        atoms = check_spd(self.init, ndim=3, name="init", dtype=np.float64)
+            return initial_atoms(X, codes, n_atoms, init, random, logarithms)
+        atoms = check_spd(init, ndim=3, name="init", dtype=np.float64)
         if atoms.shape[1:] != X.shape[1:]:
             raise ValueError(
                 f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]} as in X"

@@ -1,5 +1,6 @@
 """IDDL as a classifier."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
 from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
@@ -44,33 +46,23 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     Parameters
     ----------
-    n_atoms : int or str, default="auto"
-        Total number of atoms, or a string such as "5 per class". "auto" is 3 per class, fewer if a
-        class has fewer than 15 matrices or if there are more than 50 classes.
+    n_atoms : int or "auto", default="auto"
+        "auto" is 3 per class, fewer if a class has fewer than 15 matrices or if there are more than
+        50 classes.
     divergence : str, pair, sequence of pairs, or Divergence, default="line"
         "line" gives every atom three divergences with alpha + beta = 1: (1/2, 1/2), (0, 1) and
         (1, 0). The head learns their weights. None needs eigenvalues, which makes learning several
         times faster. "learn" gives every atom three pairs (alpha, beta) to learn, which start at
         (1, 1), (0, 1) and (1, 0); a sequence of pairs gives other initial values. The paper's
         variants start at the best point of a grid: "S" learns one pair for all atoms, "V" one
-        number alpha = beta for every atom, "N" one pair for every atom. ("V", (1, 1)) starts at
-        (1, 1) instead. A name or a pair fixes the divergence ("A" is AIRM, "B" the paper's "Burg",
-        (1, 1)).
+        number alpha = beta for every atom, "N" one pair for every atom. A name or a pair fixes the
+        divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss. Your own `Loss` may be
         an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
         `divlearn.iddl` has the divergences themselves as features.
-    gamma : float or str, default="auto"
-        Penalty on the head. "auto" chooses that of the final head by held-out loss. "cv", for a
-        single model, fits models with gamma = 0.001, 0.01, 0.1 and 1 and keeps the best. "10/n" is
-        10 divided by the number of matrices.
-    solver : str, default="joint"
-        "joint" optimises everything at once by Riemannian L-BFGS, "bcd" is the paper's
-        block-coordinate descent, "stochastic" is Riemannian Adam on minibatches. "joint atoms"
-        optimises the atoms alone, "joint divergences" alpha and beta alone; "bcd atoms" and so on
-        likewise.
-    init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
-        Initial atoms.
+    recipe : Recipe, optional
+        How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds. One model is trained without each fold, and predictions average the models. None
         trains one model on all matrices.
@@ -88,7 +80,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     models_ : list, what is averaged: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
         Averaged with learned ones, or empty.
-    loss_, gamma_ : the loss and the penalty that were chosen.
+    loss_, penalty_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Probabilities of the training matrices by models that have not seen them; with cv=None, by
@@ -120,9 +112,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         *,
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
-        gamma: float | str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
+        recipe: Recipe | None = None,
         cv: Any = 4,
         max_iter: int = 10,
         class_weight: Any = None,
@@ -134,9 +124,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         super().__init__(
             n_atoms,
             divergence=divergence,
-            gamma=gamma,
-            solver=solver,
-            init=init,
+            recipe=recipe,
             cv=cv,
             max_iter=max_iter,
             random_state=random_state,
@@ -148,7 +136,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         self.class_weight = class_weight
 
     @classmethod
-    def paper(cls, divergence: str = "N", loss: str = "ridge", *, code: bool = False) -> Self:
+    def paper(
+        cls, divergence: str = "N", loss: str = "ridge", *, code: bool = False, **changes: Any
+    ) -> Self:
         r"""Make a classifier set up as in the paper, or as in its authors' code.
 
         Both have five atoms per class, one model, and a loss with plain divergences as features;
@@ -168,30 +158,31 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         loss : {"ridge", "hinge"}, default="ridge"
         code : bool, default=False
             Whether to follow the authors' code where the paper says otherwise.
+        **changes
+            Fields of the `Recipe` that are to differ, such as ``solver="joint"``.
 
         Examples
         --------
-        >>> IDDLClassifier.paper("V").set_params(solver="joint").divergence
-        'V'
-        >>> IDDLClassifier.paper("V", code=True).divergence
-        ('V', (1.0, 1.0))
+        >>> IDDLClassifier.paper("V").recipe.solver
+        'bcd'
+        >>> IDDLClassifier.paper("V", code=True).recipe.start
+        (1.0, 1.0)
         """
         if loss not in LOSSES:
             raise ValueError(f"loss={loss!r} must be one of {', '.join(LOSSES)}")
-        made = cls(
-            "5 per class",
+        recipe = Recipe(solver="bcd", init="kmeans", atoms_per_class=5, penalty="cv")
+        if code:
+            start = (1.0, 1.0) if starts_from_grid(divergence) else None
+            recipe = replace(
+                recipe, init="samples", start=start, penalty=10.0, penalty_per_matrix=True
+            )
+        return cls(
             divergence=divergence,
             loss=LOSSES[loss](bias=loss != "ridge", plain=True),
-            gamma="cv",
-            solver="bcd",
-            init="kmeans",
+            recipe=replace(recipe, **changes),
             cv=None,
+            max_iter=3 if code else 10,
         )
-        if code:
-            if starts_from_grid(divergence):
-                made.divergence = divergence, (1.0, 1.0)
-            made.init, made.gamma, made.max_iter = "samples", "10/n", 3
-        return made
 
     @fit_method
     def fit(

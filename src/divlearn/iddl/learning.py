@@ -16,7 +16,7 @@ from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.training import History, Judge, Model, Part, Recipe, Trained, train
+from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
 from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
@@ -30,7 +30,7 @@ class Choice:
     """Heads that may be chosen, one for each fold, and what they say of held-out data."""
 
     loss: Loss
-    gamma: float
+    penalty: float
     rows: Indices  # what was held out, fold by fold
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
     shares: RealArray  # of these rows in the held-out loss
@@ -85,7 +85,7 @@ def choose_heads(
     parts: Sequence[Part],
     models: Sequence[Model],
     losses: Sequence[Loss],
-    gammas: Sequence[float],
+    penalties: Sequence[float],
     judge: Judge,
 ) -> list[list[Choice]]:
     """Try penalties for every loss on held-out data; `models` has one model per fold."""
@@ -94,14 +94,14 @@ def choose_heads(
         assert part.shards.whole is not None
         assert part.held is not None
         designs.append((model.embed(part.shards.whole), model.embed(part.held)))
-    return [_follow_penalties(parts, designs, loss, gammas, judge) for loss in losses]
+    return [_follow_penalties(parts, designs, loss, penalties, judge) for loss in losses]
 
 
 def _follow_penalties(
     parts: Sequence[Part],
     designs: Sequence[tuple[RealArray, RealArray]],
     loss: Loss,
-    gammas: Sequence[float],
+    penalties: Sequence[float],
     judge: Judge,
 ) -> list[Choice]:
     """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
@@ -112,9 +112,9 @@ def _follow_penalties(
     ]
     heads: list[Head | None] = [None] * len(parts)
     choices: list[Choice] = []
-    for gamma in track(sorted(gammas, reverse=True), "penalties"):
+    for penalty in track(sorted(penalties, reverse=True), "penalties"):
         heads = [
-            solve_head(loss.roughly(_JUDGED), one, gamma, warm)[0]
+            solve_head(loss.roughly(_JUDGED), one, penalty, warm)[0]
             for one, warm in zip(samples, heads, strict=True)
         ]
         scores = np.concatenate(
@@ -124,14 +124,18 @@ def _follow_penalties(
                 if head is not None
             ]
         )
-        choices.append(Choice(loss, gamma, rows, scores, judge(scores, rows), heads))
+        choices.append(Choice(loss, penalty, rows, scores, judge(scores, rows), heads))
         if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
             break
     return choices
 
 
-def choose_gamma(
-    parts: Sequence[Part], recipe: Recipe, variant: Variant, gammas: Sequence[float], judge: Judge
+def choose_penalty(
+    parts: Sequence[Part],
+    settings: Settings,
+    variant: Variant,
+    penalties: Sequence[float],
+    judge: Judge,
 ) -> list[Choice]:
     """Try penalties on held-out data of models that were learned with them, as the paper does.
 
@@ -139,12 +143,12 @@ def choose_gamma(
     From the largest penalty on, each starts from the atoms of the one before.
     """
     rows = np.concatenate([part.rows for part in parts])
-    quick = replace(recipe, solver="joint", max_iter=min(recipe.max_iter, _CHOOSING_ITERATIONS))
+    quick = replace(settings, solver="joint", max_iter=min(settings.max_iter, _CHOOSING_ITERATIONS))
     choices = []
-    for gamma in sorted(gammas, reverse=True):
+    for penalty in sorted(penalties, reverse=True):
         models, scores = [], []
         for part in track(parts, "models"):
-            one = partial(train, part, replace(quick, gamma=gamma), variant)
+            one = partial(train, part, replace(quick, penalty=penalty), variant)
             models.append(stage("model", one)[0])
             assert part.held is not None
             scores.append(models[-1].scores(part.held))
@@ -152,22 +156,26 @@ def choose_gamma(
             replace(part, atoms=model.atoms) for part, model in zip(parts, models, strict=True)
         ]
         said = np.concatenate(scores)
-        choices.append(Choice(recipe.loss, gamma, rows, said, judge(said, rows)))
-        tell("penalties", len(choices), len(gammas), f"loss {choices[-1].held_out_loss:.4g}")
+        choices.append(Choice(settings.loss, penalty, rows, said, judge(said, rows)))
+        tell("penalties", len(choices), len(penalties), f"loss {choices[-1].held_out_loss:.4g}")
     return choices
 
 
 def learn_single(
-    whole: Part, recipe: Recipe, variant: Variant, choices: Sequence[Choice], parts: Sequence[Part]
+    whole: Part,
+    settings: Settings,
+    variant: Variant,
+    choices: Sequence[Choice],
+    parts: Sequence[Part],
 ) -> Learned:
     """Train one model of everything; with the best of the choices, where there are some."""
     none = np.zeros(0, dtype=np.intp)
-    choice = Choice(recipe.loss, recipe.gamma, none, np.zeros((0, 1)), np.zeros(0))
+    choice = Choice(settings.loss, settings.penalty, none, np.zeros((0, 1)), np.zeros(0))
     without: list[Choice] = []
     if choices:
         choice, without = choose_without_each(partial(least, choices), parts)
-        recipe = replace(recipe, loss=choice.loss, gamma=choice.gamma)
-    model, n_iter, message, history = train(whole, recipe, variant)
+        settings = replace(settings, loss=choice.loss, penalty=choice.penalty)
+    model, n_iter, message, history = train(whole, settings, variant)
     return Learned(choice, without, [model], [], n_iter, message, [message], history)
 
 
@@ -287,12 +295,12 @@ def say_reasons(reasons: Sequence[str]) -> str:
 
 
 def train_folds(
-    parts: Sequence[Part], recipe: Recipe, variants: Sequence[Variant]
+    parts: Sequence[Part], settings: Settings, variants: Sequence[Variant]
 ) -> list[Trained]:
     """Train one model per fold."""
     runs: list[Trained] = []
     for part, variant in track(list(zip(parts, variants, strict=True)), "models"):
-        one = partial(train, part, recipe, variant)
+        one = partial(train, part, settings, variant)
         with stoppable(lambda: runs):
             runs.append(stage("model", one))
             continue
@@ -309,7 +317,7 @@ def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
         for number, model in enumerate(refitted):
             features = whole.shards.hold(_embed_rows, model)
             samples = Samples(whole.shards, whole.targets, features, loss.bias)
-            head, _ = solve_head(loss, samples, choice.gamma, model.head)
+            head, _ = solve_head(loss, samples, choice.penalty, model.head)
             refitted[number] = replace(model, head=head)
     return refitted
 

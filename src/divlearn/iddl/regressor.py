@@ -25,14 +25,12 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     ----------
     n_atoms : int or "auto"
         "auto" is 3, fewer for fewer than 15 matrices.
-    init : {"kmeans", "class-kmeans", "samples", "identity"} or array of atoms
-        The first two are the same here, as there are no classes.
-    divergence, gamma, solver, cv, max_iter, random_state, engine, verbose, regularize
+    divergence, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 
     Attributes
     ----------
-    atoms_, alpha_, beta_, models_, starts_, loss_, gamma_, n_iter_, message_, history_,
+    atoms_, alpha_, beta_, models_, starts_, loss_, penalty_, n_iter_, message_, history_,
     n_features_in_
         As in `IDDLClassifier`.
 

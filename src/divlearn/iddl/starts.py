@@ -10,12 +10,12 @@ from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.engines import Prepared
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.heads import scores_of, solve_heads
-from divlearn.iddl.training import Judge, Part, Recipe
+from divlearn.iddl.training import Judge, Part, Settings
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds, refine_centres
 
-_METHODS = ("class-kmeans", "kmeans", "samples", "identity")
+METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 
@@ -40,9 +40,9 @@ def initial_atoms(
     `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
     which may be on a device.
     """
-    if method not in _METHODS:
+    if method not in METHODS:
         raise ValueError(
-            f"init={method!r} must be one of {', '.join(_METHODS)}, or an array of atoms"
+            f"init={method!r} must be one of {', '.join(METHODS)}, or an array of atoms"
         )
     if method == "identity":
         return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
@@ -99,7 +99,7 @@ def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> l
 
 
 def search_plane(
-    parts: Sequence[Part], recipe: Recipe, judge: Judge, *, tied: bool
+    parts: Sequence[Part], settings: Settings, judge: Judge, *, tied: bool
 ) -> list[tuple[float, float]]:
     """Find the points whose divergences to the first atoms, with a head, do best held out.
 
@@ -109,7 +109,7 @@ def search_plane(
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]
     rows = np.concatenate([part.rows for part in parts])
-    scores = np.concatenate([_scores(part, recipe, points) for part in parts], axis=1)
+    scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
     shares = np.stack([judge(one, rows) for one in scores])
     others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
     everything = np.arange(len(rows))
@@ -117,11 +117,11 @@ def search_plane(
     return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
 
 
-def _scores(part: Part, recipe: Recipe, points: Sequence[tuple[float, float]]) -> RealArray:
+def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]]) -> RealArray:
     """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
     seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
     known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(*known, plain=recipe.loss.plain)
+    feature_map = FeatureMap.start(*known, plain=settings.loss.plain)
     units = feature_map.units(*known)
 
     def stack(V: RealArray) -> RealArray:
@@ -129,8 +129,8 @@ def _scores(part: Part, recipe: Recipe, points: Sequence[tuple[float, float]]) -
         features = feature_map.compute(V.reshape(len(V), -1), units)
         return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
 
-    loss = recipe.loss.roughly()
-    heads = solve_heads(loss, part.shards, part.targets, stack(seen), recipe.gamma)
+    loss = settings.loss.roughly()
+    heads = solve_heads(loss, part.shards, part.targets, stack(seen), settings.penalty)
     return to_host(scores_of(heads, stack(unseen)))
 
 

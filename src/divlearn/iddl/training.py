@@ -33,9 +33,9 @@ Judge = Callable[[RealArray, Indices], RealArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class Settings:
     loss: Loss
-    gamma: float  # the penalty on the head
+    penalty: float  # on the squared norm of the head
     tether: float  # the penalty on the squared distance of the atoms to the first ones
     solver: str
     max_iter: int
@@ -93,10 +93,10 @@ class Model:
 Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended
 
 
-def start_model(part: Part, recipe: Recipe, variant: Variant) -> Model:
+def start_model(part: Part, settings: Settings, variant: Variant) -> Model:
     """Make a model of the first atoms and divergences, without a head."""
     alpha, beta = variant.expand(variant.start)
-    V, feature_map = _start_features(part, recipe, variant)
+    V, feature_map = _start_features(part, settings, variant)
     units = feature_map.units(part.shards, part.targets, V)
     none = np.zeros((0, alpha.size)), np.zeros(0)
     return _model(part.atoms, alpha, beta, feature_map, units, none)
@@ -114,30 +114,30 @@ def _model(
     return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head)
 
 
-def _start_features(part: Part, recipe: Recipe, variant: Variant) -> tuple[Parts, FeatureMap]:
+def _start_features(part: Part, settings: Settings, variant: Variant) -> tuple[Parts, FeatureMap]:
     V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-    return V, FeatureMap.start(part.shards, part.targets, V, plain=recipe.loss.plain)
+    return V, FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain)
 
 
-def train(part: Part, recipe: Recipe, variant: Variant) -> Trained:
-    feature_map = _start_features(part, recipe, variant)[1]  # the solver needs the other's room
+def train(part: Part, settings: Settings, variant: Variant) -> Trained:
+    feature_map = _start_features(part, settings, variant)[1]  # the solver needs the other's room
     objective = Objective(
         part.shards,
         part.targets,
         variant,
         feature_map,
-        recipe.loss,
-        recipe.gamma,
-        learn_atoms=recipe.learn_atoms,
-        learn_parameters=recipe.learn_parameters,
-        tether=recipe.tether,
+        settings.loss,
+        settings.penalty,
+        learn_atoms=settings.learn_atoms,
+        learn_parameters=settings.learn_parameters,
+        tether=settings.tether,
         anchors=part.atoms,
     )
     start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
-    max_iter = recipe.max_iter if learns else 0
-    fit = SOLVERS[recipe.solver](
-        objective, start, max_iter=max_iter, tol=_TOLERANCE, seed=recipe.seed
+    max_iter = settings.max_iter if learns else 0
+    fit = SOLVERS[settings.solver](
+        objective, start, max_iter=max_iter, tol=_TOLERANCE, seed=settings.seed
     )
     point, memo = fit.trial.point, fit.trial.memo
     alpha, beta = variant.expand(point.parameters)

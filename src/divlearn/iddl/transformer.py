@@ -17,15 +17,16 @@ from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
 from divlearn.iddl.losses import Loss
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
-from divlearn.iddl.variants import make_variant, starts_from_grid
+from divlearn.iddl.variants import make_variant
 from divlearn.sharded.blocks import Block
 
 _LEARNED = (
     "models_",
     "loss_",
-    "gamma_",
+    "penalty_",
     "n_iter_",
     "message_",
     "stop_reasons_",
@@ -47,7 +48,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; at most 3 without y.
-    divergence, loss, gamma, solver, init, cv, max_iter, random_state, engine, verbose, regularize
+    divergence, loss, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`. The head only serves learning; `transform` returns the divergences
         themselves.
 
@@ -70,9 +71,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         *,
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
-        gamma: float | str = "auto",
-        solver: str = "joint",
-        init: str | ArrayLike = "class-kmeans",
+        recipe: Recipe | None = None,
         cv: Any = 4,
         max_iter: int = 10,
         random_state: int | np.random.RandomState | None = None,
@@ -83,9 +82,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         super().__init__(
             n_atoms,
             divergence=divergence,
-            gamma=gamma,
-            solver=solver,
-            init=init,
+            recipe=recipe,
             cv=cv,
             max_iter=max_iter,
             random_state=random_state,
@@ -117,14 +114,14 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     def _fit_unsupervised(self, X: RealArray) -> None:
         self._check_parameters()
-        if starts_from_grid(self.divergence):
+        if self._searches_plane():
             raise ValueError(
                 f"divergence={self.divergence!r} is chosen by y, which is None; pass y, or another "
                 "divergence"
             )
         n_atoms, seed = self._count_atoms(len(X), 1), draw_seed(self.random_state)
         atoms = self._start(X, None, n_atoms, seed)
-        variant = make_variant(self.divergence, len(atoms))
+        variant = make_variant(self.divergence, len(atoms), self._how.start)
         alpha, beta = variant.expand(variant.start)
         no_head = np.zeros((0, alpha.size)), np.zeros(0)
         self.models_ = [Model(atoms, alpha, beta, None, None, no_head)]

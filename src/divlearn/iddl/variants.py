@@ -44,9 +44,8 @@ def starts_from_grid(divergence: Any) -> bool:
 
 def make_variant(divergence: Any, n_atoms: int, start: Point | RealArray | None = None) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
-    several = isinstance(divergence, list | tuple) and len(divergence) == 2
-    if several and starts_from_grid(divergence[0]):
-        divergence, start = divergence[0], _check_pairs(divergence, [divergence[1]])[0]
+    if start is not None:
+        start = _check_pairs(start, [start])[0]
     pairs, learned = _starts(divergence, _PAIRS[0] if start is None else start)
     m, name = len(pairs), divergence if isinstance(divergence, str) else ""
     if name == "S" or not learned:  # what all atoms share
@@ -77,9 +76,7 @@ def _check_pairs(divergence: Any, given: Any) -> RealArray:
         pairs = np.zeros((0, 0))
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
     if not shaped or pairs.dtype.kind not in "iuf" or not _are_parameters(pairs):
-        raise ValueError(
-            f"divergence={divergence!r} must hold pairs (alpha, beta) of finite numbers >= 0"
-        )
+        raise ValueError(f"{divergence!r} must hold pairs (alpha, beta) of finite numbers >= 0")
     return pairs.astype(float)
 
 
