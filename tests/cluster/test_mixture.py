@@ -179,6 +179,10 @@ def test_interrupts_keep_the_best_so_far(monkeypatch):
         several = quick([1, 2, 3, 4, 5, 6]).fit(X)
     assert 1 <= len(several.bics_) < 6
     assert f"interrupted after {len(several.bics_)} of 6 n_components" in several.message_
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, em.EM, "_maximize", 2)
+        with pytest.raises(KeyboardInterrupt):  # likelihoods are compared at their maxima
+            mixture.compare(X)
     interrupt_after(monkeypatch, em, "expect", 0)
     with pytest.raises(KeyboardInterrupt):
         quick().fit(X)

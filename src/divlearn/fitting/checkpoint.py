@@ -133,7 +133,7 @@ class _Checkpoint:
             result = compute()
         finally:
             self._inside = outside
-        if not is_interrupted():  # then the result is incomplete
+        if not is_interrupted():  # after Ctrl-C the result is incomplete
             inner = f"{place}/"  # stages inside are not needed any more
             self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
             self._results[place] = result, deepcopy(random)
