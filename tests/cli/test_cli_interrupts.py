@@ -83,6 +83,15 @@ def test_nothing_to_keep(interrupt):
     assert complaint == "divlearn: interrupted; nothing is kept\n"
 
 
+def test_nothing_but_a_checkpoint(interrupt):
+    options = ("--model", "iddl", "--checkpoint", "stages")
+    code, printed, complaint = interrupt("models", 0, "fit", *options)
+    assert code == 130
+    assert not printed
+    told = "to resume, add --resume to the same command; the checkpoint is stages"
+    assert complaint == f"divlearn: interrupted; {told}\n"
+
+
 # ------------------------------------------------------------------ bars
 
 # Ctrl-C is pressed by the bars themselves, as soon as they know of the first divergence.

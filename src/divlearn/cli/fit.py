@@ -1,5 +1,7 @@
 """``divlearn fit``: matrices to a model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +10,8 @@ import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output, shell_name
+
+_RESUME = "to resume, add --resume to the same command; the checkpoint is"
 
 
 def fit(
@@ -69,6 +73,7 @@ def fit(
     kept = {"groups": together} if holds_out and together is not None else {}
     digest = out.digest(dataset) if checkpoint is None else dataset.digest()
     with (
+        _saying_how_to_resume(checkpoint),
         out.working(f"Fitting {len(dataset.labels)} matrices"),
         resumable(checkpoint),
         checkpointed(classifier, data=digest, y=given["y"], **kept),  # until the model is saved
@@ -79,7 +84,7 @@ def fit(
     if out.interrupted:
         out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
-            out.say(f"To resume, add --resume to the same command; the checkpoint is {checkpoint}.")
+            out.say(f"{_RESUME.capitalize()} {checkpoint}.")
     text, accuracy = _show(out, classifier, dataset.labels)
     use = f"To use it: divlearn predict {shell_name(output)} NEW.npz"
     out.say(f"Model: {output}, {seconds:.1f} s. {use}")
@@ -136,6 +141,17 @@ def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
         rows = [[one, f"{weights[one]:.2f}", f"{model.oof_accuracy_[one]:.1%}"] for one in names]
         out.table(["member", "weight", "held-out accuracy"], rows)
     return text, None if held_out is None else held_out.accuracy
+
+
+@contextmanager
+def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
+    """Let Ctrl-C before there is a model tell of the checkpoint."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not checkpoint.exists():
+            raise
+        raise KeyboardInterrupt(f"{_RESUME} {checkpoint}") from None
 
 
 def _check_checkpoint(checkpoint: Path | None, resume: bool) -> None:
