@@ -157,11 +157,15 @@ HOSTILE = {
     "objects of no shape": (set_state(init={"objects": [[2**40], 1]}), "damaged"),
     "a call of a function": (
         set_state(init={"compiled": [{"name": "sklearn.metrics.accuracy_score"}, []]}),
-        "it calls accuracy_score, which no file",
+        "it calls <function accuracy_score.*, which is no compiled",
     ),
     "a call of an estimator": (
         set_state(init={"compiled": [{"name": "divlearn.ABKMeans"}, [3]]}),
-        "it calls ABKMeans, which no file",
+        "it calls <class .*ABKMeans'>, which is no compiled",
+    ),
+    "a call of a compiled function": (
+        set_state(init={"compiled": [{"name": "sklearn.linear_model._sgd_fast._plain_sgd64"}, []]}),
+        "it calls <.*_plain_sgd64.*, which is no compiled class",
     ),
     "a tree": (
         set_state(init={"compiled": [{"name": "sklearn.tree._tree.Tree"}, [2**40, 1, 2**40]]}),

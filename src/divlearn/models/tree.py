@@ -184,10 +184,22 @@ def _join_requests(owner: str, requests: dict[str, dict[str, Any]]) -> MetadataR
     return joined
 
 
-def _join_compiled(make: Any, args: Any, *state: Any) -> Any:
-    if not lies_in(make.__module__, _COMPILED):
-        raise Damage(f"it calls {make.__qualname__}, which no file of divlearn does")
-    made = make(*args)
+def _split_compiled(value: Any) -> Any:
+    kind = type(value)
+    if not lies_in(kind.__module__, _COMPILED):
+        return None
+    _, args, *state = value.__reduce__()
+    return (
+        kind,
+        () if args[:1] == (kind,) else args,
+        *state,
+    )  # Cython passes the class, no arguments
+
+
+def _join_compiled(kind: Any, args: Any, *state: Any) -> Any:
+    if not (isinstance(kind, type) and lies_in(kind.__module__, _COMPILED)):
+        raise Damage(f"it calls {kind!r:.80}, which is no compiled class of scikit-learn")
+    made = kind(*args)
     for one in state:
         made.__setstate__(one)
     return made
@@ -230,11 +242,7 @@ _KINDS: Mapping[str, _Kind] = {
         lambda v: (v.bit_generator.state,) if type(v.bit_generator) is np.random.PCG64 else None,
         _join_generator,
     ),
-    "compiled": _Kind(
-        object,
-        lambda v: v.__reduce__() if lies_in(type(v).__module__, _COMPILED) else None,
-        _join_compiled,
-    ),
+    "compiled": _Kind(object, _split_compiled, _join_compiled),
 }
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
