@@ -454,6 +454,17 @@ def test_support_vector_machines_of_wrong_sizes(tmp_path, machine):
     assert 0 < sum(outcomes) < len(outcomes)
 
 
+def test_a_support_vector_machine_without_vectors(tmp_path):
+    """Compiled code would look for as many as it counts."""
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    path = tmp_path / "model"
+    save(SVC().fit(X, np.arange(12) % 2), path)
+    change = set_state(support_vectors_={"array": "none"})
+    path.write_bytes(rewritten(path.read_bytes(), change, {"none": np.empty((0, 3))}))
+    with pytest.raises(ValueError, match="its SVC has arrays of sizes that differ"):
+        load(path)
+
+
 @pytest.mark.parametrize("machine", [SVR(), OneClassSVM()], ids=str)
 def test_machines_whose_sizes_are_private_need_trust(tmp_path, machine):
     X = np.random.default_rng(0).standard_normal((12, 3))

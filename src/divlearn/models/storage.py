@@ -46,10 +46,6 @@ def save(model: BaseEstimator, path: str | os.PathLike[str], X: Any = None) -> N
     X : array-like, optional
         Some of the samples that a pipeline was fitted to; see Notes.
 
-    See Also
-    --------
-    load : the inverse.
-
     Notes
     -----
     Files hold numbers, text, and names of classes and functions. Unlike a pickle, a file cannot run
@@ -106,10 +102,6 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
         if it holds something that is not trusted.
     OSError
         If it cannot be read at all.
-
-    See Also
-    --------
-    save : the inverse, with an example.
     """
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")

@@ -158,10 +158,10 @@ class _Kind(NamedTuple):
     join: Callable[..., Any]  # of the parts to a value
 
 
-def _join_random(*state: Any) -> np.random.RandomState:
-    random = np.random.RandomState()
-    random.set_state(state)
-    return random
+def _with_state(made: Any, *states: Any) -> Any:
+    for state in states:
+        made.__setstate__(state)
+    return made
 
 
 def _join_generator(state: dict[str, Any]) -> np.random.Generator:
@@ -199,10 +199,7 @@ def _split_compiled(value: Any) -> Any:
 def _join_compiled(kind: Any, args: Any, *state: Any) -> Any:
     if not (isinstance(kind, type) and lies_in(kind.__module__, _COMPILED)):
         raise Damage(f"it calls {kind!r:.80}, which is no compiled class of scikit-learn")
-    made = kind(*args)
-    for one in state:
-        made.__setstate__(one)
-    return made
+    return _with_state(kind(*args), *state)
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -235,7 +232,7 @@ _KINDS: Mapping[str, _Kind] = {
     "random state": _Kind(
         np.random.RandomState,
         lambda v: v.get_state() if v.get_state(False)["bit_generator"] == "MT19937" else None,
-        _join_random,
+        lambda *state: _with_state(np.random.RandomState(), state),
     ),
     "generator": _Kind(
         np.random.Generator,

@@ -26,8 +26,7 @@ _PURE = (
     "sklearn.linear_model._sgd_fast",
     "sklearn.metrics",
 )
-_ENGINES = ("divlearn.engines",)  # whose records go to compiled code
-_PROGRAMS = {"__main__", "conftest", "tests"}
+_PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
 
 
 def get_name(value: Callable[..., Any]) -> str | None:
@@ -64,5 +63,6 @@ def _is_harmless(found: Any) -> bool:
     # libsvm does not look at sizes, and those of regressors are not public.
     checked = issubclass(found, ClassifierMixin) or not hasattr(found, "n_support_")
     record = dataclasses.is_dataclass(found) and lies_in(home, ["divlearn"])
+    compiled = lies_in(home, ["divlearn.engines"])  # whose records go to compiled code
     known = (learns and checked and lies_in(home, PACKAGES)) or lies_in(home, _PURE)
-    return issubclass(found, np.generic) or known or (record and not lies_in(home, _ENGINES))
+    return issubclass(found, np.generic) or known or (record and not compiled)
