@@ -265,7 +265,9 @@ def test_predict_with_a_class_that_is_not_trusted(capsys, data, tmp_path, monkey
         divlearn.save(module.Nearest().fit(stored["X"], stored["y"]), tmp_path / "model")
     code, _, complaint = run(capsys, "predict", tmp_path / "model", data / "matrices.npz")
     assert code == 1
-    assert complaint.endswith("if you trust it, pass --trust somebody.Nearest\n")
+    assert complaint.endswith(
+        "if you trust whoever wrote the file, pass --trust somebody.Nearest\n"
+    )
     trusting = ("predict", tmp_path / "model", data / "matrices.npz", "--trust", "somebody.Nearest")
     assert run_json(capsys, *trusting)[1]["accuracy"] > 0.9
 

@@ -13,9 +13,15 @@ from pyriemann.classification import SVC as RiemannianSVC
 from pyriemann.estimation import Covariances, XdawnCovariances
 from pyriemann.tangentspace import TangentSpace
 from same import assert_same
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -108,18 +114,44 @@ def test_parameters_of_all_kinds(tmp_path):
     assert [type(one) for one in again.categories] == [type(one) for one in given]
 
 
-@pytest.mark.parametrize(
-    ("step", "part"),
-    [
-        (KNeighborsClassifier(algorithm="kd_tree"), r"\._tree is sklearn\..*KDTree"),
-        (RandomForestClassifier(2), r"\.tree_ is sklearn\..*Tree"),
-    ],
-    ids=["k-d tree", "forest"],
-)
-def test_compiled_parts_are_refused(data, tmp_path, step, part):
-    message = rf"^Pipeline cannot be saved: model\.steps.*{part}, which cannot be stored in a "
+TREE = "sklearn.tree._tree.Tree"
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+COMPILED = {
+    "forest": (RandomForestClassifier(3, random_state=0), TREE),
+    "boosting": (GradientBoostingClassifier(n_estimators=3, random_state=0), TREE),
+    "histograms": (HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2), PREDICTOR),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", COMPILED)
+def test_trees_come_back_if_they_are_trusted(data, tmp_path, name, n_classes):
+    """A forged tree crashes Python, since nobody checks where its nodes point."""
+    step, needed = COMPILED[name]
+    X, y = data[0], np.array(["a", "b", "c"])[np.arange(24) % n_classes]
+    model = tangent(step).fit(X, y)
+    with pytest.raises(ValueError, match=rf"'{needed}', which is not trusted; if you trust whoev"):
+        there_and_back(model, tmp_path)
+    again = there_and_back(model, tmp_path, trusted=[needed])
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert (again.predict(X) == y).mean() > 0.6
+    np.testing.assert_array_equal(again.fit(X, y).predict(X), model.fit(X, y).predict(X))
+
+
+def test_k_d_trees_are_refused(data, tmp_path):
+    message = (
+        r"^Pipeline cannot be saved: model\.steps.*\._tree is sklearn\..*KDTree, which cannot be"
+    )
     with pytest.raises(TypeError, match=message):
-        save(tangent(step).fit(*data), tmp_path / "model")
+        save(tangent(KNeighborsClassifier(algorithm="kd_tree")).fit(*data), tmp_path / "model")
+
+
+def test_requests_for_metadata(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        model = LogisticRegression().set_fit_request(sample_weight="weight")
+        again = there_and_back(model, tmp_path)
+        assert repr(again.get_metadata_routing()) == repr(model.get_metadata_routing())
+        assert "'sample_weight': 'weight'" in repr(again.get_metadata_routing())
 
 
 # ------------------------------------------------------------------ trust
@@ -161,8 +193,8 @@ def test_untrusted_types_are_refused_by_name(data, tmp_path):
     X, y = data
     model = make_pipeline(Louder(3.0), Covariances("oas"), MDM()).fit(X, y)
     message = (
-        r"model: it needs 'somebody.Louder', which is not trusted; if you trust it, pass "
-        r"trusted=\['somebody.Louder'\]$"
+        r"model: it needs 'somebody.Louder', which is not trusted; if you trust whoever wrote "
+        r"the file, pass trusted=\['somebody.Louder'\]$"
     )
     with pytest.raises(ValueError, match=message):
         there_and_back(model, tmp_path)

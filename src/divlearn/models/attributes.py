@@ -10,20 +10,22 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from itertools import repeat
 from numbers import Integral, Real
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from divlearn.files.variables import Damage
+from divlearn.models.trust import PACKAGES
 
-PACKAGES = ("divlearn", "pyriemann", "sklearn")  # whose attributes are known
 # What was measured during a fit, of which some may be missing, and what stands for missing values.
 _MAY_BE_NAN = re.compile("categories_|cv_results_|history_|oob_|oof_|pvalue|ratio|score")
 _FILLS_IN = "sklearn.impute"
+_KERNELS = ("linear", "poly", "rbf", "sigmoid")  # of the support vectors themselves
 
 
 def complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -33,42 +35,60 @@ def complete(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
         return values
     given = inspect.signature(kind).parameters
     missing = {name: one.default for name, one in given.items() if name not in values}
-    known = {
-        name: default for name, default in missing.items() if default is not inspect.Parameter.empty
+    whole = values | {
+        name: one for name, one in missing.items() if one is not inspect.Parameter.empty
     }
-    if record and (wrong := (values | known).keys() ^ given.keys()):
+    if record and (wrong := whole.keys() ^ given.keys()):
         raise Damage(f"its {kind.__name__} differs from its class in {', '.join(sorted(wrong))}")
-    return values | known
+    return whole
 
 
 def check_attributes(kind: type[Any], values: dict[str, Any]) -> None:
     """Refuse what takes the place of a method, and values that a class does not expect."""
-    hints = _announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
     for name in values:
         hidden = inspect.getattr_static(kind, name, None)
-        code = callable(hidden) or hasattr(hidden, "__get__")
-        if name.startswith("__") or (code and not isinstance(hidden, cached_property)):
+        code = name.startswith("_") or callable(hidden) or hasattr(hidden, "__get__")
+        taken = hidden is not None and code and not isinstance(hidden, cached_property)
+        if taken or name.startswith("__"):
             raise Damage(f"its {kind.__name__} has a value for {name}, which is not an attribute")
     sizes: dict[str, int] = {}
     learned = values.keys() - _parameters(kind)
+    hints = _announced_types(kind)  # type: ignore[arg-type]  # mypy: classes are not hashable
     for name, hint in hints.items():
-        if name not in learned:
-            continue
-        value = values[name]
-        if not _conforms(value, hint):
-            raise Damage(
-                f"its {kind.__name__} has {name}={value!r:.80}, and {type(value).__name__} is not "
-                f"the type of {name}"
-            )
-        for part, declared in _declared_shapes(value, hint):
-            if not _fits(part, declared.split(), sizes):
-                known = ", ".join(f"{size}={n}" for size, n in sizes.items() if size in declared)
-                raise Damage(
-                    f"its {kind.__name__} has {name} of shape {np.shape(part)}, must have the "
-                    f"shape ({', '.join(declared.split())})" + f" with {known}" * bool(known)
-                )
-    if "_dual_coef_" in values and hasattr(kind, "_impl"):
-        _check_support(kind, values)
+        if name in learned and not _conforms(value := values[name], hint, sizes):
+            shown = f"of shape {value.shape}" if hasattr(value, "shape") else ascii(value)[:60]
+            shapes = " and ".join(re.findall("'(.+?)'", str(hint)))
+            must = f"of shape {shapes}" if shapes else "of another type"
+            known = "".join(f", {size}={n}" for size, n in sizes.items() if size in shapes)
+            raise Damage(f"its {kind.__name__} has {name} {shown}, must be {must}{known}")
+
+
+def check_machine(model: Any) -> None:
+    """Refuse a support vector classifier whose sizes differ: libsvm would not look at them."""
+    fitted = hasattr(type(model), "n_support_") and hasattr(model, "support_vectors_")
+    if not (fitted and isinstance(model, ClassifierMixin)):
+        return
+    counts, support = model.n_support_, model.support_
+    pairs = (len(counts) * (len(counts) - 1) // 2,)
+
+    def agrees(name: str, value: Any) -> bool:
+        """Whether what it computes with, in private, is of the size of the public attribute."""
+        shown = getattr(model, name[1:], None)
+        if shown is None and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            return value.shape in ((0,), pairs)  # parameters of probabilities
+        return value is not None and (shown is None or np.shape(value) == np.shape(shown))
+
+    private = [item for item in vars(model).items() if item[0][0] == "_" and "__" not in item[0]]
+    if not (
+        all(agrees(*item) for item in private)
+        and model.dual_coef_.shape == (len(counts) - 1, len(support))
+        and model.intercept_.shape == pairs
+        and counts.sum() == len(support)
+        and (len(model.support_vectors_) == len(support) or model.kernel not in _KERNELS)
+        and min(counts.min(), support.min(initial=0)) >= 0
+        and support.max(initial=0) < model.shape_fit_[0]
+    ):
+        raise Damage(f"its {type(model).__name__} has arrays of sizes that differ")
 
 
 def find_nan(kind: type[Any], values: dict[str, Any]) -> str | None:
@@ -87,29 +107,11 @@ def _parameters(kind: type[Any]) -> Iterable[str]:
 
 
 def _has_nan(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_has_nan, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_nan, value))
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_nan, value.values() if isinstance(value, dict) else value))
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.kind in "fc" and bool(np.isnan(value).any())
     return isinstance(value, float) and math.isnan(value)
-
-
-def _check_support(kind: Any, values: dict[str, Any]) -> None:
-    """Refuse a support vector machine whose sizes differ: libsvm would not look at them."""
-    coef, counts, support = (values[name] for name in ("_dual_coef_", "_n_support", "support_"))
-    pairs = len(counts) * (len(counts) - 1) // 2
-    used = counts if kind._impl in ("c_svc", "nu_svc") else counts[:1]
-    if "_impl" in values or not (
-        coef.shape == (len(counts) - 1, len(support))
-        and len(values["_intercept_"]) == pairs
-        and (used >= 0).all()
-        and used.sum() == len(support)
-        and {len(values["_probA"]), len(values["_probB"])} <= {0, pairs}
-        and ((support >= 0) & (support < values["shape_fit_"][0])).all()
-    ):
-        raise Damage(f"its {kind.__name__} has arrays of sizes that differ")
 
 
 @cache
@@ -121,47 +123,34 @@ def _announced_types(kind: type[Any]) -> dict[str, Any]:
         return {}
 
 
-def _conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type; hints that say nothing of plain values are met by all."""
+def _conforms(value: Any, hint: Any, sizes: dict[str, int]) -> bool:
+    """Whether a value is of a type and shape; hints that say nothing of values are met by all."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _conforms(value, arguments[0])
+        return _conforms(value, arguments[0], sizes) and _fits(value, arguments[1].split(), sizes)
     if origin in (Union, types.UnionType):
-        return any(_conforms(value, one) for one in arguments)
+        return any(_conforms(value, one, sizes) for one in arguments)
+    if origin in (dict, list, tuple):
+        if type(value) is not origin:
+            return False
+        parts = value.values() if origin is dict else value
+        fixed = origin is tuple and ... not in arguments
+        kinds = arguments if fixed else len(value) * [arguments[origin is dict]]
+        return len(value) == len(kinds) and all(map(_conforms, parts, kinds, repeat(sizes)))
     if origin is np.ndarray:
         return isinstance(value, np.ndarray | np.generic)
-    if origin is tuple and arguments[1:] != (...,):
-        matches = isinstance(value, tuple) and len(value) == len(arguments)
-        return matches and all(map(_conforms, value, arguments))
-    if origin in (tuple, list, Sequence, Iterable):
-        return isinstance(value, list | tuple) and all(_conforms(v, arguments[0]) for v in value)
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(
-            all(map(_conforms, item, arguments)) for item in value.items()
-        )
-    if origin is not None or hint is Any or getattr(hint, "_is_protocol", False):
+    if isinstance(origin, type):
+        return isinstance(value, origin)
+    if not isinstance(hint, type) or hint is Any or getattr(hint, "_is_protocol", False):
         return True
     wider: dict[Any, Any] = {float: Real, int: Integral, bool: bool | np.bool_}
-    return not isinstance(hint, type) or isinstance(value, wider.get(hint, hint))
-
-
-def _declared_shapes(value: Any, hint: Any) -> Iterator[tuple[Any, str]]:
-    """List the arrays and sizes in a value that have a shape to be of, and these shapes."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if value is None:
-        return
-    if origin is Annotated:
-        yield value, arguments[1]
-    elif origin in (Union, types.UnionType):
-        for one in arguments:
-            yield from _declared_shapes(value, one)
-    elif origin is tuple and isinstance(value, tuple):
-        for part, one in zip(value, arguments, strict=False):
-            yield from _declared_shapes(part, one)
+    return isinstance(value, wider.get(hint, hint))
 
 
 def _fits(value: Any, names: Sequence[str], sizes: dict[str, int]) -> bool:
     """Whether an array has the sizes of these names, of which those not known yet are noted."""
+    if value is None:
+        return True
     shape = (value,) if isinstance(value, Integral) else np.shape(value)
     if names[0] == "...":
         names = names[1:]

@@ -8,9 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import array_or_list
 from divlearn.spd import are_covariances
@@ -62,7 +60,7 @@ def guarded(model: Any, X: Any = None) -> Any:
         changed = copy(model)
         changed.best_estimator_ = guarded(model.best_estimator_, X)
         return changed
-    if not (isinstance(model, Pipeline) and _is_fitted(model)):
+    if not (isinstance(model, Pipeline) and model.__sklearn_is_fitted__()):
         return model
     first = model
     while isinstance(first, Pipeline):
@@ -82,11 +80,3 @@ def guarded(model: Any, X: Any = None) -> Any:
 def _takes_recordings(step: Any) -> bool:
     homes = {kind.__module__ for kind in type(step).__mro__}
     return "pyriemann.estimation" in homes and type(step).__name__ not in _OF_MATRICES
-
-
-def _is_fitted(model: Any) -> bool:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True

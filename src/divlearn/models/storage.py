@@ -26,10 +26,10 @@ from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.files.stacks import MODEL_PAGE
 from divlearn.files.variables import Refusal, check_limit, explaining, open_regular, quote
 from divlearn.models.samples import guarded
-from divlearn.models.tree import Unknown, flatten, restore
+from divlearn.models.tree import TreeReader, TreeWriter, Unknown
 
 MODEL = "model"
-VERSION = 3  # of the format: of files, not of the library
+VERSION = 4  # of the format: of files, not of the library
 _LONGEST_PAGE = 2**26
 
 
@@ -46,16 +46,12 @@ def save(model: BaseEstimator, path: str | os.PathLike[str], X: Any = None) -> N
     X : array-like, optional
         Some of the samples that a pipeline was fitted to; see Notes.
 
-    See Also
-    --------
-    load : the inverse.
-
     Notes
     -----
     Files hold numbers, text, and names of classes and functions. Unlike a pickle, a file cannot run
     anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
     pyRiemann, ufuncs, and functions of a few of their modules; name others in its ``trusted``.
-    `save` refuses lambdas, classes inside functions, and estimators with compiled parts (trees).
+    `save` refuses lambdas, classes inside functions, and k-d trees.
 
     Transformers of recordings, shape (n_channels, n_times), take covariances too, and predictions
     are then wrong. A fitted pipeline whose first step is such a transformer of pyRiemann, or of
@@ -90,7 +86,8 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     path : str or path-like
     trusted : list of str, default=()
         Names of further classes and functions that the file may hold, such as
-        ``["package.module.Class"]``. Their modules are imported; classes are not called.
+        ``["package.module.Class"]``. Their modules are imported; classes are not called. Models
+        with decision trees need ``["sklearn.tree._tree.Tree"]``: a forged tree crashes Python.
     limit : int, default=2**32
         Largest size in memory of all arrays of the file, in bytes.
 
@@ -105,10 +102,6 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
         if it holds something that is not trusted.
     OSError
         If it cannot be read at all.
-
-    See Also
-    --------
-    save : the inverse, with an example.
     """
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")
@@ -125,21 +118,21 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
 
 def write_object(value: Any, path: Path, kind: str) -> None:
     """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
-    tree, arrays = flatten(value, strict=kind != MODEL)
+    writer = TreeWriter(strict=kind != MODEL)
+    tree = writer.write(value)
     content = {
         "format": f"divlearn {kind}",
         "version": VERSION,
         "libraries": libraries(),
-        "digest": _digest(tree, arrays),
+        "digest": _digest(tree, writer.arrays),
         "model": tree,
     }
     page = json.dumps(content, indent=1).encode()
     with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr(MODEL_PAGE, page)
-        for name, array in arrays.items():
+        for name, array in writer.arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                stored = np.ascontiguousarray(array).reshape(array.shape)
-                np.lib.format.write_array(member, stored, allow_pickle=False)
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def read_object(
@@ -159,7 +152,7 @@ def read_object(
             file.seek(0)
             page = _read_page(file, kind)
             arrays = _read_arrays(file, size, limit)
-            value = restore(page["model"], arrays, trusted, finished=kind == MODEL)
+            value = TreeReader(arrays, trusted, finished=kind == MODEL).read(page["model"])
             if not isinstance(value, wanted):
                 name = "an estimator" if wanted is BaseEstimator else wanted.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
@@ -176,7 +169,8 @@ def libraries() -> dict[str, str]:
 
 def fingerprint(value: Any) -> str:
     """SHA-256 of all that a file would hold of a value."""
-    return _digest(*flatten(value, strict=True))
+    writer = TreeWriter(strict=True)
+    return _digest(writer.write(value), writer.arrays)
 
 
 def _digest(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -213,10 +207,10 @@ def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
     page = json.loads(text)
     if not isinstance(page, dict) or page.get("format") != f"divlearn {kind}":
         raise Refusal(_foreign(kind))
-    if page["version"] != VERSION:
+    if page["version"] not in (3, VERSION):  # nothing of version 3 means something else now
         fix = "fit the model again" if page["version"] in (1, 2) else "install a later divlearn"
         raise Refusal(
-            f"its format has the version {page['version']!r:.20}, must be {VERSION}; {fix}"
+            f"its format has the version {page['version']!r:.20}, must be 3 or {VERSION}; {fix}"
         )
     return page
 

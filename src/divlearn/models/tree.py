@@ -1,92 +1,53 @@
 """Objects as trees of plain values and arrays, and back.
 
-What comes back is made of numbers, text, arrays, and objects and functions that are trusted by
-their names. Objects are filled: no constructor and no hook of theirs runs.
+What comes back is made of numbers, text, arrays, and objects and functions whose names are trusted.
+Objects are filled: no constructor and no hook of theirs runs. Only objects of a few compiled
+classes, which cannot be filled, are made as their ``__reduce__`` tells.
 """
 
-import dataclasses
 import os
-import sys
-import types
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.format import descr_to_dtype, dtype_to_descr
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
-from divlearn.models.attributes import PACKAGES, check_attributes, complete, find_nan
+from divlearn.models.attributes import check_attributes, check_machine, complete, find_nan
+from divlearn.models.trust import find, get_name, lies_in
 
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
-_NUMERIC = ("numpy", "scipy.special")  # of trusted ufuncs and types of numbers
-_PURE = ("pyriemann.geometry", "pyriemann.utils", "sklearn.feature_selection", "sklearn.metrics")
-_FURTHER = frozenset(
-    {
-        "divlearn.Divergence",
-        "divlearn.cluster.parameters.FamilyParameters",
-        "divlearn.descriptors.GaborBank",
-        "divlearn.descriptors.Preset",
-        "divlearn.iddl.HingeLoss",
-        "divlearn.iddl.Model",
-        "divlearn.iddl.RidgeLoss",
-        "divlearn.iddl.SoftmaxLoss",
-        "divlearn.iddl.objective.Dictionary",
-        "divlearn.iddl.objective.Memo",
-        "divlearn.iddl.stochastic.Learner",
-        "divlearn.iddl.stochastic.Moments",
-        "divlearn.optim.problem.Trial",
-        "pyriemann.clustering.Gaussian",
-        "sklearn.calibration._CalibratedClassifier",
-        "sklearn.metrics._scorer._PassthroughScorer",
-        "sklearn.metrics._scorer._Scorer",
-    }
-)
+# Modules of compiled classes that may be called.
+_COMPILED = ("sklearn._loss._loss", "sklearn.linear_model._sgd_fast", "sklearn.tree._tree")
 
 
 class Unknown(Exception):
     """What a file has no place for."""
 
 
-def flatten(model: Any, *, strict: bool = False) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Turn an object into a tree of JSON values, if strict of what is trusted, and its arrays."""
-    writer = _Writer(strict)
-    return writer.write(model, "model", 0), writer.arrays
+class TreeWriter:
+    """Turns objects into trees of JSON values, if strict only of what is trusted, and arrays."""
 
-
-def restore(
-    tree: Any,
-    arrays: Mapping[str, NDArray[Any]],
-    trusted: Collection[str],
-    *,
-    finished: bool,
-) -> Any:
-    """Make an object of a tree and arrays, the inverse of `flatten`.
-
-    What is `finished` has learned numbers; what is still being fitted may have NaN.
-    """
-    return _Reader(arrays, trusted, finished).read(tree, 0)
-
-
-class _Writer:
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         self._strict = strict
         self._known: dict[int, str] = {}  # arrays that several objects share are kept once
 
-    def write(self, value: Any, path: str, depth: int) -> Any:
+    def write(self, value: Any, path: str = "model", depth: int = 0) -> Any:
         if depth > _DEEPEST:
             raise Unknown(f"{path[:200]}... contains itself")
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             return value
         if apart := _take_apart(value):
-            kind, items = apart
-            nodes = [self.write(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
+            kind, parts = apart
+            nodes = [self.write(part, f"{path}[{i}]", depth + 1) for i, part in enumerate(parts)]
             return nodes if kind == "list" else {kind: nodes}
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in _PLAIN_KINDS:
@@ -110,8 +71,8 @@ class _Writer:
                 f"{path} is {kind.__module__}.{kind.__name__}, which cannot be stored in a file; "
                 "replace it"
             ) from None
-        if dataclasses.is_dataclass(kind):  # without what it computes by itself
-            state = {field.name: state[field.name] for field in dataclasses.fields(kind)}
+        if is_dataclass(kind):  # without what it computes by itself
+            state = {field.name: state[field.name] for field in fields(kind)}
         name = self._write_name(kind, path)
         if not self._strict and (wrong := find_nan(kind, state)):
             raise ValueError(f"{path}.{wrong} has NaN, must have numbers; fit the model again")
@@ -130,37 +91,40 @@ class _Writer:
         return name
 
 
-class _Reader:
-    def __init__(
-        self, arrays: Mapping[str, NDArray[Any]], trusted: Collection[str], finished: bool
-    ) -> None:
-        self._arrays, self._trusted, self._finished = arrays, trusted, finished
+@dataclass(frozen=True)
+class TreeReader:
+    """Makes objects of trees and arrays; what is finished has learned no NaN."""
 
-    def read(self, node: Any, depth: int) -> Any:
+    arrays: Mapping[str, NDArray[Any]]
+    trusted: Collection[str]
+    finished: bool
+
+    def read(self, node: Any, depth: int = 0) -> Any:
         if depth > _DEEPEST:
             raise Damage(f"its tree is deeper than {_DEEPEST} levels")
-        if node is None or isinstance(node, bool | str | int | float):
-            return node
-        if isinstance(node, list):
-            return self._list(node, depth)
-        if isinstance(node, dict) and node.keys() == {"object", "state"}:
-            return self._object(node["object"], node["state"], depth)
-        if isinstance(node, dict) and len(node) == 1:
-            [(kind, value)] = node.items()
-            if kind == "array" and value in self._arrays:
-                return self._arrays[value]
-            if kind == "name":
-                return self._named(value)
-            if kind in _KINDS:
-                return _KINDS[kind][2](*self._list(value, depth))
+        match node:
+            case None | bool() | str() | int() | float():
+                return node
+            case list():
+                return self._list(node, depth)
+            case {"object": str(name), "state": dict(state)} if len(node) == 2:
+                return self._object(name, state, depth)
+            case {"array": str(name)} if len(node) == 1 and name in self.arrays:
+                return self.arrays[name]
+            case {"name": str(name)} if len(node) == 1:
+                return self._named(name)
+            case dict() if len(node) == 1:
+                [(kind, parts)] = node.items()
+                if kind in _KINDS and isinstance(parts, list):
+                    return _KINDS[kind].join(*self._list(parts, depth))
         raise Damage(f"its tree holds {node!r:.80}, which means nothing")
 
-    def _list(self, value: Any, depth: int) -> list[Any]:
-        return [self.read(item, depth + 1) for item in _expect(value, list)]
+    def _list(self, nodes: list[Any], depth: int) -> list[Any]:
+        return [self.read(node, depth + 1) for node in nodes]
 
-    def _named(self, name: Any) -> Any:
+    def _named(self, name: str) -> Any:
         try:
-            found = find(_expect(name, str), self._trusted)
+            found = find(name, self.trusted)
         except (ImportError, AttributeError) as error:
             raise Refusal(
                 f"it needs {name!r:.80}, which cannot be imported ({error!s:.200}); install the "
@@ -168,30 +132,48 @@ class _Reader:
             ) from error
         if found is None:
             raise Refusal(
-                f"it needs {name!r:.80}, which is not trusted; if you trust it, pass "
-                f"trusted=[{name!r:.80}]"
+                f"it needs {name!r:.80}, which is not trusted; if you trust whoever wrote "
+                f"the file, pass trusted=[{name!r:.80}]"
             )
         return found
 
-    def _object(self, name: Any, state: Any, depth: int) -> Any:
+    def _object(self, name: str, state: dict[str, Any], depth: int) -> Any:
         kind = self._named(name)
-        values = {key: self.read(node, depth + 1) for key, node in _expect(state, dict).items()}
-        whole = complete(kind, values)
+        values = {key: self.read(node, depth + 1) for key, node in state.items()}
         check_attributes(kind, values)
-        if self._finished and (wrong := find_nan(kind, values)):
+        if self.finished and (wrong := find_nan(kind, values)):
             raise Damage(f"its {kind.__name__} has NaN in {wrong}, must have numbers")
         instance = object.__new__(kind)
-        vars(instance).update(whole)
+        vars(instance).update(complete(kind, values))
+        check_machine(instance)
         return instance
 
 
 # --- values that are made of others
 
 
-def _join_random(*state: Any) -> np.random.RandomState:
-    random = np.random.RandomState()
-    random.set_state(state)
-    return random
+class _Kind(NamedTuple):
+    type: type[Any]
+    split: Callable[[Any], Any]  # of a value into parts, None for values of another kind
+    join: Callable[..., Any]  # of the parts to a value
+
+
+def _with_state(made: Any, *states: Any) -> Any:
+    for state in states:
+        made.__setstate__(state)
+    return made
+
+
+def _join_generator(state: dict[str, Any]) -> np.random.Generator:
+    generator = np.random.default_rng()
+    generator.bit_generator.state = state
+    return generator
+
+
+def _split_requests(value: MetadataRequest) -> tuple[str, dict[str, Any]]:
+    # Their owner, for display only, is the model itself.
+    methods = {key: one.requests for key, one in vars(value).items() if hasattr(one, "requests")}
+    return type(value.owner).__name__, methods
 
 
 def _join_requests(owner: str, requests: dict[str, dict[str, Any]]) -> MetadataRequest:
@@ -202,88 +184,70 @@ def _join_requests(owner: str, requests: dict[str, dict[str, Any]]) -> MetadataR
     return joined
 
 
-# By name: the type, the parts of a value, None if it has none, and how parts make a value.
-_KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]] = {
-    "list": (list, lambda v: v, lambda *parts: list(parts)),
-    "tuple": (tuple, lambda v: v, lambda *parts: parts),
-    "set": (set, lambda v: sorted(v, key=repr), lambda *parts: set(parts)),
-    "slice": (slice, lambda v: (v.start, v.stop, v.step), slice),
-    "bunch": (Bunch, lambda v: v.items(), lambda *parts: Bunch(**dict(parts))),
-    "dict": (dict, lambda v: v.items(), lambda *parts: dict(parts)),
-    "partial": (
-        partial,
-        lambda v: (v.func, v.args, v.keywords),
-        lambda f, v, k: partial(f, *v, **k),
+def _split_compiled(value: Any) -> Any:
+    kind = type(value)
+    if not lies_in(kind.__module__, _COMPILED):
+        return None
+    _, args, *state = value.__reduce__()
+    return (
+        kind,
+        () if args[:1] == (kind,) else args,
+        *state,
+    )  # Cython passes the class, no arguments
+
+
+def _join_compiled(kind: Any, args: Any, *state: Any) -> Any:
+    if not (isinstance(kind, type) and lies_in(kind.__module__, _COMPILED)):
+        raise Damage(f"it calls {kind!r:.80}, which is no compiled class of scikit-learn")
+    return _with_state(kind(*args), *state)
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "list": _Kind(list, lambda v: v, lambda *parts: list(parts)),
+    "tuple": _Kind(tuple, lambda v: v, lambda *parts: parts),
+    "set": _Kind(set, lambda v: sorted(v, key=repr), lambda *parts: set(parts)),
+    "slice": _Kind(slice, lambda v: (v.start, v.stop, v.step), slice),
+    "bunch": _Kind(Bunch, lambda v: v.items(), lambda *parts: Bunch(**dict(parts))),
+    "dict": _Kind(dict, lambda v: v.items(), lambda *parts: dict(parts)),
+    "partial": _Kind(
+        partial, lambda v: (v.func, v.args, v.keywords), lambda f, v, k: partial(f, *v, **k)
     ),
-    "engine": (Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
-    "dtype": (np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
-    "scalar": (np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
-    "masked": (np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray),
-    "objects": (
+    "engine": _Kind(Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
+    "dtype": _Kind(np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
+    "scalar": _Kind(np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
+    "masked": _Kind(
+        np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray
+    ),
+    "objects": _Kind(
         np.ndarray,
         lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
     ),
-    "requests": (  # of metadata; their owner, for display only, is the model itself
-        MetadataRequest,
-        lambda v: (type(v.owner).__name__, v._serialize()),
-        _join_requests,
+    "records": _Kind(  # their bytes, as text of the same size
+        np.ndarray,
+        lambda v: (dtype_to_descr(v.dtype), v.view(f"S{v.itemsize}")) if v.dtype.names else None,
+        lambda fields, text: text.view(descr_to_dtype(fields)),
     ),
-    "random state": (
+    "requests": _Kind(MetadataRequest, _split_requests, _join_requests),
+    "random state": _Kind(
         np.random.RandomState,
-        lambda v: v.get_state() if "MT19937" in v.get_state(legacy=False).values() else None,
-        _join_random,
+        lambda v: v.get_state() if v.get_state(False)["bit_generator"] == "MT19937" else None,
+        lambda *state: _with_state(np.random.RandomState(), state),
     ),
+    "generator": _Kind(
+        np.random.Generator,
+        lambda v: (v.bit_generator.state,) if type(v.bit_generator) is np.random.PCG64 else None,
+        _join_generator,
+    ),
+    "compiled": _Kind(object, _split_compiled, _join_compiled),
 }
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
 
 def _take_apart(value: Any) -> tuple[str, Any] | None:
     """Return the name of the kind of a value and its parts, None if it has none."""
-    for name, (kind, split, _) in _KINDS.items():
-        if isinstance(value, kind) and (type(value) is kind or kind not in _EXACT):
-            parts = split(value)
-            return None if parts is None else (name, parts)
+    for name, kind in _KINDS.items():
+        exact = type(value) is kind.type or kind.type not in _EXACT
+        if isinstance(value, kind.type) and exact and (parts := kind.split(value)) is not None:
+            return name, parts
     return None
-
-
-def _expect(value: Any, kind: type[Any]) -> Any:
-    if type(value) is not kind:
-        raise Damage(f"its tree holds {value!r:.80} in place of a {kind.__name__}")
-    return value
-
-
-# --- names, the shortest paths to import from, such as sklearn.svm.SVC: private modules may move
-
-
-def get_name(value: Callable[..., Any]) -> str | None:
-    """Return the name of a class or function; None for lambdas and what is local to a function."""
-    # The ufuncs of SciPy do not know their module.
-    parts = (getattr(value, "__module__", None) or "scipy.special").split(".")
-    for count in range(1, len(parts) + 1):
-        module = ".".join(parts[:count])
-        if getattr(sys.modules.get(module), value.__name__, None) is value:
-            return f"{module}.{value.__name__}"
-    return None
-
-
-def find(name: Any, trusted: Collection[str] = ()) -> Any:
-    """Return what a name stands for, or None for what is not trusted, which is not imported."""
-    module, _, last = str(name).rpartition(".")
-    package, *inner = module.split(".")
-    public = not any(part.startswith("_") or part in ("conftest", "tests") for part in inner)
-    chosen = name in trusted or name in _FURTHER
-    if not (chosen or module in _NUMERIC or (package in PACKAGES and public)):
-        return None
-    found = getattr(import_module(module), last)
-    return found if chosen or _is_harmless(found) else None
-
-
-def _is_harmless(found: Any) -> bool:
-    home = getattr(found, "__module__", None) or ""  # modules also hold what they import
-    if isinstance(found, type):
-        ours = home.partition(".")[0] in PACKAGES
-        learns = hasattr(found, "get_params") or hasattr(found, "get_n_splits")
-        return issubclass(found, np.generic) or (ours and learns)
-    pure = isinstance(found, types.FunctionType) and home.startswith(_PURE)
-    return pure or isinstance(found, np.ufunc)
