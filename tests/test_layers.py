@@ -59,6 +59,8 @@ ORDER = [
     "iddl",
     "cluster",
     "kernels",
+    "tangent",
+    "nearest",
     "baselines",
     "transfer",
     "committee",

@@ -10,8 +10,8 @@ from conftest import EPS, wishart
 from sklearn.base import clone
 
 from divlearn import DIVERGENCES, Divergence, abld, get_divergence, pairwise_abld
-from divlearn.baselines import DivergenceKNN
 from divlearn.means import for_pyriemann
+from divlearn.nearest import DivergenceKNN
 
 distances = pytest.importorskip("pyriemann.geometry.distance")
 

@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.mean_distance import find_means
-from divlearn.baselines.neighbors import known_divergence
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
@@ -17,6 +15,8 @@ from divlearn.fitting.labelled import all_or_nothing, check_new, check_training,
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.nearest.class_means import find_means
+from divlearn.nearest.neighbors import known_divergence
 
 __all__ = ["Recenter"]
 
@@ -77,7 +77,7 @@ class Recenter(MatrixTransformer):
 
     Examples
     --------
-    >>> from divlearn.baselines import DivergenceMDM
+    >>> from divlearn.nearest import DivergenceMDM
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
     >>> gains = np.diag([1.0, 10.0, 0.2, 3.0])  # of the amplifiers in the second session

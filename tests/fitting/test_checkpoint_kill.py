@@ -113,6 +113,6 @@ def test_a_kill_between_fit_and_save_loses_nothing(data, monkeypatch):
         with pytest.raises(Killed):
             run(*options, model="mdm")
     with monkeypatch.context() as patch:
-        patch.setattr("divlearn.baselines.DivergenceMDM.fit", killed)
+        patch.setattr("divlearn.nearest.DivergenceMDM.fit", killed)
         assert run(*options, "--resume", model="mdm") == 0
     assert load("model").predict_proba(np.eye(2)[None]).shape == (1, 2)

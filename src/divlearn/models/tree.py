@@ -40,6 +40,7 @@ _FURTHER = frozenset(
         "divlearn.iddl.objective.Memo",
         "divlearn.iddl.stochastic.Learner",
         "divlearn.iddl.stochastic.Moments",
+        "divlearn.nearest.filtering.Filter",
         "divlearn.optim.problem.Trial",
         "pyriemann.clustering.Gaussian",
         "sklearn.calibration._CalibratedClassifier",
