@@ -73,8 +73,13 @@ def draw_matrices(
         return X, codes, None
     parts = [N_GROUPS * k + rng.permutation(N_MATRICES) % N_GROUPS for k in range(1 + more)]
     groups = np.concatenate(parts)
-    frames = np.eye(SIZE) + 0.3 * rng.standard_normal((len(parts) * N_GROUPS, SIZE, SIZE))
-    return frames[groups] @ X @ frames[groups].mT, codes, groups
+    return move_groups(rng, X, groups), codes, groups
+
+
+def move_groups(rng: np.random.Generator, X: RealArray, groups: Indices) -> RealArray:
+    """Change the matrices of every group in the same way."""
+    frames = np.eye(SIZE) + 0.3 * rng.standard_normal((int(groups.max()) + 1, SIZE, SIZE))
+    return frames[groups] @ X @ frames[groups].mT
 
 
 # ---------------------------------------------------------------------- which_divergence

@@ -11,7 +11,7 @@ from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups, count_groups
-from divlearn.fitting.labelled import all_or_nothing, check_new, check_training, takes_metric
+from divlearn.fitting.labelled import check_new, check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -109,7 +109,7 @@ class Recenter(MatrixTransformer):
         self.divergence, self.stretch, self.engine = divergence, stretch, engine
         self.regularize = regularize
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
         """Find the means of the groups.
 
@@ -119,7 +119,7 @@ class Recenter(MatrixTransformer):
         self.fit_transform(X, y, groups)
         return self
 
-    @all_or_nothing
+    @fit_method
     def fit_transform(
         self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
     ) -> RealArray:

@@ -47,7 +47,6 @@ class Solution(NamedTuple):
     bounds: np.ndarray
     n_iter: int
     message: str
-    interrupted: bool
 
 
 def solve(constraints: Constraints, start: np.ndarray, eta: float, **options) -> Solution:

@@ -18,6 +18,7 @@ from divlearn.cluster import ABKMeans, KarcherKMeans, clusters, kmeans, lloyd
 from divlearn.cluster.clusters import find_nearest
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import Engine, ReferenceEngine
+from divlearn.fitting.interrupts import stoppable
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +173,15 @@ def test_a_user_who_stops_it_keeps_what_was_found(data, monkeypatch):
 
 def test_an_interrupted_start_that_is_worse_is_told_of(data, monkeypatch):
     X, _ = data
-    ends = iter([(1.0, False), (2.0, True)])
+    ends = iter([1.0, 2.0])
     run = kmeans.run_lloyd
 
     def worse(*arguments):
-        objective, interrupted = next(ends)
-        return run(*arguments) | {"objective": objective, "interrupted": interrupted}
+        objective = next(ends)
+        with stoppable():
+            if objective > 1:
+                raise KeyboardInterrupt
+        return run(*arguments) | {"objective": objective}
 
     monkeypatch.setattr(kmeans, "run_lloyd", worse)
     found = ABKMeans(3, n_init=4, random_state=0).fit(X)

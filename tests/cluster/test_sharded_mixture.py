@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from divlearn.cluster import ABMixture, em
+from divlearn.cluster import ABMixture
 from divlearn.cluster.base import Starts
 from divlearn.cluster.em import expect, nearest
 from divlearn.cluster.parameters import FamilyParameters
@@ -140,29 +140,6 @@ def test_errors_name_what_is_wrong(data):
         quick(1).fit(open_shards(X, None, np.eye(30)[7]))
     with pytest.raises(ValueError, match="matrices of size 1, but ABMixture is expecting 2"):
         quick(2, "wishart").fit(X).predict(open_shards(X[:, :1, :1]))
-
-
-def test_interrupts_keep_the_last_complete_iteration(data, monkeypatch):
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 0)
-    X, _ = data
-    shards = open_shards(X, block_size=25)
-    reference = quick(3, "wishart", max_iter=2, init=X[:3])
-    with pytest.warns(UserWarning, match="did not converge"):
-        reference.fit(shards)
-    calls = []
-
-    def interrupted(*arguments):
-        calls.append(None)
-        if len(calls) > 3:
-            raise KeyboardInterrupt
-        return expect(*arguments)
-
-    monkeypatch.setattr(em, "expect", interrupted)
-    mixture = quick(3, "wishart", init=X[:3]).fit(shards)
-    assert mixture.message_.startswith("interrupted by the user in iteration 3")
-    assert mixture.n_iter_ == 2
-    for name in ATTRIBUTES:
-        assert np.array_equal(getattr(mixture, name), getattr(reference, name))
 
 
 # ---------------------------------------------------------------------- the steps of a fit

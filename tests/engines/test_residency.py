@@ -7,7 +7,7 @@ import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
 from resuming import assert_resumes
 
-from divlearn import resumable, which_divergence
+from divlearn import which_divergence
 from divlearn.arrays import beside, to_host
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
@@ -88,16 +88,10 @@ def test_fits_stay_on_the_device(data, loss, solver):
     assert max(size for size in sizes if size != X.size) < whole
 
 
-@pytest.mark.parametrize("solver", ["joint", "stochastic"])
+@pytest.mark.parametrize("solver", ["joint", "stochastic", "bcd"])
 def test_fits_on_a_device_are_resumed(data, solver, tmp_path, monkeypatch):
-    model = classifier(loss="softmax", solver=solver, engine=FakeDeviceEngine(1))
-    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.6,))
-
-
-def test_what_stays_on_a_device_has_no_checkpoint(data, tmp_path):
-    model = classifier(loss="ridge", solver="bcd", engine=FakeDeviceEngine(1), max_iter=1)
-    with pytest.raises(ValueError, match='solver="bcd" on a GPU'), resumable(tmp_path / "fit"):
-        model.fit(*data)
+    model = classifier(loss="ridge", solver=solver, engine=FakeDeviceEngine(1), cv=2, max_iter=1)
+    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, n_stages=4)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.engines.pencil import decompose
-from divlearn.fitting.interrupts import Interrupts, is_interrupted
-from divlearn.kernels import classifier
+from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.threads import limit_blas
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
@@ -82,8 +81,9 @@ def blas_threads():
 
 def test_an_interrupt_is_for_one_thread():
     """Work in another goes on: nobody has asked it to stop."""
-    with Interrupts() as interrupts:
-        interrupts.seen = True
+    with user_call():
+        with stoppable():
+            press_ctrl_c()
         assert is_interrupted()
         with ThreadPoolExecutor(1) as pool:
             assert not pool.submit(is_interrupted).result()
@@ -183,27 +183,6 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
         if name in PROMPT:
             assert engine.count - call <= 4, "work went on"
     assert kept[-1]
-
-
-@pytest.mark.parametrize("verb", ["average_held_out", "fit_svc"])
-def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
-    """Machines of folds are fitted too: it is the last of all calls that is meant."""
-    plain, calls, last = getattr(classifier, verb), 0, 0
-
-    def pressed(*given):
-        nonlocal calls
-        calls += 1
-        if calls == last:
-            press_ctrl_c()
-        return plain(*given)
-
-    monkeypatch.setattr(classifier, verb, pressed)
-    model = divlearn.DivergenceKernelClassifier([0, 0.5], [0.5], [0.5, 2], cv=2, random_state=0)
-    whole = clone(model).fit(*data)
-    calls, last = 0, calls
-    model.fit(*data)
-    assert calls > last  # the result is computed again
-    assert_same(model.predict_proba(data[0]), whole.predict_proba(data[0]))
 
 
 def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):

@@ -1,23 +1,21 @@
-"""Checkpoints: what is kept, what is refused, and what becomes of the file."""
+"""Checkpoints: stages, what is refused, and what becomes of the file."""
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
-import zipfile
-from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from interrupting import press_ctrl_c, stop_at
 from resuming import Killed, writes
+from same import assert_same
 from sklearn.base import clone
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
-from divlearn.fitting import checkpoint
-from divlearn.fitting.checkpoint import checkpointed, draw_seed, loop, resumable, stage
+from divlearn.fitting import checkpoint, listen
+from divlearn.fitting.checkpoint import checkpointed, draw_seed, resumable, stage
 
 MODEL = divlearn.ABKMeans(3, n_init=3, random_state=0)
 
@@ -37,83 +35,55 @@ def killed(X, path, monkeypatch):
     """Return a model whose fit was killed; in this test all fits have its file."""
     model = clone(MODEL)
     with resumable(path):
-        with writes(monkeypatch, 3), pytest.raises(Killed):
+        with writes(monkeypatch, 2), pytest.raises(Killed):
             model.fit(X)
         yield model
 
 
-# ---------------------------------------------------------------------- stages and loops
-
-
 def work(done: list[str], last: int):
-    """Two stages of which one has a loop of stages inside; dies before some step."""
+    """Stages, one of which has stages of the same names inside; dies before some step."""
 
-    def step(name: str, value: int) -> int:
+    def step(name: str) -> int:
         if len(done) == last:
             raise Killed
         done.append(name)
-        return value
+        return len(done)
 
-    def rounds() -> int:
-        with loop("rounds") as kept:
-            total, number = kept.state or (0, 0)
-            while number < 3:
-                kept.save((total, number))
-                total += stage("a", lambda: step("a", 1)) + stage("b", lambda: step("b", 10))
-                number += 1
-        return total
+    def inner() -> list[int]:
+        return [stage(name, lambda name=name: step(name)) for name in "aba"]
 
-    return stage("first", lambda: step("first", 100)), stage("second", rounds), draw_seed(0)
+    return stage("a", lambda: step("a")), stage("inner", inner), stage("b", inner), draw_seed(0)
 
 
 @pytest.mark.parametrize("last", range(7))
-def test_nothing_is_done_twice(path, monkeypatch, last):
+def test_no_stage_is_computed_twice(path, last):
     done: list[str] = []
-    whole = ["first", *3 * ["a", "b"]]
     expected = work([], -1)
-    with writes(monkeypatch):
-        for limit in (last, -1):
-            try:
-                with resumable(path), checkpointed(MODEL):
-                    assert work(done, limit) == expected
-            except Killed:
-                assert done == whole[:last]
-                assert path.exists() == (last > 0)
-    assert done == whole
+    for limit in (last, -1):
+        try:
+            with resumable(path), checkpointed(MODEL):
+                assert work(done, limit) == expected
+        except Killed:
+            assert path.exists() == (last > 0)
+    assert done == [*"aabaaba"]
     assert not path.exists()
-
-
-def test_without_a_file_nothing_is_kept():
-    done: list[str] = []
-    for _ in range(2):
-        work(done, -1)
+    work(done, -1)  # outside, nothing is kept
     assert len(done) == 14
 
 
-def test_generators_stand_where_they_would_have(path, monkeypatch):
-    drawn = []
-    for limit in (1, None):
+def test_generators_continue_where_they_were(path, monkeypatch):
+    def draw():
         random = np.random.RandomState(0)
-        with writes(monkeypatch, limit):
-            try:
-                with resumable(path), checkpointed(MODEL):
-                    first = stage("draw", lambda random=random: random.uniform(size=700), random)
-                    drawn.append((first[-1], random.uniform()))
-            except Killed:
-                drawn.append(None)
+        with resumable(path), checkpointed(MODEL):
+            return stage("draw", lambda: random.uniform(size=700), random)[-1], random.uniform()
+
+    with writes(monkeypatch, 1), pytest.raises(Killed):
+        draw()
     random = np.random.RandomState(0)
-    assert drawn == [None, (random.uniform(size=700)[-1], random.uniform())]
+    assert draw() == (random.uniform(size=700)[-1], random.uniform())
 
 
 # ---------------------------------------------------------------------- what is refused
-
-
-def test_the_same_fit_goes_on(X, path, killed, monkeypatch):
-    content = path.read_bytes()
-    killed.set_params(verbose=0, random_state=np.int64(0))
-    with writes(monkeypatch, 1), pytest.raises(Killed):
-        killed.fit(X.tolist())
-    assert len(path.read_bytes()) > 0.9 * len(content)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +103,13 @@ def test_other_parameters_are_refused(X, path, killed, change, name):
     with pytest.raises(ValueError, match=f"'.*fit' belongs to another fit: {name} must be the"):
         killed.set_params(**change).fit(X)
     assert path.read_bytes() == before
+
+
+def test_the_same_values_of_other_types_are_accepted(X, killed, monkeypatch):
+    killed.set_params(verbose=0, random_state=np.int64(0))
+    with writes(monkeypatch) as done:
+        killed.fit(X.tolist())
+    assert len(done) == 1
 
 
 def test_other_data_are_refused(X, killed, monkeypatch):
@@ -158,24 +135,11 @@ def test_other_estimators_and_files_are_refused(X, path, killed):
     assert path.read_bytes() == before
 
 
-def test_damaged_files_are_refused_and_left(X, path, killed):
-    content = path.read_bytes()
-    middle = content.index(b"entries")
-    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for damaged in (b"", b"text", content[:-1], content[:middle], flipped):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"cannot be resumed: .*; remove the file to sta"):
-            killed.fit(X)
-        assert path.read_bytes() == damaged
-
-
-def test_where_there_is_no_folder(X, tmp_path):
+def test_folders_and_parameters_that_cannot_be_used(X, path, tmp_path):
     message = r"checkpoint='.*nowhere/fit' must lie in a folder that"
     with pytest.raises(ValueError, match=message), resumable(tmp_path / "nowhere" / "fit"):
         clone(MODEL).fit(X)
 
-
-def test_parameters_that_no_file_can_hold(X, path):
     class Folds:
         def split(self, X, y, groups):
             return [(np.arange(0, 27, 2), np.arange(1, 27, 2))]
@@ -188,23 +152,6 @@ def test_parameters_that_no_file_can_hold(X, path):
 # ---------------------------------------------------------------------- the file
 
 
-def test_errors_before_the_first_write_leave_nothing(X, path):
-    with pytest.raises(ValueError, match="n_init=0"), resumable(path):
-        divlearn.ABKMeans(3, n_init=0).fit(X)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("seconds", [0, 6])
-def test_short_fits_write_nothing(X, path, monkeypatch, seconds):
-    """By a clock that stands still, and by one that is seconds on whenever it is looked at."""
-    clock, written = count(step=seconds), []
-    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(checkpoint._Journal, "_write", lambda _: written.append(True))
-    with resumable(path):
-        clone(MODEL).fit(X)
-    assert bool(written) == bool(seconds)
-
-
 def test_what_kills_left_is_removed(X, path, killed):
     """A kill in the middle of writing leaves a part beside the file."""
     folder = path.parent
@@ -214,68 +161,41 @@ def test_what_kills_left_is_removed(X, path, killed):
     assert os.listdir(folder) == [".other.abc.part"]
 
 
-def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, monkeypatch):
+def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, killed, monkeypatch):
+    before, whole = path.read_bytes(), clone(MODEL)
+    with resumable(None):
+        whole.fit(X)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zipfile.ZipFile.writestr", full)
+        patch.setattr(checkpoint._Checkpoint, "remove", lambda _: None)
+        with pytest.warns(RuntimeWarning, match="could not be written: .*No space left.* intact"):
+            killed.fit(X)
+    np.testing.assert_array_equal(killed.cluster_centers_, whole.cluster_centers_)
+    assert path.read_bytes() == before
+
+
+def test_ctrl_c_leaves_the_completed_stages(X, path, monkeypatch):
     whole = clone(MODEL).fit(X)
-    real, calls = zipfile.ZipFile.writestr, []
-
-    def full(archive, name, content):
-        real(archive, name, content)
-        calls.append(name)
-        if len(calls) > 2:  # the page is there, and nothing after it
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
-    model = clone(MODEL)
-    contents = []
-    write = checkpoint._Journal._write
-
-    def noted(journal):
-        write(journal)
-        contents.append(path.read_bytes())
-
-    with writes(monkeypatch):
-        monkeypatch.setattr(checkpoint._Journal, "_write", noted)
-        message = "could not be written: .*No space left.* intact"
-        with pytest.warns(RuntimeWarning, match=message), resumable(path):
-            model.fit(X)
-    assert len(contents) > 5
-    assert len(set(contents[1:])) == 1
-    np.testing.assert_array_equal(model.cluster_centers_, whole.cluster_centers_)
-    assert not os.listdir(path.parent)
-
-
-def test_ctrl_c_keeps_the_best_and_the_file(X, path, monkeypatch):
-    whole = clone(MODEL).fit(X)
-    model = clone(MODEL).set_params(verbose=1)
-    turn, turns = divlearn.cluster.lloyd._Lloyd.turn, []
-
-    def interrupted(run, iteration, tol):
-        turns.append(iteration)
-        if len(turns) == 1:
-            signal.raise_signal(signal.SIGINT)
-        return turn(run, iteration, tol)
-
-    with writes(monkeypatch) as done:
-        monkeypatch.setattr(divlearn.cluster.lloyd._Lloyd, "turn", interrupted)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with resumable(path):
-            model.fit(X)
-    assert "interrupted by the user" in model.message_
-    assert path.exists()
-    assert done
-    with resumable(path):
-        again = clone(MODEL).fit(X)
-    assert again.message_ == whole.message_
-    np.testing.assert_array_equal(again.cluster_centers_, whole.cluster_centers_)
-
-
-def test_fits_inside_a_fit_are_kept_in_its_file(X, path, monkeypatch):
-    """The file of `resumable` belongs to the outer fit, and to no fit after the block."""
-    with writes(monkeypatch) as done, resumable(path), checkpointed(MODEL, X=X):
-        stage("fit", lambda: clone(MODEL).fit(X).cluster_centers_)
-        assert done
-        assert path.exists()
+    with writes(monkeypatch) as done, resumable(path), listen(stop_at("starts", 1)):
+        stopped = clone(MODEL).fit(X)
+    assert stopped.message_ == "interrupted by the user in start 2"
+    assert len(done) == 1
+    with writes(monkeypatch) as done, resumable(path):
+        resumed = clone(MODEL).fit(X)
+    assert len(done) == 2
+    assert resumed.message_ == whole.message_
+    assert_same(resumed.cluster_centers_, whole.cluster_centers_)
     assert not path.exists()
-    with writes(monkeypatch) as done:
-        clone(MODEL).fit(X)
-    assert not done
+
+
+def test_ctrl_c_before_there_is_a_result_leaves_them_too(X, path, monkeypatch):
+    model = divlearn.IDDLClassifier(3, cv=2, max_iter=1, random_state=0)
+    monkeypatch.setattr("divlearn.iddl.learning.train", lambda *_: press_ctrl_c())
+    with pytest.raises(KeyboardInterrupt), resumable(path):
+        model.fit(X, np.arange(27) % 3)
+    assert path.exists()
+    assert not hasattr(model, "models_")

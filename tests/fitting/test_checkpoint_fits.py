@@ -1,15 +1,45 @@
-"""A fit that is killed goes on, and ends where the uninterrupted one ends, to the last bit."""
+"""A fit that is killed after any stage resumes, and ends with the same bits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from resuming import Killed, assert_resumes, comparable, writes
+from resuming import Killed, assert_resumes, comparable, same_parameters, writes
 from same import assert_same
 
-import divlearn
-from divlearn.cluster import pairwise_f1_score
+from divlearn import (
+    ABKMeans,
+    ABMixture,
+    IDDLClassifier,
+    IDDLRegressor,
+    IDDLTransformer,
+    SPDClassifier,
+    resumable,
+)
 from divlearn.datasets import make_wishart_clusters
+
+SMALL = {"n_atoms": 2, "cv": 2, "max_iter": 1, "random_state": 0}
+SEEDS = 2  # every IDDL draws them first
+# Models, and their stages: starts, numbers of components, folds, penalties and folds, members.
+FITS = {
+    "k-means": (ABKMeans(3, n_init=3, tol=0, random_state=0), 3),
+    "k-means, learned": (ABKMeans(3, "learn", n_init=2, random_state=0), 2),
+    "mixture": (ABMixture([1, 2], "wishart", n_init=2, random_state=0), 2 * (2 + 1)),
+    "mixture that moves": (ABMixture(4, "wishart", init="random", random_state=5), 1 + 1),
+    "IDDL, two losses": (IDDLClassifier(**SMALL), SEEDS + 2),
+    "IDDL, grid": (IDDLClassifier(**SMALL, loss="ridge", divergence="N"), SEEDS + 1 + 2),
+    "IDDL, minibatches": (IDDLClassifier(**SMALL, loss="ridge", solver="stochastic"), SEEDS + 2),
+    "IDDL, blocks": (IDDLClassifier(**SMALL, loss="ridge", solver="bcd"), SEEDS + 2),
+    "IDDL, penalties": (
+        IDDLClassifier(**SMALL | {"cv": None}, loss="ridge", gamma="cv"),
+        SEEDS + 4 * 4,
+    ),
+    "transformer": (IDDLTransformer(**SMALL, loss="ridge"), SEEDS + 2),
+    "committee": (
+        SPDClassifier(("start softmax", "iddl softmax", "tangent lda"), cv=2, random_state=0),
+        SEEDS + 1 + (SEEDS + 2 + 1),
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -17,184 +47,51 @@ def data():
     return make_wishart_clusters(3, 6, 2, separation=3, random_state=0)
 
 
-IDDL = {
-    "several models, two losses": {"cv": 2, "max_iter": 1},
-    "one model": {"cv": None, "loss": "softmax", "max_iter": 3},
-    "blocks": {"solver": "bcd", "cv": None, "loss": "ridge", "divergence": "N", "max_iter": 2},
-    "minibatches": {"solver": "stochastic", "cv": 2, "loss": "ridge", "max_iter": 3},
-    "hinge": {"loss": "hinge", "gamma": 1e-2, "cv": None, "max_iter": 1},
-}
-
-
-@pytest.mark.parametrize("name", IDDL)
-def test_iddl_classifier(data, tmp_path, monkeypatch, name):
-    model = divlearn.IDDLClassifier(n_atoms=2, random_state=0, **IDDL[name])
-    assert_resumes(model, tmp_path / "fit", monkeypatch, *data)
-
-
-@pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
-def test_listeners_hear_of_iterations_before_the_kill(data, tmp_path, monkeypatch, solver):
-    model = divlearn.IDDLClassifier(
-        n_atoms=2, solver=solver, cv=None, loss="ridge", gamma=1e-2, max_iter=3, random_state=0
-    )
-
-    def events(last=None):
-        told = []
-        hear = divlearn.fitting.listen(lambda *news: told.append(news))
-        with writes(monkeypatch, last) as done, divlearn.resumable(tmp_path / "fit"), hear:
-            try:
-                divlearn_clone(model).fit(*data)
-            except Killed:
-                assert last is not None
-        return len(done), [news for news in told if news[0] == "iterations"]
-
-    n_writes, whole = events()
-    assert 0 < len(events(n_writes - 1)[1]) < len(whole)
-    assert events()[1] == whole
-
-
-def test_minibatches_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
-    X, y = make_wishart_clusters(2, 160, 2, separation=2, random_state=0)
-    model = divlearn.IDDLClassifier(
-        n_atoms=2,
-        solver="stochastic",
-        cv=None,
-        loss="ridge",
-        gamma=1e-2,
-        max_iter=2,
-        random_state=0,
-    )
-    assert_resumes(model, tmp_path / "fit", monkeypatch, X, y, shares=(0.7,))
-
-
-def test_iddl_regressor(data, tmp_path, monkeypatch):
-    X, _ = data
-    model = divlearn.IDDLRegressor(n_atoms=3, cv=2, max_iter=2, random_state=0)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, X, np.linalg.slogdet(X)[1])
-
-
-def test_iddl_transformer(data, tmp_path, monkeypatch):
-    model = divlearn.IDDLTransformer(n_atoms=3, loss="ridge", cv=2, max_iter=2, random_state=0)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.5,))
-
-
 @pytest.mark.usefixtures("short_fits")
-def test_committee(data, tmp_path, monkeypatch):
-    members = ("start softmax", "iddl softmax", "tangent lda")
-    model = divlearn.SPDClassifier(members, cv=2, random_state=0)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, shares=(0.05, 0.9))
-
-
-CLUSTERING = {
-    "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "k-means, learned": divlearn.ABKMeans(3, "learn", n_init=2, random_state=0),
-    "k-means, of the paper": divlearn.ABKMeans.paper(3).set_params(random_state=0),
-    "mixture": divlearn.ABMixture([1, 2], "wishart", random_state=0),
-    "mixture, learned": divlearn.ABMixture(2, share="divergence", random_state=1),
-}
-
-
-@pytest.fixture
-def short_mixtures(monkeypatch):
-    """A few iterations tell whether they go on."""
+@pytest.mark.parametrize("name", FITS)
+def test_killed_after_every_stage(data, tmp_path, monkeypatch, name):
+    model, n_stages = FITS[name]
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
+    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, n_stages=n_stages)
 
 
-@pytest.mark.usefixtures("short_mixtures")
-@pytest.mark.parametrize("name", CLUSTERING)
-def test_clusters(data, tmp_path, monkeypatch, name):
-    model = CLUSTERING[name]
-    assert_resumes(model, tmp_path / "fit", monkeypatch, data[0])
-
-
-def test_a_mixture_that_moves(tmp_path, monkeypatch):
-    """Moves draw at random, and remember what was drawn."""
-    X, _ = make_wishart_clusters(4, 8, 2, separation=6, random_state=3)
-    model = divlearn.ABMixture(4, "wishart", init="random", random_state=5)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, X, shares=(0.7,))
+def test_regressor(data, tmp_path, monkeypatch):
+    X, _ = data
+    y = np.linalg.slogdet(X)[1]
+    assert_resumes(IDDLRegressor(**SMALL), tmp_path / "fit", monkeypatch, X, y, n_stages=SEEDS + 2)
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
 @pytest.mark.parametrize(
     "model",
-    [
-        divlearn.ABKMeans(3, init="random", n_init=3),
-        divlearn.IDDLClassifier(n_atoms=3, loss="ridge", cv=2, max_iter=1, init="samples"),
-    ],
+    [ABKMeans(3, init="random", n_init=3), IDDLClassifier(**SMALL, loss="ridge", init="samples")],
     ids=lambda model: type(model).__name__,
 )
-def test_what_was_drawn_is_not_drawn_again(data, tmp_path, monkeypatch, model, random_state):
+def test_nothing_is_drawn_twice(data, tmp_path, monkeypatch, model, random_state):
     """Whatever the generator does after the kill, the fit ends as it had begun."""
     model.set_params(random_state=random_state)
+    generator = random_state or np.random.mtrand._rand
+    generator.seed(0)
+    whole = comparable(same_parameters(model).fit(*data))
+    generator.seed(0)
     path = tmp_path / "fit"
-    (random_state or np.random.mtrand._rand).seed(0)
-    with writes(monkeypatch) as done, divlearn.resumable(path):
-        whole = comparable(divlearn_clone(model).fit(*data))
-    (random_state or np.random.mtrand._rand).seed(0)
-    with (
-        writes(monkeypatch, round(0.6 * len(done))),
-        pytest.raises(Killed),
-        divlearn.resumable(path),
-    ):
-        divlearn_clone(model).fit(*data)
-    with divlearn.resumable(path):
-        resumed = comparable(divlearn_clone(model).fit(*data))
-    for key in ("_random", "random_state"):  # these stand where others left them
-        whole.pop(key, None)
-        resumed.pop(key, None)
-    assert_same(resumed, whole)
+    with writes(monkeypatch, 2), pytest.raises(Killed), resumable(path):
+        same_parameters(model).fit(*data)
+    generator.seed(1)
+    with resumable(path):
+        assert_same(comparable(same_parameters(model).fit(*data)), whole)
 
 
-def divlearn_clone(model):
-    """Like `sklearn.clone`, with the same generator."""
-    return type(model)(**model.get_params())
-
-
-# ---------------------------------------------------------------------- shards
-
-
-SHARDED = {
-    "k-means": divlearn.ABKMeans(3, n_init=2, tol=0, random_state=0),
-    "mixture": divlearn.ABMixture(2, random_state=1),
-    "joint": divlearn.IDDLClassifier(
-        n_atoms=3, cv=None, loss="softmax", gamma=1e-2, max_iter=3, random_state=0
-    ),
-    "stochastic": divlearn.IDDLRegressor(
-        n_atoms=3, cv=None, gamma=1e-2, solver="stochastic", max_iter=3, random_state=0
-    ),
-}
-
-
-@pytest.mark.usefixtures("short_mixtures")
-@pytest.mark.parametrize("name", SHARDED)
-def test_shards(data, tmp_path, monkeypatch, name):
-    X, y = data
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    for start in (0, 6, 12):
-        part = slice(start, start + 6)
-        np.savez(folder / f"{start:02}.npz", X=X[part], y=y[part])
+def test_shards(data, tmp_path, monkeypatch):
+    files = [tmp_path / f"{start:02}.npz" for start in (0, 6, 12)]
+    for number, file in enumerate(files):
+        np.savez(file, X=data[0][6 * number : 6 * number + 6])
     (tmp_path / "work").mkdir()
-    files = sorted(folder.iterdir())
-    model = SHARDED[name]
-    targets = (files,) if hasattr(model, "class_weight") or "Regressor" in repr(model) else ()
-    assert_resumes(model, tmp_path / "work" / "fit", monkeypatch, files, *targets)
-    path = tmp_path / "work" / "fit"
-    with writes(monkeypatch, 2), pytest.raises(Killed), divlearn.resumable(path):
-        divlearn_clone(model).fit(files, *targets)
-    np.savez(files[1], X=2 * X[6:12], y=y[6:12])
-    with (
-        pytest.raises(ValueError, match="belongs to another fit: X must be"),
-        divlearn.resumable(path),
-    ):
-        divlearn_clone(model).fit(files, *targets)
-
-
-def test_memory_maps(tmp_path, monkeypatch):
-    X, y = make_wishart_clusters(3, 40, 2, separation=6, random_state=0)
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    (tmp_path / "work").mkdir()
-    model = divlearn.ABKMeans(3, n_init=2, random_state=0)
-    assert_resumes(model, tmp_path / "work" / "fit", monkeypatch, mapped)
-    assert pairwise_f1_score(y, model.fit(mapped).labels_) > 0.9
+    path, model = tmp_path / "work" / "fit", FITS["k-means"][0]
+    assert_resumes(model, path, monkeypatch, files, n_stages=3)
+    with writes(monkeypatch, 2), pytest.raises(Killed), resumable(path):
+        same_parameters(model).fit(files)
+    np.savez(files[1], X=2 * data[0][6:12])
+    other = pytest.raises(ValueError, match="belongs to another fit: X must be")
+    with other, resumable(path):
+        same_parameters(model).fit(files)

@@ -22,8 +22,8 @@ COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
 def path(tmp_path, monkeypatch):
     X, _ = make_wishart_clusters(2, 6, 2, separation=4, random_state=0)
     path = tmp_path / "fit"
-    with writes(monkeypatch, 6), pytest.raises(Killed), divlearn.resumable(path):
-        divlearn.ABMixture(2, "wishart", random_state=0).fit(X)
+    with writes(monkeypatch, 3), pytest.raises(Killed), divlearn.resumable(path):
+        divlearn.ABMixture([1, 2], "wishart", random_state=0).fit(X)
     return path
 
 

@@ -183,7 +183,7 @@ def test_congruence_changes_nothing():
     np.testing.assert_allclose(second, first, rtol=1e-6)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", [*SOLVERS, solve_stochastic])
 def test_an_interrupt_keeps_the_best_so_far(solver):
     objective, start = make()
 

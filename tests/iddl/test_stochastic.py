@@ -273,25 +273,6 @@ def test_small_changes_are_the_end():
     assert fit.n_iter < 50
 
 
-def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
-    objective, start = make()
-    count = 0
-    step = Learner.step
-
-    def interrupted(self, batch, size):
-        nonlocal count
-        count += 1
-        if count == 13:  # in the third epoch of five minibatches
-            raise KeyboardInterrupt
-        return step(self, batch, size)
-
-    monkeypatch.setattr(Learner, "step", interrupted)
-    fit = solve(objective, start, max_iter=50)
-    assert fit.message == "interrupted by the user in iteration 3"
-    assert fit.n_iter == 2
-    assert fit.trial.value == fit.history["objective"][-1] < fit.history["objective"][0]
-
-
 def test_a_minibatch_of_more_than_there_are_is_all_of_them():
     assert solve(*make(), batch_size=1000, max_iter=2).n_iter == 2
 

@@ -235,7 +235,7 @@ def learn_dictionary(
         fell = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
         return f"objective {stage[-1]:.6g}", fell if fall <= tol * abs(before) else None
 
-    n_iter, _, _, message = repeat(turn, lambda _: None, 0, max_iter)
+    n_iter, _, message = repeat(turn, max_iter)
     message = message if max_iter else "the dictionary is the initial one"
     names = "iteration", "block", "objective", "seconds"
     columns = zip(*rows, strict=True)

@@ -18,6 +18,7 @@ from divlearn.engines.cpu import cpu_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, track
 from divlearn.geometry import sqrtm
@@ -123,7 +124,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
         self.verbose, self.regularize = verbose, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Choose parameters on held-out parts of the data, and learn from all of it.
 
@@ -194,15 +195,16 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         eta = etas[0]
         if splits and (plateau or len(etas) > 1):
             for one in etas:
-                if attempt(count, one)["interrupted"]:
+                attempt(count, one)
+                if is_interrupted():
                     break
             best = max(runs, key=lambda run: run["accuracy"])  # the smallest eta of those that tie
-            while plateau and not runs[-1]["interrupted"]:
+            while plateau and not is_interrupted():
                 more = attempt(2 * best["n_constraints"], best["eta"])
                 if not more["accuracy"] > best["accuracy"]:
                     break
                 best = more
-            if runs[-1]["interrupted"]:
+            if is_interrupted():
                 return runs, best
             count, eta = best["n_constraints"], best["eta"]
         runs.append(learn(np.arange(len(codes)), count, eta))
@@ -254,7 +256,7 @@ def _hold_out(
         vectors = metric.move(logarithms, run["frame"])
         said = metric.label_nearest(vectors[train], codes[train], vectors[held])
         right.append(said == codes[held])
-        if run["interrupted"]:
+        if is_interrupted():
             break
     accuracy = float(np.concatenate(right).mean())
     return run | {"n_constraints": count, "accuracy": accuracy, "seconds": seconds}

@@ -17,12 +17,12 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
-# "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, the "message"
-# why they ended, and whether the user "interrupted".
+# "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, and the
+# "message" why they ended.
 Solution = dict[str, Any]
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
@@ -129,9 +129,9 @@ def solve_logdet(
     # ``start`` is F with Q_0 = F F^T.
     frame, n = start, len(given)
     multipliers, bounds = np.zeros(n), given.astype(np.float64)
-    iteration, message, interrupted = 0, f"max_iter={max_iter} reached", False
-    try:
-        while iteration < max_iter:
+    iteration, message = 0, ""
+    with stoppable():
+        while iteration < max_iter and not message:
             changes = np.zeros(n)
             for c in range(n):
                 moved = differences[c] @ frame
@@ -155,15 +155,11 @@ def solve_logdet(
             tell("passes", iteration, max_iter, f"multipliers changed by a relative {share:.2g}")
             if share <= tol:
                 message = f"a pass changed the multipliers by a relative {share:.2g} <= tol={tol:g}"
-                break
-    except KeyboardInterrupt:
-        note_interrupt()
-        message, interrupted = f"interrupted by the user in pass {iteration + 1}", True
+        message = message or f"max_iter={max_iter} reached"
     return {
         "frame": frame,
         "multipliers": multipliers,
         "bounds": bounds,
         "n_iter": iteration,
-        "message": message,
-        "interrupted": interrupted,
+        "message": message or f"interrupted by the user in pass {iteration + 1}",
     }

@@ -26,7 +26,8 @@ def fit(
     seed: options.Seed = 0,
     engine: options.EngineName = "auto",
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep progress in a file, for --resume.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep completed stages in a file, for --resume."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
@@ -37,15 +38,15 @@ def fit(
     """Fit a classifier to matrices, and save it to a file.
 
     Ctrl-C stops the fit early if possible, and keeps the best model so far. With --checkpoint, a
-    stopped or killed fit resumes with --resume and ends with the same model. The checkpoint is
-    removed once the model is written.
+    stopped or killed fit resumes with --resume after its last completed member or fold, and ends
+    with the same model. The checkpoint is removed once the model is written.
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
     """
     from sklearn.utils.validation import has_fit_parameter
 
     from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
-    from divlearn.fitting.checkpoint import checkpointed, resumable, stage
+    from divlearn.fitting.checkpoint import checkpointed, resumable
     from divlearn.models import save
     from divlearn.report import classifier_page
 
@@ -67,11 +68,14 @@ def fit(
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
     digest = out.digest(dataset) if checkpoint is None else dataset.digest()
-    with resumable(checkpoint), checkpointed(classifier, data=digest, y=given["y"], **kept):
-        with out.working(f"Fitting {len(dataset.labels)} matrices"):
-            classifier = stage("fit", lambda: classifier.fit(**given, **kept))
-        seconds = out.seconds
+    with (
+        out.working(f"Fitting {len(dataset.labels)} matrices"),
+        resumable(checkpoint),
+        checkpointed(classifier, data=digest, y=given["y"], **kept),  # until the model is saved
+    ):
+        classifier.fit(**given, **kept)
         save(classifier, output)
+    seconds = out.seconds
     if out.interrupted:
         out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():

@@ -82,11 +82,11 @@ class Output:
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
         """Show progress on a terminal, and remember interrupts."""
-        from divlearn.fitting.interrupts import Interrupts
+        from divlearn.fitting.interrupts import is_interrupted, user_call
         from divlearn.fitting.progress import listen
 
         started = time.perf_counter()
-        with Interrupts() as interrupts:
+        with user_call():
             try:
                 if self._errors.is_terminal and not self.as_json:
                     bars = Bars(self._errors, text)
@@ -95,7 +95,7 @@ class Output:
                 else:
                     yield
             finally:
-                self.interrupted |= interrupts.seen
+                self.interrupted |= is_interrupted()
                 self.seconds = time.perf_counter() - started
 
     def digest(self, dataset: Dataset) -> str:

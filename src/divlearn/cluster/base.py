@@ -19,7 +19,7 @@ from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels, find_nearest
 from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_panels
 from divlearn.engines import Engine
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin, check_new
 from divlearn.fitting.progress import tell
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -34,7 +34,7 @@ from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Any, ...]]
 
-Run = dict[str, Any]  # where a run ended: n_iter, interrupted, message, history and what was found
+Run = dict[str, Any]  # where a run ended: n_iter, message, history and what was found
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
@@ -123,52 +123,38 @@ def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
     return find_nearest(measure(block))
 
 
-def repeat(
-    turn: Callable[[int], tuple[str, str | None]],
-    save: Callable[[int], None],
-    first: int,
-    max_iter: int,
-) -> tuple[int, bool, bool, str]:
-    """Take turns until one says why to stop; how many, whether converged, interrupted, and why."""
-    iteration = first
-    try:
+def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
+    """Take turns until one says why to stop; how many, whether converged, and why it stopped."""
+    iteration = 0
+    with stoppable():
         while iteration < max_iter:
-            save(iteration)
             news, stop = turn(iteration + 1)
             iteration += 1
             tell("iterations", iteration, max_iter, news)
             if stop is not None:
-                return iteration, True, False, stop
-    except KeyboardInterrupt:
-        note_interrupt()
-        return iteration, False, True, f"interrupted by the user in iteration {iteration + 1}"
-    return iteration, False, False, f"max_iter={max_iter} reached"
+                return iteration, True, stop
+        return iteration, False, f"max_iter={max_iter} reached"
+    return iteration, False, f"interrupted by the user in iteration {iteration + 1}"
 
 
 def best_of(n_init: int, run_once: Callable[[], Run], loss: Callable[[Run], float]) -> Run:
-    """Return the run of least loss, of several or of those before the user wanted no more."""
+    """Return the run of least loss, of several or of those before the user stopped the search."""
     best: Run | None = None
-    news = ""
-    for number in range(1, n_init + 1):
-        stopped = {"interrupted": True, "message": f"interrupted by the user in start {number}"}
-        try:
+    number, news = 0, ""
+    with stoppable(lambda: best):
+        for number in range(1, n_init + 1):
             tell("starts", number - 1, n_init, news)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_once()
-        except KeyboardInterrupt:  # before the run had anything to keep
-            note_interrupt()
-            if best is None:
-                raise
-            return best | stopped
-        news = f"objective {loss(run):.6g} after {run['n_iter']} iterations; {run['message']}"
-        if best is None or loss(run) < loss(best):
-            best = run
-        elif run["interrupted"]:  # and others are better
-            best = best | stopped
-        if run["interrupted"]:
-            break
-    tell("starts", number, n_init, news)
+            news = f"objective {loss(run):.6g} after {run['n_iter']} iterations; {run['message']}"
+            if best is None or loss(run) < loss(best):
+                best = run
+            if is_interrupted():
+                break
+        tell("starts", number, n_init, news)
     assert best is not None
+    if is_interrupted() and "interrupted" not in best["message"]:
+        best = best | {"message": f"interrupted by the user in start {number}"}
     return best
 
 

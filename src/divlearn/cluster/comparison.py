@@ -9,6 +9,7 @@ from scipy.stats import chi2
 
 from divlearn.arrays import RealArray
 from divlearn.cluster.em import EM, Mixture
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import track
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.shards import Shards
@@ -51,6 +52,8 @@ def compare_members(
     for name, members in track([("learned", get_members("learn")), *NAMED_MEMBERS.items()], "fits"):
         em = EM(shards, members, share, max_iter, tol)
         run = em.run(em.refit(mixture))
+        if is_interrupted():  # likelihoods are compared at their maxima
+            raise KeyboardInterrupt
         family, log_likelihood = run["mixture"][2], run["lower_bound"] * n
         n_parameters = count_parameters(len(mixture[0]), shards.d, members, share)
         bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan

@@ -12,7 +12,6 @@ from divlearn.checks import check_finite
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
 from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
-from divlearn.fitting.checkpoint import loop
 from divlearn.likelihood.members import Members as Family
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -45,27 +44,22 @@ class EM:
 
     def run(self, start: Mixture) -> Run:
         """Raise the likelihood from a start until it stays; it never falls but for rounding."""
-        with loop("em") as rounds:
-            mixture, rows = rounds.state or (start, [])
-            began = time.perf_counter() - (rows[-1][-1] if rows else 0.0)
-            responsibilities, bound = expect(self.shards, mixture)
-            rows = rows or [(bound, mixture[2], time.perf_counter() - began)]
+        mixture, began = start, time.perf_counter()
+        responsibilities, bound = expect(self.shards, mixture)
+        rows = [(bound, mixture[2], time.perf_counter() - began)]
 
-            def turn(_: int) -> tuple[str, str | None]:
-                nonlocal mixture, rows, responsibilities
-                following = self._maximize(mixture, responsibilities)
-                responsibilities, bound = expect(self.shards, following)
-                rise = bound - rows[-1][0]
-                row = bound, following[2], time.perf_counter() - began
-                mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
-                rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
-                stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
-                return f"log-likelihood {bound:.6g} per matrix", stop
+        def turn(_: int) -> tuple[str, str | None]:
+            nonlocal mixture, rows, responsibilities
+            following = self._maximize(mixture, responsibilities)
+            responsibilities, bound = expect(self.shards, following)
+            rise = bound - rows[-1][0]
+            row = bound, following[2], time.perf_counter() - began
+            mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
+            rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
+            stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
+            return f"log-likelihood {bound:.6g} per matrix", stop
 
-            def save(_: int) -> None:
-                rounds.save((mixture, rows))
-
-            _, converged, interrupted, message = repeat(turn, save, len(rows) - 1, self.max_iter)
+        _, converged, message = repeat(turn, self.max_iter)
         bounds, families, seconds = zip(*rows, strict=True)
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
         for name in ("alpha", "beta", "kappa"):
@@ -75,7 +69,6 @@ class EM:
             "lower_bound": bounds[-1],
             "n_iter": len(rows) - 1,
             "converged": converged,
-            "interrupted": interrupted,
             "message": message,
             "history": history,
         }

@@ -19,7 +19,7 @@ from divlearn.cluster.rules import Likelihood, Penalized, Rule
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import all_or_nothing, takes_metric
+from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
@@ -64,7 +64,7 @@ class _KMeans(CentroidModel):
     def _rule(self) -> Rule:
         """How alpha and beta are chosen."""
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 
@@ -99,13 +99,12 @@ class _KMeans(CentroidModel):
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
-        draw = partial(starts.draw, init, *rule.start[:2], random)
 
-        def run_once() -> Run:
-            centers = stage("start", draw, random)
-            run = partial(run_lloyd, shards, centers, rule, self.max_iter, self.tol)
-            return stage("run", run)
+        def run() -> Run:
+            centers = starts.draw(init, *rule.start[:2], random)
+            return run_lloyd(shards, centers, rule, self.max_iter, self.tol)
 
+        run_once = partial(stage, "start", run, random)
         return best_of(n_init, run_once, lambda run: float(run["objective"]))
 
     def _keep(self, run: Run) -> None:

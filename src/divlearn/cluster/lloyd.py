@@ -13,7 +13,6 @@ from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
 from divlearn.cluster.rules import LearnedRule, Point, Rule
-from divlearn.fitting.checkpoint import loop
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
@@ -41,14 +40,8 @@ class _State:
 
 def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float) -> Run:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
-    lloyd = _Lloyd(shards, rule)
-    with loop("lloyd") as rounds:
-
-        def save(iteration: int) -> None:
-            rounds.save((iteration, lloyd.state.centers, lloyd.state.point, list(lloyd.history)))
-
-        first = lloyd.resume(*rounds.state) if rounds.state else lloyd.begin(centers)
-        n_iter, _, interrupted, message = repeat(partial(lloyd.turn, tol), save, first, max_iter)
+    lloyd = _Lloyd(shards, rule, centers)
+    n_iter, _, message = repeat(partial(lloyd.turn, tol), max_iter)
     state = lloyd.state
     columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
     history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
@@ -61,7 +54,6 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
         "inertia": float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter,
-        "interrupted": interrupted,
         "message": message,
         "history": history,
     }
@@ -70,26 +62,14 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
 class _Lloyd:
     """A run that is under way; its state is whole between turns."""
 
-    state: _State
-
-    def __init__(self, shards: Shards, rule: Rule) -> None:
+    def __init__(self, shards: Shards, rule: Rule, centers: RealArray) -> None:
         self.shards, self.rule = shards, rule
         self.history: list[tuple[Any, ...]] = []
         self._started = time.perf_counter()
-
-    def begin(self, centers: RealArray) -> int:
-        n_seen = self.shards.n_seen
-        self.state = state = self._relocate(self._assign(centers, self.rule.start))
-        state.point = self.rule.begin(float(state.losses.sum()) / n_seen, self.shards.d)
-        self._note(0, "start", self.objective(state.losses, state.point), state.point, n_seen)
-        return 0
-
-    def resume(self, iteration: int, centers: RealArray, point: Point, rows: list[Any]) -> int:
-        """Go on from centroids that were kept; where matrices belong follows from them."""
-        self.state = self._assign(centers, point)
-        self.history = list(rows)
-        self._started -= rows[-1][-1]
-        return iteration
+        self.state = state = self._relocate(self._assign(centers, rule.start))
+        state.point = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
+        objective = self.objective(state.losses, state.point)
+        self._note(0, "start", objective, state.point, shards.n_seen)
 
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; returns news, and why to stop, if so."""

@@ -12,7 +12,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.cluster.base import CentroidModel, Measure, check_centers
 from divlearn.engines import Engine
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import say
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
@@ -72,7 +72,7 @@ class LogEuclideanKMeans(CentroidModel):
         self.max_iter, self.tol, self.regularize = max_iter, tol, regularize
         self.random_state, self.verbose = random_state, verbose
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 

@@ -24,8 +24,8 @@ from divlearn.cluster.parameters import FamilyParameters
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.interrupts import stoppable
-from divlearn.fitting.labelled import all_or_nothing, takes_metric
+from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
+from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -146,7 +146,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         self.init, self.n_init, self.max_iter, self.regularize = init, n_init, max_iter, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 
@@ -171,11 +171,11 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
                 tell("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
                 fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
-                run = runs[count] = stage("mixture", fit, random_state)
+                run = runs[count] = stage("components", fit, random_state)
                 n_parameters = count_parameters(count, d, members, self.share)
                 bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run["lower_bound"]
                 self.bics_[count], news = float(bic), f"BIC {bic:.6g} with {count}"
-                if run["interrupted"]:
+                if is_interrupted():
                     break
         n_done = len(self.bics_)
         tell("numbers of components", n_done, len(counts), news)
@@ -196,7 +196,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         self.n_components_ = len(self.weights_)
         self.lower_bound_, self.converged_ = run["lower_bound"], run["converged"]
         self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
-        if not (run["converged"] or run["interrupted"]):
+        if not (run["converged"] or is_interrupted()):
             message = f"the best start did not converge: {self.message_}; raise max_iter"
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
@@ -260,7 +260,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
         """
         shards = open_new(self, X)
         self._check()
-        with narrated(type(self).__name__, self.verbose):
+        with user_call(), narrated(type(self).__name__, self.verbose):
             return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE)
 
     def summary(self, X: ArrayLike) -> str:

@@ -17,7 +17,7 @@ from divlearn.cluster.base import Run, Starts, best_of
 from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import note_interrupt
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
@@ -47,16 +47,14 @@ def fit_mixture(
     starts = Starts(block, n_components)
 
     def run() -> Run:
-        draw = partial(starts.draw, init, *FIRST_POINT, random_state)
-        centers = stage("centers", draw, random_state)
-        first = stage("start", partial(em.start, centers))
-        found: Run = stage("em", partial(em.run, first))
+        centers = starts.draw(init, *FIRST_POINT, random_state)
+        found = em.run(em.start(centers))
         if isinstance(init, str) and len(centers) > 1:
             found = _relocate(em, block, found, random_state)
         return found
 
     n_init = n_init if isinstance(init, str) else 1
-    run_once = partial(stage, "run", run, random_state)
+    run_once = partial(stage, "start", run, random_state)
     best = best_of(n_init, run_once, lambda run: -float(run["lower_bound"]))
     return best | {"message": "; ".join([best["message"], *_remarks(em, best["mixture"])])}
 
@@ -100,28 +98,24 @@ def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomStat
     """Go on from a run with moves that raise the likelihood, at most one for each component."""
     moves = _Moves(block, random_state)  # the block, all matrices or a sample, judges moves
     n_components = len(run["mixture"][0])
-    for number in range(n_components):
-        if run["interrupted"]:
-            break
-        try:
-            start = moves.propose(run["mixture"])
+    with stoppable():
+        for number in range(n_components):
+            start = None if is_interrupted() else moves.propose(run["mixture"])
             if start is None:
                 break
-            following: Run = stage("em", partial(em.run, start))
-        except KeyboardInterrupt:
-            note_interrupt()
-            return run | {"interrupted": True, "message": "interrupted by the user in a move"}
-        rise = following["lower_bound"] - run["lower_bound"]
-        tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
-        if not rise > em.tol:
-            return run | {"interrupted": following["interrupted"]}
-        history = {
-            name: np.concatenate([before, following["history"][name]])
-            for name, before in run["history"].items()
-        }
-        n_iter = run["n_iter"] + following["n_iter"]
-        run = following | {"n_iter": n_iter, "history": history}
-    return run
+            following = em.run(start)
+            rise = following["lower_bound"] - run["lower_bound"]
+            tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
+            if not rise > em.tol:
+                break
+            history = {
+                name: np.concatenate([before, following["history"][name]])
+                for name, before in run["history"].items()
+            }
+            n_iter = run["n_iter"] + following["n_iter"]
+            run = following | {"n_iter": n_iter, "history": history}
+        return run
+    return run | {"message": "interrupted by the user in a move"}
 
 
 class _Moves:
@@ -133,10 +127,6 @@ class _Moves:
 
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the move that promises most, or None if none does."""
-        found, self._known = stage("move", partial(self._propose, mixture), self._random_state)
-        return found
-
-    def _propose(self, mixture: Mixture) -> tuple[Mixture | None, dict[str, Split]]:
         weights, means, family = mixture
         joint = log_joint(self._block, mixture)
         labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
@@ -145,12 +135,12 @@ class _Moves:
         np.fill_diagonal(net, -np.inf)
         split, given_up = np.unravel_index(net.argmax(), net.shape)
         if not net[split, given_up] > 0:
-            return None, self._known
+            return None
         means, weights = means.copy(), weights.copy()
         means[[split, given_up]] = splits[split][1]
         weights[[split, given_up]] = 0.5 * weights[split]
         moved = family.replaced(np.array([given_up]), family.only(np.array([split])))
-        return (weights / weights.sum(), means, moved), dict(self._known)
+        return weights / weights.sum(), means, moved
 
     def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
         """Log-likelihood that is lost without each component, if the others stay as they are."""

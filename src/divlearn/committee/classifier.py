@@ -19,7 +19,7 @@ from divlearn.drawing import COLOUR, make_panels
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
-from divlearn.fitting.interrupts import Interrupts, note_interrupt, see_through
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, tell
 from divlearn.fitting.targets import check_labels
@@ -135,7 +135,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(
         self,
         X: ArrayLike,
@@ -161,7 +161,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             training = Training(data, folds, engine)
             found = self._fit_members(training, own, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self._names() if name in found}
-            see_through(partial(self._weigh, training))
+            self._weigh(training)
         return self
 
     def _names(self) -> list[str]:
@@ -199,32 +199,29 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         found: dict[str, Any] = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
-        with Interrupts() as interrupts:
-            try:
-                for done, kind in enumerate(kinds):
-                    left = np.inf if limit is None else limit - (clock() - began)
-                    if found and limit and self._estimate(kind, found, training) > left:
-                        notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
-                        continue
-                    tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
-                    say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
-                    try:
-                        made = stage(kind, partial(self._fit_kind, kind, training, own, seed))
-                    # No reason to do without the others.
-                    except (ValueError, FloatingPointError) as error:
-                        notes.append(f"{kind} was left out: {error}")
-                        continue
-                    found |= made
-                    accuracies = [f"{n} {_accuracy(m, training):.1%}" for n, m in made.items()]
-                    reached = f"; held-out accuracy: {', '.join(accuracies)}"
-                    if interrupts.seen:  # inside, where the best so far was kept
-                        raise KeyboardInterrupt
+        with stoppable(lambda: found):
+            for done, kind in enumerate(kinds):
+                left = np.inf if limit is None else limit - (clock() - began)
+                if found and limit and self._estimate(kind, found, training) > left:
+                    notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
+                    continue
+                tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
+                say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
+                try:
+                    made = stage(kind, partial(self._fit_kind, kind, training, own, seed))
+                # No reason to do without the others.
+                except (ValueError, FloatingPointError) as error:
+                    notes.append(f"{kind} was left out: {error}")
+                    continue
+                found |= made
+                accuracies = [f"{n} {_accuracy(m, training):.1%}" for n, m in made.items()]
+                reached = f"; held-out accuracy: {', '.join(accuracies)}"
+                if is_interrupted():  # inside, where the best so far was kept
+                    break
+            else:
                 tell("kinds of classifiers", len(kinds), len(kinds), reached.removeprefix("; "))
-            except KeyboardInterrupt:
-                note_interrupt()
-                if not found:
-                    raise KeyboardInterrupt("no member of the committee was fitted yet") from None
-                notes.append("interrupted by the user")
+        if is_interrupted():
+            notes.append("interrupted by the user")
         if not found:
             raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
         count = f"{len(found)} of {len(self.members)} members were fitted"

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import is_number
-from divlearn.fitting.labelled import MatricesMixin, all_or_nothing, check_new, check_training
+from divlearn.fitting.labelled import MatricesMixin, check_new, check_training, fit_method
 from divlearn.spd import SPDRepairWarning, find_not_definite
 
 
@@ -72,7 +72,7 @@ class Regularize(MatrixTransformer):
     def __init__(self, regularize: str | float = "shrink") -> None:
         self.regularize = regularize
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from matrices X, shape (n_matrices, d, d), by their weighted mean; y is ignored."""
         self.n_features_in_ = check_training(self, X, sample_weight, dtype=None).shape[-1]

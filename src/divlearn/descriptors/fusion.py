@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, array_or_list
 from divlearn.descriptors.definite import MatrixTransformer
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import fit_method
 from divlearn.spd import check_spd
 
 Samples = ArrayLike | Sequence[Sequence[Any]]
@@ -54,7 +54,7 @@ class BlockDiagonal(MatrixTransformer):
     def __init__(self, transformer: Any = None) -> None:
         self.transformer = transformer
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
 
@@ -65,7 +65,7 @@ class BlockDiagonal(MatrixTransformer):
         self.fit_transform(X, y)
         return self
 
-    @all_or_nothing
+    @fit_method
     def fit_transform(self, X: Samples, y: Any = None) -> RealArray:
         """Fit, and fuse the same samples; see `fit` and `transform`."""
         streams = _split(X)

@@ -16,7 +16,7 @@ from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure
 from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.images import SMALLEST_SIDE, Images, Stack, check_images, stacks
 from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import narrated, tell
 from divlearn.fitting.targets import locate_errors
 from divlearn.threads import limit_blas
@@ -119,7 +119,7 @@ class RegionCovariance(MatrixTransformer):
         self.features, self.patch, self.stride, self.boxes = features, patch, stride, boxes
         self.floor, self.n_jobs, self.verbose = floor, n_jobs, verbose
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: Images, y: Any = None) -> Self:
         """Check the parameters against the first image, and learn what the descriptor learns.
 
@@ -129,7 +129,7 @@ class RegionCovariance(MatrixTransformer):
         self._fit(X)
         return self
 
-    @all_or_nothing
+    @fit_method
     def fit_transform(self, X: Images, y: Any = None) -> RealArray:
         """Fit, and describe the same images; see `fit` and `transform`."""
         parts = self._fit(X) or self._parts(check_images(X))

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
 from divlearn.descriptors.definite import MatrixTransformer, check_floor
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import fit_method
 from divlearn.spd import are_covariances
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
@@ -123,7 +123,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
     floor: float | str
     _min_times = 1
 
-    @all_or_nothing
+    @fit_method
     def fit(self, X: SeriesLike, y: Any = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 

@@ -1,22 +1,22 @@
-"""Fits that outlive their process: what is done is kept in a file, and not done again.
+"""Fits that resume: results of completed stages are kept in a file, and not computed again.
 
-A fit is deterministic, so that it may be gone through again from its beginning if all that took
-long is known by then. Work that ends is a stage: its result is kept. Work that goes round and round
-is a loop: its state is kept, and that of the round before forgotten. Both may lie in each other,
-and do nothing of that kind outside of `checkpointed`.
+A stage is a part of a fit that ends with a result: a member, a fold, a start, a number of
+components. A fit that is killed loses the stage that was under way. The same call then takes the
+completed stages from the file and computes the rest. A fit is deterministic, so that it ends with
+the same result, bit for bit. Stages may contain stages. Outside of `checkpointed` they are
+ordinary calls.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,12 +25,10 @@ from sklearn.utils import check_random_state
 
 from divlearn.engines import get_engine
 from divlearn.engines.dask import as_dask
-from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.models.storage import fingerprint, libraries, read_object, write_object
 from divlearn.models.tree import Unknown
 
-EVERY = 5.0  # seconds between two writes, at least
-_SHARE = 0.05  # of the time of a fit that writing may take
 _KIND = "checkpoint"
 _IRRELEVANT = {"engine", "random_state", "verbose"}  # to what the result is
 _T = TypeVar("_T")
@@ -40,9 +38,9 @@ _T = TypeVar("_T")
 def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
     """Let a fit keep its progress in a file; repeat the same call to resume a killed fit.
 
-    The fit writes at most every five seconds, and ends with the same model, to the last bit, as if
-    nothing had happened. The file is removed at the end. It stays after an error and after Ctrl-C.
-    Use one block for each fit.
+    The file holds the completed stages: members of a committee, models of folds, starts, numbers of
+    components. The resumed fit ends with the same model, bit for bit. The file is removed at the
+    end. It stays after an error and after Ctrl-C. Use one block for each fit.
 
     Parameters
     ----------
@@ -67,39 +65,32 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 @contextmanager
 def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
-    """Let stages and loops inside resume from the file of `resumable`, and write to it."""
+    """Take completed stages from the file of `resumable`, and add new ones to it."""
     # Estimator and data must be those the file was written with. A callable among the data is asked
     # for its value where there is a file. A fit inside another one is kept in the file of that.
     path = None if _current.get() is not None else _path.get()
     if path is None:
         yield
         return
-    journal = _Journal(path, _describe(estimator, data))
-    token = _current.set(journal)
+    checkpoint = _Checkpoint(path, _describe(estimator, data))
+    token = _current.set(checkpoint)
     try:
-        with journal.interrupts:
-            yield
+        yield
     finally:
         _current.reset(token)
-    journal.close()
+    if not is_interrupted():
+        checkpoint.remove()
 
 
 def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None) -> _T:
-    """Compute something, or return what it was before the process was killed."""
-    # Results must be what a file may hold, and nobody may change them. `random` is restored, too.
-    journal = _current.get()
-    return compute() if journal is None else journal.stage(name, compute, random)
+    """Compute a result and store it, or return the one that was stored before a kill.
 
-
-@contextmanager
-def loop(name: str) -> Iterator[Loop]:
-    """Start from ``rounds.state``, None at first; call ``rounds.save(state)`` in every round."""
-    journal = _current.get()
-    if journal is None:
-        yield Loop()
-        return
-    with journal.inside(journal.next_path(name)) as scope:
-        yield _KeptLoop(journal, scope)
+    Stages of the same name are told apart by their order. ``random`` is the generator that the
+    stage draws from; it continues where it was after the stage. Nobody may change the result, which
+    must be of types that models consist of.
+    """
+    checkpoint = _current.get()
+    return compute() if checkpoint is None else checkpoint.stage(name, compute, random)
 
 
 def draw_seed(random_state: int | np.random.RandomState | None) -> int:
@@ -109,99 +100,49 @@ def draw_seed(random_state: int | np.random.RandomState | None) -> int:
     )
 
 
-class Loop:
-    """A loop that nobody keeps; `state` is what was saved before the process was killed."""
-
-    kept = False
-    state: Any = None
-
-    def save(self, state: Any) -> None:
-        """Keep a state, at the beginning of a round; nobody may change it afterwards."""
-
-
-@dataclass
-class _Scope:
-    path: str
-    count: int = 0  # of stages and loops that were begun in it
-
-
-class _KeptLoop(Loop):
-    kept = True
-
-    def __init__(self, journal: _Journal, scope: _Scope) -> None:
-        self.state = journal.entries.get(scope.path)
-        self._journal = journal
-        self._scope = scope
-        self._fresh = self.state is None
-
-    def save(self, state: Any) -> None:
-        # The first round after a restart has the state that is there, and what follows from it.
-        if self._fresh:
-            self._journal.put(self._scope.path, state)
-        self._fresh, self._scope.count = True, 0
-
-
-class _Journal:
-    """What is known of a fit: results of stages and states of loops, by where they are in it."""
+class _Checkpoint:
+    """Results of completed stages, by where they are in the fit, and the file with them."""
 
     def __init__(self, path: Path, key: dict[str, str]) -> None:
-        self.entries: dict[str, Any] = {}
-        self.interrupts = Interrupts()
         self._path, self._key = path, key
-        self._scopes = [_Scope("")]
-        self._due = time.monotonic() + EVERY
+        self._results: dict[str, Any] = {}
+        self._inside = ""  # the stage that is under way
+        self._counts: Counter[str] = Counter()
         if path.exists():
-            self.entries = _read(path, key)
+            self._results = _read(path, key)
         elif not os.access(path.resolve().parent, os.W_OK):
             raise ValueError(
                 f"checkpoint={str(path)!r} must lie in a folder that can be written to; make "
                 f"{str(path.resolve().parent)!r}, or choose another"
             )
 
-    def next_path(self, name: str) -> str:
-        scope = self._scopes[-1]
-        scope.count += 1
-        return f"{scope.path}/{scope.count} {name}"
-
-    @contextmanager
-    def inside(self, path: str) -> Iterator[_Scope]:
-        self._scopes.append(_Scope(path))
-        try:
-            yield self._scopes[-1]
-        finally:
-            self._scopes.pop()
-
     def stage(
         self, name: str, compute: Callable[[], _T], random: np.random.RandomState | None
     ) -> _T:
-        path = self.next_path(name)
-        if path in self.entries:
+        outside, place = self._inside, f"{self._inside}/{name}"
+        self._counts[place] += 1
+        place = f"{place} {self._counts[place]}"
+        if place in self._results:
             known: _T
-            known, drawn = self.entries[path]
+            known, drawn = self._results[place]
             if random is not None:
                 random.set_state(drawn.get_state())
             return known
-        with self.inside(path):
-            value = compute()
-        self.put(path, (value, deepcopy(random)))
-        return value
-
-    def put(self, path: str, value: Any) -> None:
-        """Keep a value, and forget what led to it."""
-        if self.interrupts.seen:  # what ends from now on ends early
-            return
-        inner = f"{path}/"
-        self.entries = {k: v for k, v in self.entries.items() if not k.startswith(inner)}
-        self.entries[path] = value
-        started = time.monotonic()
-        if started >= self._due:
+        self._inside = place
+        try:
+            result = compute()
+        finally:
+            self._inside = outside
+        if not is_interrupted():  # then the result is incomplete
+            inner = f"{place}/"  # stages inside are not needed any more
+            self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
+            self._results[place] = result, deepcopy(random)
             self._write()
-            ended = time.monotonic()
-            self._due = ended + max(EVERY, (ended - started) / _SHARE)
+        return result
 
     def _write(self) -> None:
         try:
-            write_object({"key": self._key, "entries": self.entries}, self._path, _KIND)
+            write_object({"key": self._key, "results": self._results}, self._path, _KIND)
         except OSError as error:
             # Hours of work are worth more than the means to save them.
             message = (
@@ -210,17 +151,15 @@ class _Journal:
             )
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
-    def close(self) -> None:
+    def remove(self) -> None:
         """Remove the file, and what kills in the middle of writing have left of it."""
-        if self.interrupts.seen:
-            return
         folder, name = self._path.resolve().parent, glob.escape(self._path.name)
         for file in (self._path, *folder.glob(f".{name}.*.part")):
             with suppress(FileNotFoundError):
                 file.unlink()
 
 
-_current: ContextVar[_Journal | None] = ContextVar("journal", default=None)
+_current: ContextVar[_Checkpoint | None] = ContextVar("checkpoint", default=None)
 _path: ContextVar[Path | None] = ContextVar("path", default=None)
 
 
@@ -249,7 +188,7 @@ def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
 def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
     try:
         content, _ = read_object(path, _KIND, dict)
-        known, entries = content["key"], content["entries"]
+        known, results = content["key"], content["results"]
     except (ValueError, KeyError) as error:
         raise ValueError(
             f"checkpoint={str(path)!r} cannot be resumed: {error}; remove the file to start anew, "
@@ -262,4 +201,4 @@ def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
             "same; pass the same data and parameters, remove the file to start anew, or name "
             "another"
         )
-    return entries
+    return results

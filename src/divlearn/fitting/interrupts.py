@@ -1,58 +1,59 @@
-"""Ctrl-C, known also to work whose parts have dealt with it themselves."""
+"""Ctrl-C ends a search early and keeps the best result so far.
+
+A search goes through iterations, starts, candidates, folds or members, inside `stoppable`. Ctrl-C
+there ends the search if it has a result to keep. From then on `is_interrupted` is true until the
+end of the `user_call`, such as `fit` or `evaluate`: searches around the one that was stopped end as
+well, later models are not improved beyond their start, and a checkpoint keeps the stages that were
+completed before.
+
+Ctrl-C outside of a search, or before there is a result, raises KeyboardInterrupt. The estimator
+then stays as it was.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Self, TypeVar
-
-_T = TypeVar("_T")
 
 
-class Interrupts:
-    """Learn whether the user has stopped some of the work inside, by `note_interrupt`."""
-
-    def __init__(self) -> None:
-        self.seen = False
-
-    def __enter__(self) -> Self:
-        _active.set((*_active.get(), self))
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        _active.set(_active.get()[:-1])
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            self.seen = True
+class _Call:
+    interrupted = False
 
 
-_active: ContextVar[tuple[Interrupts, ...]] = ContextVar("interrupts", default=())
-
-
-def note_interrupt() -> None:
-    """Say that a KeyboardInterrupt was caught, and that what comes next should be short."""
-    for one in _active.get():
-        one.seen = True
-
-
-def is_interrupted() -> bool:
-    """Whether the user has stopped some of the work that is under way."""
-    return any(one.seen for one in _active.get())
+_call: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 @contextmanager
-def stoppable(kept: Callable[[], Any]) -> Iterator[None]:
-    """Let the user stop the work inside early, unless it has nothing to keep yet."""
+def user_call() -> Iterator[None]:
+    """Mark the extent of a call by the user; calls inside belong to it."""
+    if _call.get() is not None:
+        yield
+        return
+    token = _call.set(_Call())
     try:
         yield
-    except KeyboardInterrupt:
-        note_interrupt()
-        if not kept():
-            raise
+    finally:
+        _call.reset(token)
 
 
-def see_through(compute: Callable[[], _T]) -> _T:
-    """Compute what the result needs; start again after one interrupt, when solvers are short."""
-    try:
-        return compute()
-    except KeyboardInterrupt:
-        note_interrupt()
-        return compute()
+def is_interrupted() -> bool:
+    """Whether Ctrl-C was pressed in a search of the current call."""
+    call = _call.get()
+    return call is not None and call.interrupted
+
+
+class stoppable:
+    """Let Ctrl-C end the search inside, unless it has no result to keep yet."""
+
+    def __init__(self, has_result: Callable[[], object] = lambda: True) -> None:
+        self._has_result = has_result
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return False
+        call = _call.get()
+        if call is not None:
+            call.interrupted = True
+        return bool(self._has_result())

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
+from divlearn.fitting.interrupts import user_call
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
@@ -21,21 +22,21 @@ _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
 
-def all_or_nothing(fit: _Fit) -> _Fit:
-    """Make a method that fits print progress if verbose, and change nothing where it fails."""
+def fit_method(fit: _Fit) -> _Fit:
+    """Let a method that fits print progress if verbose, and restore the estimator if it fails."""
 
     @wraps(fit)
-    def whole(self: Any, *given: Any, **named: Any) -> Any:
+    def restoring(self: Any, *given: Any, **named: Any) -> Any:
         before = dict(vars(self))
         try:
-            with narrated(type(self).__name__, getattr(self, "verbose", 0)):
+            with user_call(), narrated(type(self).__name__, getattr(self, "verbose", 0)):
                 return fit(self, *given, **named)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
 
-    return cast(_Fit, whole)
+    return cast(_Fit, restoring)
 
 
 def takes_metric(estimator: _Class) -> _Class:

@@ -17,9 +17,9 @@ from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
-    all_or_nothing,
     check_labelled,
     check_new,
+    fit_method,
 )
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import HeldOut, Nest, average_held_out, nest_folds
@@ -216,7 +216,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     def _check_parameters(self) -> None:
         """Check parameters of the estimator."""
 
-    @all_or_nothing
+    @fit_method
     def fit(
         self,
         X: ArrayLike,

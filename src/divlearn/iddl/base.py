@@ -15,7 +15,7 @@ from divlearn.arrays import Indices, RealArray, beside
 from divlearn.checks import check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import Interrupts
+from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
 from divlearn.iddl.learning import (
@@ -90,10 +90,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, task: Task, seed: int) -> Learned:
         """Choose, train and keep the best."""
-        with limit_blas(1), Interrupts() as interrupts:
+        with limit_blas(1):
             learned = self._learn(task, seed)
             kept = learned.best() if isinstance(learned, Ensemble) else learned
-        self._keep(kept, task, interrupted=interrupts.seen)
+        self._keep(kept, task)
         return kept
 
     def _learn(self, task: Task, seed: int) -> Learned | Ensemble:
@@ -164,16 +164,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             chosen = np.arange(len(X)) if rows is None else rows
             codes = None if task.codes is None else task.codes[chosen]
             known = lambda: logarithms()[beside(chosen, logarithms())]  # noqa: E731
-            return stage("start", lambda: self._start(X[chosen], codes, n_atoms, seed, known))
+            return self._start(X[chosen], codes, n_atoms, seed, known)
 
         return make_atoms
 
-    def _keep(self, learned: Learned, task: Task, *, interrupted: bool) -> None:
+    def _keep(self, learned: Learned, task: Task) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
         self.loss_, self.gamma_ = choice.loss.name, choice.gamma
         self.n_iter_, self.message_ = learned.n_iter, learned.message
-        if interrupted and "interrupted" not in self.message_:
+        if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         self.n_features_in_ = task.shards.d

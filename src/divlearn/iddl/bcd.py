@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.fitting.checkpoint import loop
+from divlearn.fitting.interrupts import stoppable
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.frames import in_frames, move_frames
@@ -22,49 +22,33 @@ def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Fit:
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
-    with loop("blocks") as rounds:
-        if rounds.state:
-            trial, iteration = rounds.state[3:]
-        else:
-            trial, iteration = first_trial(objective, start), 0
-        if rounds.kept and not all(isinstance(part, np.ndarray) for part in trial.memo.V):
-            raise ValueError(
-                'resumable(...) cannot be used with solver="bcd" on a GPU or on workers; set '
-                'solver="joint" or engine="native"'
-            )
-        run = Run(objective, trial, max_iter, rounds)
-        try:
-            return _descend(objective, trial, iteration, max_iter, tol, run)
-        except KeyboardInterrupt:
-            return run.interrupted()
-
-
-def _descend(
-    objective: Objective, trial: Trial, iteration: int, max_iter: int, tol: float, run: Run
-) -> Fit:
-    if not run.rows:
+    trial, iteration = first_trial(objective, start), 0
+    run = Run(objective, trial, max_iter)
+    with stoppable():
         run.note(0, trial, np.nan, "start")
-    while iteration < max_iter:
-        run.save(replace(trial, memo=replace(trial.memo, V=list(trial.memo.V))), iteration)
-        before = trial.value
-        iteration += 1
-        norm = 0.0
-        if objective.learn_atoms:
-            for atom in range(len(trial.point.frames)):
-                trial, last = _update_atom(objective, trial, atom)
+        while iteration < max_iter:
+            before = trial.value
+            iteration += 1
+            norm = 0.0
+            if objective.learn_atoms:
+                for atom in range(len(trial.point.frames)):
+                    trial, last = _update_atom(objective, trial, atom)
+                    norm = max(norm, last)
+                run.note(iteration, trial, norm, "atoms")
+            if objective.learn_parameters:
+                trial, last = _update_parameters(objective, trial)
                 norm = max(norm, last)
-            run.note(iteration, trial, norm, "atoms")
-        if objective.learn_parameters:
-            trial, last = _update_parameters(objective, trial)
-            norm = max(norm, last)
-            run.note(iteration, trial, last, "parameters")
-        trial = objective.solve_head(trial.point, trial.memo.V)
-        run.note(iteration, trial, norm, "head")
-        if before - trial.value <= tol * abs(before):
-            share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message)
-    return run.end(trial, iteration, f"max_iter={max_iter} reached")
+                run.note(iteration, trial, last, "parameters")
+            trial = objective.solve_head(trial.point, trial.memo.V)
+            run.note(iteration, trial, norm, "head")
+            if before - trial.value <= tol * abs(before):
+                share = (before - trial.value) / abs(before) if before else 0.0
+                message = (
+                    f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+                )
+                return run.end(trial, iteration, message)
+        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+    return run.interrupted()
 
 
 def _update_atom(objective: Objective, trial: Trial, atom: int) -> tuple[Trial, float]:

@@ -11,8 +11,7 @@ from divlearn.arrays import RealArray
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.interrupts import Interrupts
-from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, all_or_nothing, label
+from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_method, label
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, ScoreMixin
@@ -194,7 +193,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             made.init, made.gamma, made.max_iter = "samples", "10/n", 3
         return made
 
-    @all_or_nothing
+    @fit_method
     def fit(
         self,
         X: ArrayLike,
@@ -250,7 +249,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         seed = draw_seed(self.random_state)
         task = labelled_task(LocalShards([block]), data, training.folds)
-        with limit_blas(1), Interrupts() as interrupts:
+        with limit_blas(1):
             ensemble = self._learn(task, seed)
             assert isinstance(ensemble, Ensemble)
             members = ensemble.members()
@@ -260,7 +259,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
                 member: Self = clone(self).set_params(loss=learned.choice.loss.name)
                 if stage == "start":
                     member.max_iter = 0
-                member._keep(learned, task, interrupted=interrupts.seen)
+                member._keep(learned, task)
                 member._calibrate(learned, task, data)
                 found[f"{stage} {learned.choice.loss.name}"] = member
         return found

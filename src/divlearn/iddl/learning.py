@@ -12,7 +12,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import note_interrupt, see_through
+from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
@@ -213,8 +213,9 @@ class Ensemble:
         self._history = _join([history for *_, history in trained])
         self._starts, self._ends = starts, []
         if self._n_iter:
-            ends = see_through(partial(choose, self._models[1]))
-            self._ends = [[replace(one, learned=True) for one in some] for some in ends]
+            with stoppable():
+                ends = choose(self._models[1])
+                self._ends = [[replace(one, learned=True) for one in some] for some in ends]
 
     def members(self) -> list[tuple[Learned, Learned]]:
         """Return for every loss what was learned, and what it started from."""
@@ -268,7 +269,7 @@ class Ensemble:
         loss = loss_without_each(chooser, self._parts)
 
         def refit(one: Choice) -> list[Model]:
-            return see_through(partial(_refit, self._whole, self._models[one.learned], one))
+            return _refit(self._whole, self._models[one.learned], one)
 
         n_iter = self._n_iter if choice.learned else 0
         message = f"held-out loss {loss:.4g} after {n_iter} iterations"
@@ -292,23 +293,24 @@ def train_folds(
     runs: list[Trained] = []
     for part, variant in track(list(zip(parts, variants, strict=True)), "models"):
         one = partial(train, part, recipe, variant)
-        try:
+        with stoppable(lambda: runs):
             runs.append(stage("model", one))
-        except KeyboardInterrupt:
-            if not runs:
-                raise
-            note_interrupt()  # which makes the rest short: an average needs all folds
-            runs.append(one())
+            continue
+        runs.append(one())  # without iterations, after Ctrl-C: an average needs all folds
     return runs
 
 
 def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
-    refitted = []
+    """Solve for heads again on everything; after Ctrl-C the others keep those of their folds."""
+    known = zip(models, choice.heads, strict=True)
+    refitted = [replace(model, head=head) for model, head in known if head is not None]
     loss = choice.loss.roughly(_JUDGED)
-    for model, warm in zip(models, choice.heads, strict=True):
-        features = whole.shards.hold(_embed_rows, model)
-        samples = Samples(whole.shards, whole.targets, features, loss.bias)
-        refitted.append(replace(model, head=solve_head(loss, samples, choice.gamma, warm)[0]))
+    with stoppable():
+        for number, model in enumerate(refitted):
+            features = whole.shards.hold(_embed_rows, model)
+            samples = Samples(whole.shards, whole.targets, features, loss.bias)
+            head, _ = solve_head(loss, samples, choice.gamma, model.head)
+            refitted[number] = replace(model, head=head)
     return refitted
 
 

@@ -7,7 +7,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.labelled import all_or_nothing
+from divlearn.fitting.labelled import fit_method
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
@@ -51,7 +51,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     scale_: Annotated[RealArray, "n_outputs"]
     single_: bool
 
-    @all_or_nothing
+    @fit_method
     def fit(
         self,
         X: ArrayLike,

@@ -8,10 +8,11 @@ import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.checkpoint import loop
+from divlearn.fitting.interrupts import stoppable
+from divlearn.iddl.features import units_on_host
 from divlearn.iddl.heads import Head
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
-from divlearn.iddl.solvers import Fit, Run, first_trial, on_host
+from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import LocalShards
@@ -151,56 +152,44 @@ def solve_stochastic(
     epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
     it by at most `tol` of it. No more than one encoding of all data is held at any time.
     """
-    with loop("epochs") as rounds:
-        state = rounds.state[3:] if rounds.state else _begin(objective, start, seed)
-        run = Run(objective, state[0], max_iter, rounds)
-        try:
-            return _epochs(objective, state, max_iter, tol, run)
-        except KeyboardInterrupt:
-            return run.interrupted()
-
-
-# Where an epoch begins: the best trial so far, the learner that goes on, the number of the epoch,
-# the length of steps, and what draws minibatches.
-_State = tuple[Trial, Learner, int, float, np.random.RandomState]
-
-
-def _begin(objective: Objective, start: Dictionary, seed: int) -> _State:
-    first = first_trial(objective, start)
-    learner = Learner.start(objective, first)
-    return on_host(first), learner, 0, _FIRST_STEP, np.random.RandomState(seed)
-
-
-def _epochs(objective: Objective, state: _State, max_iter: int, tol: float, run: Run) -> Fit:
-    trial, learner, iteration, step_size, random = state
-    random = deepcopy(random)  # what is kept stays as it is
-    if not run.rows:
+    trial = first_trial(objective, start)
+    learner, trial = Learner.start(objective, trial), _on_host(trial)
+    run, random = Run(objective, trial, max_iter), np.random.RandomState(seed)
+    iteration, step_size = 0, _FIRST_STEP
+    with stoppable():
         run.note(0, trial, np.nan, "start")
-    while iteration < max_iter:
-        run.save(trial, learner, iteration, step_size, deepcopy(random))
-        before = trial.value
-        iteration += 1
-        ended, random = _pass_over(objective, learner, step_size, random)
-        following = objective.trial(ended.point) if ended else None
-        lower, reached = False, following.value if following else np.inf
-        if ended and following and reached <= before:
-            lower = True
-            learner = ended.settle(objective, following)
-            trial = on_host(following)
-        else:
-            step_size /= 2
-        del following  # the next encoding needs its room
-        run.note(iteration, trial, _norm(objective, ended), "stochastic")
-        if lower and before - trial.value <= tol * abs(before):
-            share = (before - trial.value) / abs(before) if before else 0.0
-            message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-            return run.end(trial, iteration, message)
-        if step_size < _SHORTEST_STEP:
-            where = f"after an epoch of steps of size {2 * step_size:.2g}"
-            check_finite(reached, "the objective", where, or_infinite=True)
-            message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
-            return run.end(trial, iteration, message)
-    return run.end(trial, iteration, f"max_iter={max_iter} reached")
+        while iteration < max_iter:
+            before = trial.value
+            iteration += 1
+            ended, random = _pass_over(objective, learner, step_size, random)
+            following = objective.trial(ended.point) if ended else None
+            lower, reached = False, following.value if following else np.inf
+            if ended and following and reached <= before:
+                lower = True
+                learner = ended.settle(objective, following)
+                trial = _on_host(following)
+            else:
+                step_size /= 2
+            del following  # the next encoding needs its room
+            run.note(iteration, trial, _norm(objective, ended), "stochastic")
+            if lower and before - trial.value <= tol * abs(before):
+                share = (before - trial.value) / abs(before) if before else 0.0
+                message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+                return run.end(trial, iteration, message)
+            if step_size < _SHORTEST_STEP:
+                where = f"after an epoch of steps of size {2 * step_size:.2g}"
+                check_finite(reached, "the objective", where, or_infinite=True)
+                message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
+                return run.end(trial, iteration, message)
+        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+    return run.interrupted()
+
+
+def _on_host(trial: Trial) -> Trial:
+    """Keep what prediction needs of a trial; encodings of all data need room."""
+    point = replace(trial.point, frames=to_host(trial.point.frames))
+    units = units_on_host(trial.memo.units)
+    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, trace=None))
 
 
 # --- minibatches ----------------------------------------------------------------------------------

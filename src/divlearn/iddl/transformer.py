@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import type_of_target
 from divlearn.arrays import RealArray, to_host
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import draw_seed
-from divlearn.fitting.labelled import all_or_nothing, check_training
+from divlearn.fitting.labelled import check_training, fit_method
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.classifier import IDDLClassifier
@@ -95,7 +95,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         )
         self.loss = loss
 
-    @all_or_nothing
+    @fit_method
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:

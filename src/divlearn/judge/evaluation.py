@@ -16,7 +16,7 @@ from divlearn.arrays import Indices
 from divlearn.descriptors import Regularize
 from divlearn.drawing import Summarised
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
-from divlearn.fitting.interrupts import Interrupts, stoppable
+from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
@@ -209,15 +209,14 @@ def evaluate(
     data.require_two("drop the class, or pass more of it")
     folds = data.folds(cv, random_state)
     results: dict[str, list[_Fitted]] = {name: [] for name in known}
-    with Interrupts() as interrupts, narrated("evaluate", verbose):
-        steps = list(product(range(len(folds)), known))
-        with stoppable(lambda: any(results.values())):
-            for number, (fold, name) in enumerate(steps):
-                tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-                result = _predict(known[name], data, regularize, folds[fold])
-                if interrupts.seen:  # comparing with an unfinished fit would be unfair
-                    raise KeyboardInterrupt
-                results[name].append(result)
+    steps = list(product(range(len(folds)), known))
+    with user_call(), narrated("evaluate", verbose), stoppable(lambda: any(results.values())):
+        for number, (fold, name) in enumerate(steps):
+            tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
+            result = _predict(known[name], data, regularize, folds[fold])
+            if is_interrupted():  # comparing with an unfinished fit would be unfair
+                raise KeyboardInterrupt
+            results[name].append(result)
     return _gather(results, data, folds)
 
 

@@ -164,7 +164,7 @@ def _by_likelihood(
     # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
     # second row runs backwards, so that each point starts from the centre of a neighbour.
     center, volume = fit.center, 0.5 * (data.d + 1) * np.linalg.slogdet(data.matrices)[1].mean()
-    with stoppable(lambda: True):  # the answer is known; the map has holes
+    with stoppable():  # the answer is known; the map has holes
         for row, step in track(list(np.ndindex(surface.shape)), "points of the map"):
             column = -1 - step if row % 2 else step
             point = float(alphas[row]), float(betas[column])

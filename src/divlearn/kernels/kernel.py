@@ -93,7 +93,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         self.divergence, self.scale = divergence, scale
         self.engine, self.regularize = engine, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Keep the training matrices X, shape (n_matrices, d, d), and learn ``scale_``."""
         self._fit(X)
@@ -104,7 +104,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         matrices = check_new(self, X, dtype=None)
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
         divergences = self._fit(X)

@@ -18,6 +18,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 _COUNTS = (1, 3)  # of neighbours in every class
 _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+_SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
 
 
 class Candidate(NamedTuple):
@@ -115,4 +116,4 @@ def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
     classes = range(codes.max() + 1)
     means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
     distances = np.stack(means, axis=1)
-    return -np.log(np.maximum(distances, _LEAST * distances.mean()))
+    return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))

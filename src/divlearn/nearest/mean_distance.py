@@ -122,7 +122,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self.divergence, self.engine, self.filtering = divergence, engine, filtering
         self.cv, self.random_state, self.regularize = cv, random_state, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(
         self,
         X: ArrayLike,

@@ -82,7 +82,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.n_neighbors, self.divergence = n_neighbors, divergence
         self.weights, self.engine, self.regularize = weights, engine, regularize
 
-    @labelled.all_or_nothing
+    @labelled.fit_method
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Keep matrices X, shape (n_matrices, d, d), and labels y, of two classes at least.
 

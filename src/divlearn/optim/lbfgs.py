@@ -1,7 +1,6 @@
 """Limited-memory BFGS on manifolds, with lower limits on some coordinates."""
 
 from collections import deque
-from functools import partial
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from divlearn.optim.problem import (
     search,
 )
 
-Pairs = tuple[list[int], RealArray | None]  # which slots are used, and what is in them
-State = tuple[int, RealArray, Pairs]  # iteration, gradient, pairs
-
 _CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is learned from it
 
 
@@ -30,15 +26,6 @@ class Memory:
         self._size = size
         self._slots: deque[int] = deque(maxlen=size)  # the oldest first
         self._vectors: RealArray | None = None  # steps, changes, and room for a gradient
-
-    def state(self, iteration: int, gradient: RealArray) -> State:
-        """Copy what a run resumes from; vectors keep their places, so that products round alike."""
-        vectors = None if self._vectors is None else self._vectors.copy()
-        return iteration, gradient, (list(self._slots), vectors)
-
-    def restore(self, slots: list[int], vectors: RealArray | None) -> None:
-        self._slots = deque(slots, maxlen=self._size)
-        self._vectors = None if vectors is None else vectors.copy()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -105,23 +92,20 @@ def minimize_lbfgs(
     memory: int = 10,
     first_step: float = 1.0,
     callback: Callback | None = None,
-    broken_off: State | None = None,
 ) -> Result:
     """Minimise by limited-memory BFGS until the size of the projected gradient is at most ``tol``.
 
     In coordinates that move with the point parallel transport is the identity, and the flat two-
     loop recursion holds. Coordinates at their limit that the gradient pushes outwards are held. The
     first step, along the gradient, has the size ``first_step``. A sentence that the callback
-    returns stops the run. ``broken_off`` is what the `Progress` of a run told that was broken off.
+    returns stops the run.
     """
-    learned, trial = Memory(memory), start
-    iteration, gradient, pairs = broken_off or (0, gradient_at(problem, start, 0), ([], None))
-    learned.restore(*pairs)
+    learned, trial, iteration = Memory(memory), start, 0
+    gradient = gradient_at(problem, start, 0)
     limits = problem.limits(trial.point)
     while True:
         slope = projected(gradient, limits)
-        state = partial(learned.state, iteration, gradient)
-        progress = Progress(iteration, trial, problem.size(slope), state)
+        progress = Progress(iteration, trial, problem.size(slope))
         if end := progress.end(max_iter, tol, callback):
             return end
         found = _line_search(problem, trial, slope, limits, learned, first_step)

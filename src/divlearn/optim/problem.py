@@ -65,7 +65,6 @@ class Progress:
     iteration: int
     trial: Trial
     gradient_norm: float
-    state: Callable[[], Any] | None = None  # returns what is needed, beside the trial, to go on
 
     def end(self, max_iter: int, tol: float, callback: Callback | None) -> Result | None:
         """Tell the callback; return the result if this is where the optimiser stops."""
