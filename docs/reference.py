@@ -44,6 +44,7 @@ HELPERS = {
 # What only divlearn itself imports from.
 INTERNAL = {
     "__main__",
+    "alpha_beta",
     "arrays",
     "atomic",
     "checks",

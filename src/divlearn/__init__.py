@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divlearn.divergence import (
         DIVERGENCES,
+        ABDivergence,
         Divergence,
         abld,
         abld_grad,
@@ -61,6 +62,7 @@ _LATE = {
         ),
         "divergence": (
             "DIVERGENCES",
+            "ABDivergence",
             "Divergence",
             "abld",
             "abld_grad",
@@ -87,6 +89,7 @@ __all__ = [
     "DIVERGENCES",
     "LEML",
     "RSPDL",
+    "ABDivergence",
     "ABKMeans",
     "ABMixture",
     "BlockDiagonal",

@@ -25,7 +25,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.labelled import check_labelled
 from divlearn.geometry import geodesic
 from divlearn.nearest import DivergenceMDM, class_means, search
-from divlearn.nearest.plane import CHOICES, evaluate_plane
+from divlearn.nearest.plane import CANDIDATES, evaluate_plane
 
 POINTS = np.array(
     [
@@ -88,7 +88,7 @@ def test_candidates_with_closed_means_are_judged_as_by_cross_validation():
         place = found["divergence"].tolist().index(name)
         right = accuracy_score(y, cross_val_predict(DivergenceMDM(name), X, y, cv=folds))
         assert found["accuracy"][place] == pytest.approx(right)
-    assert len(found["divergence"]) == len(CHOICES) + 1
+    assert len(found["divergence"]) == len(CANDIDATES) + 1
     place = found["divergence"].tolist().index("airm")  # means are approximate
     right = accuracy_score(y, cross_val_predict(DivergenceMDM(), X, y, cv=folds))
     assert found["accuracy"][place] == pytest.approx(right, abs=0.02)
@@ -108,7 +108,7 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
         assert airm(end, exact) < 0.01 * airm(start, exact)  # squares of distances
 
 
-@pytest.mark.parametrize("place", range(len(CHOICES) + 1))
+@pytest.mark.parametrize("place", range(len(CANDIDATES) + 1))
 def test_the_means_are_those_that_were_judged(place, monkeypatch):
     X, y = wishart(10)
     monkeypatch.setattr(search.HeldOut, "best", lambda *_, **__: place)
@@ -117,7 +117,7 @@ def test_the_means_are_those_that_were_judged(place, monkeypatch):
     airm, burg, harmonic = (
         DivergenceMDM(name).fit(X, y).means_ for name in ("airm", "burg", "reverse-burg")
     )
-    if model.divergence_ == "log-euclidean":
+    if model.divergence_.name == "log-euclidean":
         expected = DivergenceMDM("logeuclid").fit(X, y).means_
     else:
         slope = model.divergence_.beta - model.divergence_.alpha

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from divlearn.divergence import DIVERGENCES, Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
 from divlearn.models.attributes import PACKAGES, check_attributes, complete, find_nan
@@ -28,7 +29,7 @@ _NUMERIC = ("numpy", "scipy.special")  # of trusted ufuncs and types of numbers
 _PURE = ("pyriemann.geometry", "pyriemann.utils", "sklearn.feature_selection", "sklearn.metrics")
 _FURTHER = frozenset(
     {
-        "divlearn.Divergence",
+        "divlearn.ABDivergence",
         "divlearn.cluster.parameters.FamilyParameters",
         "divlearn.descriptors.GaborBank",
         "divlearn.descriptors.Preset",
@@ -215,6 +216,11 @@ _KINDS: Mapping[str, tuple[type[Any], Callable[[Any], Any], Callable[..., Any]]]
         partial,
         lambda v: (v.func, v.args, v.keywords),
         lambda f, v, k: partial(f, *v, **k),
+    ),
+    "divergence": (  # one with a name
+        Divergence,
+        lambda v: (v.name,) if DIVERGENCES.get(v.name) == v else None,
+        get_divergence,
     ),
     "engine": (Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
     "dtype": (np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),

@@ -1,19 +1,15 @@
 """Means of the SPD matrices of every class, exact ones and those of parts by a Newton step."""
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.labelled import Labelled
-from divlearn.geometry import compose, expm, geodesic, graded_eigh
-from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.means import given_point, mean_abld
+from divlearn.geometry import compose, expm, graded_eigh
 from divlearn.sharded.blocks import engine_for
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
@@ -46,7 +42,7 @@ def recentering_from(data: Labelled, centers: RealArray) -> Callable[..., RealAr
 
 
 def class_means(
-    data: Labelled, divergence: Divergence | None, engine: Engine, starts: RealArray | None = None
+    data: Labelled, divergence: Divergence, engine: Engine, starts: RealArray | None = None
 ) -> RealArray:
     names = [f"class {name!s}" for name in data.classes]
     return find_means(data.matrices, data.codes, data.weights, divergence, engine, names, starts)
@@ -56,34 +52,25 @@ def find_means(
     matrices: RealArray,
     codes: Indices,
     weights: RealArray,
-    divergence: Divergence | None,
+    divergence: Divergence,
     engine: Engine,
     names: Sequence[str],
     starts: RealArray | None = None,
 ) -> RealArray:
-    """Means of the matrices of each code, in closed form if there is one; None: log-Euclidean."""
-    if divergence is None:
-        return from_log_vectors(average(log_vectors(matrices), codes, weights))
-    point = None if divergence.symmetrized else given_point(divergence)
-    if point is None and {divergence.alpha, divergence.beta} not in ({0.0, 1.0}, {0.0, -1.0}):
-        raise ValueError(
-            f"divergence={divergence.name!r} is the mean of both directions, whose means have no "
-            "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
-            "single direction (alpha, beta)"
+    """Means of the matrices of each code, whose names are for messages."""
+    means = []
+    for code, name in enumerate(names):
+        rows = np.flatnonzero(codes == code)
+        found = divergence.mean(
+            Prepared.checked(matrices[rows]),
+            weights[rows],
+            engine=engine_for(engine, len(rows), matrices.shape[-1]),
+            init=None if starts is None else starts[code],
+            tol=_TOLERANCE,
+            what=name,
         )
-    if starts is not None and point is not None:
-        return _iterate(matrices, codes, weights, point, starts, engine, names)
-    arithmetic = average(matrices, codes, weights)
-    if point == (0.0, 1.0):
-        return arithmetic
-    harmonic = np.linalg.inv(average(np.linalg.inv(matrices), codes, weights))
-    harmonic = 0.5 * (harmonic + harmonic.mT)
-    if point == (1.0, 0.0):
-        return harmonic
-    middle = geodesic(arithmetic, harmonic, 0.5)
-    if point is None:
-        return middle
-    return _iterate(matrices, codes, weights, point, middle, engine, names)
+        means.append(found)
+    return np.stack(means)
 
 
 def average(values: RealArray, codes: Indices, weights: RealArray) -> RealArray:
@@ -96,31 +83,3 @@ def average(values: RealArray, codes: Indices, weights: RealArray) -> RealArray:
     table = sparse.csr_array((shares, (codes, np.arange(n))), shape=(n_codes, n))
     means: RealArray = table @ values.reshape(n, -1)
     return means.reshape(n_codes, *values.shape[1:])
-
-
-def _iterate(
-    matrices: RealArray,
-    codes: Indices,
-    weights: RealArray,
-    point: tuple[float, float],
-    starts: RealArray,
-    engine: Engine,
-    names: Sequence[str],
-) -> RealArray:
-    means = []
-    for code, start in enumerate(starts):
-        rows = np.flatnonzero(codes == code)
-        own = engine.keep(Prepared.checked(matrices[rows]))
-        found = mean_abld(
-            own,
-            *point,
-            weights[rows],
-            start,
-            tol=_TOLERANCE,
-            engine=engine_for(engine, len(rows), own.d),
-        )
-        if not found.converged:
-            message = f"the mean of {names[code]} is not exact: {found.message}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        means.append(found.mean)
-    return np.stack(means)

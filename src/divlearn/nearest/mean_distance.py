@@ -7,25 +7,23 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
-from divlearn.log_vectors import log_vectors
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import average, class_means, recentering
 from divlearn.nearest.filtering import Filter, learn_filter
-from divlearn.nearest.search import CANDIDATES, Field, MeanSearch, typical
+from divlearn.nearest.search import CANDIDATES, MeanSearch, find_slope, typical
 
 _ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
 
@@ -42,9 +40,10 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
 
     Parameters
     ----------
-    divergence : str, pair (alpha, beta), Divergence or sequence of these, default="airm"
-        A name, see `divlearn.get_divergence`, or a pair with alpha, beta >= 0 or both <= 0;
-        ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
+    divergence : str, pair (alpha, beta), dict, Divergence or sequence of these, default="airm"
+        Whatever `divlearn.get_divergence` takes and has a mean: a name, a pair with
+        alpha, beta >= 0 or both <= 0, or ``{"mean": ..., "distance": ...}``, two functions of
+        yours; ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
         "reverse-burg" the harmonic mean, in "jeffreys" the geometric mean of both. "choose" chooses
         the divergence by cross-validation on the training data. In a sequence such as
         ``["airm", "burg"]``, a field of metrics, every class has a mean in each. See Notes.
@@ -62,7 +61,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     ----------
     means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter
         For a sequence, (n_divergences, n_classes, d, d).
-    divergence_ : Divergence or "log-euclidean", the one given or chosen; a list for a sequence.
+    divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
@@ -106,12 +105,12 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     weights_: Annotated[RealArray, "n_divergences"]
     cv_results_: dict[str, Any]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
-    _field: Field
+    _field: list[Divergence]
     _filter: Filter | None
 
     def __init__(
         self,
-        divergence: str | Divergence | Sequence[Any] = "airm",
+        divergence: DivergenceLike | Sequence[DivergenceLike] = "airm",
         engine: str | Engine = "auto",
         *,
         filtering: bool = False,
@@ -160,10 +159,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return replace(data, matrices=self._filter.apply(data.matrices))
 
     @property
-    def divergence_(self) -> Any:
+    def divergence_(self) -> Divergence | list[Divergence]:
         """The divergence in use, or a list of those in use."""
-        found = [LOG_EUCLIDEAN if one is None else one for one in self._field]
-        return found[0] if self.means_.ndim == 3 else found
+        return self._field[0] if self.means_.ndim == 3 else self._field
 
     def fit_training(self, training: Training) -> Self:
         """Choose the divergence on folds of data that was checked."""
@@ -180,10 +178,9 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
-        unit = search.unit(chosen.best) * chosen.calibration.temperature
-        self.scale_ = 1 / (unit * (divergence.scale if divergence else 1.0))
+        self.scale_ = 1 / (search.unit(chosen.best) * chosen.calibration.temperature)
         data = self._learn_filter(data, engine)
-        if divergence is None or abs(slope := divergence.beta - divergence.alpha) == 1:
+        if (slope := find_slope(divergence)) is None or abs(slope) == 1:
             self.means_ = class_means(data, divergence, engine)
         else:
             recenter = recentering(data, engine)
@@ -200,7 +197,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         "stein" are; otherwise they are divergences.
         """
         distances = self._distances(X)
-        squares = all(one is None or one.squared_distance for one in self._field)
+        squares = all(one.squared_distance for one in self._field)
         return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
@@ -234,9 +231,9 @@ def _is_sequence(divergence: Any) -> bool:
     return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
 
 
-def _known_field(divergences: Any) -> Field:
-    field = [neighbors.known_divergence(one) for one in divergences]
-    points = [one and (one.alpha, one.beta, one.symmetrized) for one in field]
+def _known_field(divergences: Any) -> list[Divergence]:
+    field = [get_divergence(one) for one in divergences]
+    points = [_without_scale(one) for one in field]
     twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
     if twice or not field:
         raise ValueError(
@@ -246,20 +243,24 @@ def _known_field(divergences: Any) -> Field:
     return field
 
 
-def _measure(matrices: RealArray, field: Field, means: RealArray, engine: Engine) -> RealArray:
+def _without_scale(divergence: Divergence) -> Any:
+    if isinstance(divergence, ABDivergence):
+        return divergence.alpha, divergence.beta, divergence.symmetrized
+    return divergence
+
+
+def _measure(
+    matrices: RealArray, field: list[Divergence], means: RealArray, engine: Engine
+) -> RealArray:
     """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
-    prepared: Any = engine.prepare(Prepared.checked(matrices)) if any(field) else None
-    return np.stack(
-        [
-            one.pairwise(prepared, some, engine=engine)
-            if one
-            else cdist(log_vectors(matrices), log_vectors(some), "sqeuclidean")
-            for one, some in zip(field, means, strict=True)
-        ]
-    )
+    prepared = engine.prepare(Prepared.checked(matrices))
+    pairs = zip(field, means, strict=True)
+    return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
 
 
-def _balance(data: Labelled, field: Field, means: RealArray, engine: Engine) -> RealArray:
+def _balance(
+    data: Labelled, field: list[Divergence], means: RealArray, engine: Engine
+) -> RealArray:
     """Weights of divergences, each as if it were alone, so that none outweighs the others."""
     scales = []
     for table in _measure(data.matrices, field, means, engine):

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_finite
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
@@ -17,14 +17,12 @@ from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Judge, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
-from divlearn.log_vectors import log_vectors
 from divlearn.nearest.class_means import average, recentering
 from divlearn.nearest.filtering import learn_filter
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
-from divlearn.nearest.plane import CHOICES, evaluate_plane
+from divlearn.nearest.plane import evaluate_plane
 
-Field = list[Divergence | None]  # None: log-Euclidean
-CANDIDATES: Field = [*MEMBERS, None]
+CANDIDATES: list[Divergence] = [*MEMBERS, LOG_EUCLIDEAN]
 _CERTAIN = 2.0  # standard errors of a gain over the first candidate that counts
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
@@ -54,7 +52,7 @@ class MeanSearch:
         right = judge_accuracy(training, SCORES)
         rows, accuracies, scores = [held for _, held in training.folds], [], []
         for place, one in enumerate(CANDIDATES):
-            names.append(LOG_EUCLIDEAN if one is None else one.name)
+            names.append(one.name)
             accuracies.append(right(held_out.decisions([place] * n_folds), rows).sum())
             scores.append(-held_out.score(place))
         return chosen, {
@@ -98,7 +96,8 @@ class _View:
 
     def __init__(self, data: Labelled, engine: Engine) -> None:
         self.data, self.recenter = data, recentering(data, engine)
-        self.inverses, self.vectors = np.linalg.inv(data.matrices), log_vectors(data.matrices)
+        self.inverses = np.linalg.inv(data.matrices)
+        self.vectors = LOG_EUCLIDEAN.embed(data.matrices)
 
 
 def judge_brier(training: Training) -> Judge:
@@ -129,7 +128,7 @@ def _held_out_tables(
     """Divergences (n_held, n_classes) to the means of the training part, for each candidate."""
     data, (train, held) = view.data, fold
     codes, weights = data.codes[train], data.weights[train]
-    slopes = {one: _slope(CANDIDATES[one]) for one in candidates}
+    slopes = {one: find_slope(CANDIDATES[one]) for one in candidates}
     means = _part_means(view, train, sorted({one for one in slopes.values() if one is not None}))
     tables = np.empty((len(candidates), len(held), len(data.classes)))
     step = max(1, _TABLE_ENTRIES // data.matrices[0, :1].size // len(data.classes))
@@ -138,8 +137,8 @@ def _held_out_tables(
         prepared = engine.prepare(Prepared.checked(data.matrices[held[some]]))
         for slope, centers in means.items():
             places = [place for place, one in enumerate(candidates) if slopes[one] == slope]
-            points = CHOICES[[candidates[place] for place in places]]
-            tables[places, some] = _tables(prepared, centers, points, engine)
+            members = [MEMBERS[candidates[place]] for place in places]
+            tables[places, some] = _tables(prepared, centers, members, engine)
     for place, one in enumerate(candidates):
         if slopes[one] is None:
             gaps = view.vectors[held][:, None] - average(view.vectors[train], codes, weights)
@@ -149,8 +148,9 @@ def _held_out_tables(
     return list(np.minimum(tables, 1e100))
 
 
-def _slope(divergence: Divergence | None) -> float | None:
-    return None if divergence is None else divergence.beta - divergence.alpha
+def find_slope(divergence: Divergence) -> float | None:
+    """Return beta - alpha, which tells the mean; None for what is not in the family."""
+    return divergence.beta - divergence.alpha if isinstance(divergence, ABDivergence) else None
 
 
 def _part_means(view: _View, train: Indices, slopes: Sequence[float]) -> dict[float, RealArray]:
@@ -172,10 +172,14 @@ def _part_means(view: _View, train: Indices, slopes: Sequence[float]) -> dict[fl
     return means
 
 
-def _tables(data: Prepared, means: RealArray, points: RealArray, engine: Engine) -> RealArray:
-    """Divergences (n_points, n_matrices, n_classes) to the means; one alone needs no spectra."""
+def _tables(
+    data: Prepared, means: RealArray, members: Sequence[ABDivergence], engine: Engine
+) -> RealArray:
+    """Divergences (n_members, n_matrices, n_classes) to the means; one alone needs no spectra."""
+    points = np.array([(one.alpha, one.beta) for one in members])
+    scales = np.array([one.scale for one in members])[:, None, None]
     if len(points) == 1:
-        return engine.encode(data, Prepared.checked(means), *points[0])[None]
+        return scales * engine.encode(data, Prepared.checked(means), *points[0])
     t = engine.spectra(data, Prepared.checked(means))
     spectra = np.ascontiguousarray(t.reshape(-1, t.shape[2]).T)
-    return evaluate_plane(spectra, points).reshape(-1, *t.shape[:2])
+    return scales * evaluate_plane(spectra, points).reshape(-1, *t.shape[:2])
