@@ -25,19 +25,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 
-from divlearn.baselines import (
-    LEML,
-    RSPDL,
-    DivergenceKNN,
-    DivergenceMDM,
-    KernelLLC,
-    KernelSparseCoding,
-)
+from divlearn.baselines import LEML, RSPDL, KernelLLC, KernelSparseCoding
 from divlearn.committee import SPDClassifier
-from divlearn.committee.tangent import tangent_features, tangent_vectors
 from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
+from divlearn.tangent.classifier import tangent_features, tangent_vectors
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)

@@ -28,7 +28,7 @@ from rich.console import Console
 from tables import plain_table
 from timing import Array, limit_threads, wishart
 
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 TRAIN, TEST, CLASSES = 10_000, 2_500, 10
 SIZES = (5, 18)  # of matrices

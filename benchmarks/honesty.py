@@ -24,13 +24,13 @@ from sklearn.metrics import balanced_accuracy_score
 
 from divlearn import ABKMeans, which_divergence
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.cluster.agreement import p_agreement
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, evaluate
 from divlearn.judge.answer import LEARNED, MEAN
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.judge.significance import SIGNIFICANT, p_above_chance
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.threads import one_thread
 
 RESULTS = Path(__file__).parent / "results" / "honesty.json"

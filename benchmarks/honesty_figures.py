@@ -17,7 +17,8 @@ from divlearn import (
     which_divergence,
 )
 from divlearn.arrays import Indices
-from divlearn.baselines import DivergenceMDM, KernelLLC, KernelSparseCoding, LogEuclideanSVM
+from divlearn.baselines import KernelLLC, KernelSparseCoding, LogEuclideanSVM
+from divlearn.nearest import DivergenceMDM
 
 CLASSIFIERS: dict[str, Callable[[], Any]] = {
     "SPDClassifier": lambda: SPDClassifier(random_state=0),

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from divlearn import SPDClassifier
-from divlearn.baselines import DivergenceMDM
+from divlearn.nearest import DivergenceMDM
 
 CHANNELS = ("FC3", "FCz", "FC4", "C3", "Cz", "C4", "CP3", "CPz", "CP4")
 

@@ -23,8 +23,8 @@ from machine import machine, machine_line, write_between_markers
 from timing import limit_threads
 
 from divlearn import Recenter
-from divlearn.baselines import DivergenceMDM
 from divlearn.fitting.folds import fit_grouped
+from divlearn.nearest import DivergenceMDM
 
 RESULTS = Path(__file__).with_name("results") / "recenter.json"
 # The file of each set of splits, and its seeds.

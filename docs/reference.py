@@ -13,7 +13,16 @@ from typing import Any
 # What users import from, in the order in which a reader wants it.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Choosing": ("judge",),
-    "Learning": ("committee", "iddl", "kernels", "baselines", "transfer", "torch"),
+    "Learning": (
+        "committee",
+        "iddl",
+        "kernels",
+        "nearest",
+        "tangent",
+        "baselines",
+        "transfer",
+        "torch",
+    ),
     "Clusters and densities": ("cluster", "likelihood"),
     "Divergences": ("divergence", "means", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
@@ -35,6 +44,7 @@ HELPERS = {
 # What only divlearn itself imports from.
 INTERNAL = {
     "__main__",
+    "alpha_beta",
     "arrays",
     "atomic",
     "checks",

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import divlearn
-from divlearn import baselines
+from divlearn import DivergenceKNN, baselines
 from divlearn.iddl import IDDLClassifier
 from paper.protocol import Protocol
 
@@ -49,7 +49,7 @@ def make_classifier(
         variant, loss = (RIDGE | STRUCTURED)[method], "ridge" if method in RIDGE else "hinge"
         return make_iddl(variant, loss, engine, n_atoms=atoms, random_state=seed, **rest)
     if method in NEIGHBOURS:
-        return baselines.DivergenceKNN(1, NEIGHBOURS[method], engine=engine, **rest)
+        return DivergenceKNN(1, NEIGHBOURS[method], engine=engine, **rest)
     if method in CODED:
         return CODED[method](atoms, random_state=seed, **rest)
     if method in OURS:

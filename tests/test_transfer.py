@@ -17,9 +17,9 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from divlearn import Recenter, load, save
-from divlearn.baselines import DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import invsqrtm, logm
+from divlearn.nearest import DivergenceMDM
 
 NAMES = np.array(["anna", "bert", "carl", "dora"])
 
@@ -205,7 +205,7 @@ def test_wrong_lengths_and_sizes(data):
 
 def test_a_mean_that_is_not_exact_is_told(data, monkeypatch):
     X, _, groups = data
-    monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-300)
+    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-300)
     with pytest.warns(ConvergenceWarning) as told:
         Recenter().fit(X, groups=groups)
     messages = [str(one.message) for one in told]

@@ -15,8 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.decomposition import PCA
 
-from divlearn import Recenter
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceMDM, Recenter
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import logm
 

@@ -18,7 +18,7 @@ from pyriemann.estimation import Covariances
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceMDM
 
 rng = np.random.default_rng(0)
 n_recordings, n_channels, n_sources, longest = 240, 8, 6, 128

@@ -17,7 +17,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import Pipeline
 
-from divlearn.baselines import DivergenceKNN
+from divlearn import DivergenceKNN
 from divlearn.descriptors import RegionCovariance
 
 digits = load_digits()

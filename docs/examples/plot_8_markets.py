@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from sklearn.model_selection import KFold, TimeSeriesSplit, cross_val_score
 
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn import DivergenceKNN, DivergenceMDM
 
 rng = np.random.default_rng(0)
 n_days, n_assets, window, step = 2800, 8, 20, 5

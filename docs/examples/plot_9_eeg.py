@@ -22,8 +22,7 @@ from pyriemann.estimation import Covariances
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 from sklearn.pipeline import Pipeline
 
-from divlearn import SPDClassifier, load, save
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceMDM, SPDClassifier, load, save
 
 rng = np.random.default_rng(0)
 n_people, n_trials, n_channels, n_sources, n_times = 6, 40, 10, 8, 100

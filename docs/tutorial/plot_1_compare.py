@@ -75,7 +75,7 @@ plt.show()
 
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceMDM
 
 clean = make_recordings(artifacts=0, random_state=0)[0]
 data = {"no artifacts": clean @ clean.mT / clean.shape[2], "artifacts in 25 %": X}

@@ -57,7 +57,7 @@ plt.show()
 
 from sklearn.model_selection import GroupKFold
 
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceMDM
 
 for train, test in GroupKFold(3).split(X, y, subjects):
     fixed = DivergenceMDM("airm").fit(X[train], y[train])

@@ -14,8 +14,7 @@ not enough. This chapter fits three models that learn more: a support vector mac
 
 import matplotlib.pyplot as plt
 
-from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier
-from divlearn.baselines import DivergenceMDM
+from divlearn import DivergenceKernelClassifier, DivergenceMDM, IDDLClassifier, SPDClassifier
 from divlearn.datasets import make_recordings
 
 recordings, y, subjects = make_recordings(random_state=0)

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
+from divlearn import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_recordings
 
 recordings, y, subjects = make_recordings(shift=0.4, random_state=0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divlearn.divergence import (
         DIVERGENCES,
+        ABDivergence,
         Divergence,
         abld,
         abld_grad,
@@ -35,21 +36,33 @@ _MODULES = (
     "likelihood",
     "means",
     "models",
+    "nearest",
     "optim",
     "report",
     "sharded",
     "spd",
     "spectral",
+    "tangent",
     "torch",
     "transfer",
 )
 _LATE = {
     name: f"divlearn.{module}"
     for module, names in {
+        "baselines": ("LEML", "RSPDL", "KernelLLC", "KernelSparseCoding", "LogEuclideanSVM"),
         "cluster": ("ABKMeans", "ABMixture", "KarcherKMeans", "LogEuclideanKMeans"),
-        "committee": ("SPDClassifier",),
+        "committee": ("CalibratedClassifier", "SPDClassifier"),
+        "descriptors": (
+            "BlockDiagonal",
+            "CovarianceKernel",
+            "GaussianEmbedding",
+            "RBFKernelDescriptor",
+            "RegionCovariance",
+            "Regularize",
+        ),
         "divergence": (
             "DIVERGENCES",
+            "ABDivergence",
             "Divergence",
             "abld",
             "abld_grad",
@@ -61,10 +74,12 @@ _LATE = {
         "fitting": ("resumable",),
         "iddl": ("IDDLClassifier", "IDDLRegressor", "IDDLTransformer"),
         "judge": ("evaluate", "plane_map", "which_divergence"),
-        "kernels": ("DivergenceKernel", "DivergenceKernelClassifier"),
+        "kernels": ("DivergenceKernel", "DivergenceKernelClassifier", "DivergenceProcessKernel"),
         "means": ("mean_abld",),
         "models": ("load", "save"),
+        "nearest": ("DivergenceKNN", "DivergenceMDM", "NearestClassifier"),
         "spd": ("check_spd",),
+        "tangent": ("TangentClassifier",),
         "transfer": ("Recenter",),
     }.items()
     for name in names
@@ -72,18 +87,36 @@ _LATE = {
 
 __all__ = [
     "DIVERGENCES",
+    "LEML",
+    "RSPDL",
+    "ABDivergence",
     "ABKMeans",
     "ABMixture",
+    "BlockDiagonal",
+    "CalibratedClassifier",
+    "CovarianceKernel",
     "Divergence",
+    "DivergenceKNN",
     "DivergenceKernel",
     "DivergenceKernelClassifier",
+    "DivergenceMDM",
+    "DivergenceProcessKernel",
+    "GaussianEmbedding",
     "IDDLClassifier",
     "IDDLRegressor",
     "IDDLTransformer",
     "KarcherKMeans",
+    "KernelLLC",
+    "KernelSparseCoding",
     "LogEuclideanKMeans",
+    "LogEuclideanSVM",
+    "NearestClassifier",
+    "RBFKernelDescriptor",
     "Recenter",
+    "RegionCovariance",
+    "Regularize",
     "SPDClassifier",
+    "TangentClassifier",
     "abld",
     "abld_grad",
     "available_engines",
@@ -112,4 +145,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE, *_MODULES})
+    return __all__

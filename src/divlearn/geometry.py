@@ -262,6 +262,17 @@ def vectorize(S: RealArray) -> RealArray:
     return S[..., rows, columns] * beside(np.where(rows == columns, 1, np.sqrt(2)), S)
 
 
+def unvectorize(vectors: RealArray) -> RealArray:
+    """Symmetric matrices, shape (n, d, d), of which `vectorize` gives these rows."""
+    d = int(np.sqrt(2 * vectors.shape[1]))
+    rows, columns = np.triu_indices(d)
+    entries = vectors * beside(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
+    matrices = np.zeros((len(vectors), d, d), like=vectors)
+    matrices[:, rows, columns] = entries
+    matrices[:, columns, rows] = entries
+    return matrices
+
+
 def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray:
     r"""Point at ``fraction`` of the way from ``start`` to ``end``; broadcasts over (...).
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from divlearn.arrays import RealArray, beside, on_device
+from divlearn.arrays import RealArray, on_device
 from divlearn.engines.cpu import cpu_engine
-from divlearn.geometry import compose, expm, graded_eigh, normalize, vectorize
+from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize, vectorize
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
@@ -31,12 +31,7 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
 
 def from_log_vectors(vectors: RealArray) -> RealArray:
     """SPD matrices, shape (n, d, d), of which `log_vectors` are given."""
-    d = int(np.sqrt(2 * vectors.shape[1]))
-    rows, columns = np.triu_indices(d)
-    entries = vectors * beside(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
-    logarithms = np.zeros((len(vectors), d, d), like=vectors)
-    logarithms[:, rows, columns] = entries
-    logarithms[:, columns, rows] = entries
+    logarithms = unvectorize(vectors)
     if on_device(vectors):
         values, basis = np.linalg.eigh(logarithms)
         return compose(basis, np.exp(values))

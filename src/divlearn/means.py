@@ -1,16 +1,15 @@
 r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-det divergence."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import RealArray, as_real, beside, to_host
 from divlearn.checks import check_count, check_finite
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.frames import in_frames, move_frames
@@ -19,7 +18,7 @@ from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
 from divlearn.weights import check_weights
 
-__all__ = ["MeanResult", "for_pyriemann", "mean_abld"]
+__all__ = ["MeanResult", "mean_abld"]
 
 
 _HALVINGS = 40
@@ -150,50 +149,6 @@ def mean_abld(
                 trial = search.send(evaluate(trial))
             except StopIteration as end:
                 return _rounded(end.value, given.dtype)
-
-
-def for_pyriemann(
-    divergence: str | Sequence[float] | Divergence,
-) -> dict[str, Callable[..., RealArray]]:
-    r"""Mean and distance of a divergence, as pyRiemann's estimators take them for ``metric``.
-
-    Parameters
-    ----------
-    divergence : str, pair (alpha, beta) or Divergence
-        Of one sign and one direction; "jeffreys" is pyRiemann's "kullback_sym".
-
-    Returns
-    -------
-    dict
-        "mean", a function of matrices and ``sample_weight`` that returns the centroid
-        :math:`\arg\min_C \sum_i w_i D(X_i \,\|\, C)`, and "distance", the `Divergence`.
-
-    Examples
-    --------
-    >>> metric = for_pyriemann("kullback")  # for MDM(metric=metric) and others
-    >>> X = np.array([np.eye(2), 3 * np.eye(2)])
-    >>> metric["mean"](X, sample_weight=[3, 1])
-    array([[1.5, 0. ],
-           [0. , 1.5]])
-    """
-    return {"mean": partial(_mean, given_point(divergence)), "distance": get_divergence(divergence)}
-
-
-def _mean(
-    point: tuple[float, float], X: ArrayLike, sample_weight: ArrayLike | None = None
-) -> RealArray:
-    return mean_abld(X, *point, sample_weight).mean
-
-
-def given_point(divergence: str | Sequence[float] | Divergence) -> tuple[float, float]:
-    """Return the (alpha, beta) of a divergence for which centroids are unique, both >= 0."""
-    known = get_divergence(divergence)
-    if known.symmetrized:
-        raise ValueError(
-            f"divergence={known.name!r} is the mean of both directions, must be a single one; "
-            "pass 'stein', which is symmetric, or 'burg'"
-        )
-    return nonnegative_point(known.alpha, known.beta)
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:

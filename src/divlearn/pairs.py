@@ -16,12 +16,16 @@ def check_pair(
     X: ArrayLike, Y: ArrayLike, *, ndim: int | None = None
 ) -> tuple[RealArray, RealArray]:
     first, second = check_spd(X, ndim=ndim), check_spd(Y, ndim=ndim, name="Y")
+    check_sizes(first, second)
+    return first, second
+
+
+def check_sizes(first: RealArray, second: RealArray) -> None:
     if first.shape[-1] != second.shape[-1]:
         raise ValueError(
             f"X is {first.shape[-1]} by {first.shape[-1]}, but Y is {second.shape[-1]} by "
             f"{second.shape[-1]}; both must have the same dimension"
         )
-    return first, second
 
 
 class Pairs:

@@ -1,22 +1,20 @@
 """Transfer between subjects, sessions and devices: re-centring of groups of SPD matrices."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.mean_distance import find_means
-from divlearn.baselines.neighbors import known_divergence
 from divlearn.descriptors.definite import MatrixTransformer
-from divlearn.divergence import Divergence
+from divlearn.divergence import DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups, count_groups
 from divlearn.fitting.labelled import check_new, check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.nearest.class_means import find_means
 
 __all__ = ["Recenter"]
 
@@ -40,9 +38,10 @@ class Recenter(MatrixTransformer):
 
     Parameters
     ----------
-    divergence : str, pair (alpha, beta) or Divergence, default="airm"
+    divergence : str, pair (alpha, beta), dict or Divergence, default="airm"
         D, any value that `DivergenceMDM` takes but "choose"; ``metric`` is an alias. The mean in D
-        of every training group becomes the identity, for "log-euclidean" only approximately.
+        of every training group becomes the identity, outside the alpha-beta family only
+        approximately.
     stretch : bool, default=False
         Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
         affine-invariant distance of the matrices of a group to its mean.
@@ -77,7 +76,7 @@ class Recenter(MatrixTransformer):
 
     Examples
     --------
-    >>> from divlearn.baselines import DivergenceMDM
+    >>> from divlearn.nearest import DivergenceMDM
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 40, 4, separation=4, random_state=0)
     >>> gains = np.diag([1.0, 10.0, 0.2, 3.0])  # of the amplifiers in the second session
@@ -100,7 +99,7 @@ class Recenter(MatrixTransformer):
 
     def __init__(
         self,
-        divergence: str | Sequence[float] | Divergence = "airm",
+        divergence: DivergenceLike = "airm",
         *,
         stretch: bool = False,
         engine: str | Engine = "auto",
@@ -162,7 +161,7 @@ class Recenter(MatrixTransformer):
         return centered.astype(matrices.dtype, copy=False)
 
     def _find_means(self, matrices: RealArray, codes: Indices, names: Names) -> RealArray:
-        divergence, engine = known_divergence(self.divergence), get_engine(self.engine)
+        divergence, engine = get_divergence(self.divergence), get_engine(self.engine)
         return find_means(
             matrices.astype(np.float64, copy=False),
             codes,

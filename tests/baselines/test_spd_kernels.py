@@ -7,7 +7,7 @@ import pytest
 from conftest import wishart
 from scipy.linalg import logm
 
-from divlearn.baselines.spd_kernels import LogEuclideanKernel, SteinKernel, get_kernel
+from divlearn.baselines.spd_kernels import EmbeddedKernel, SteinKernel, get_kernel
 from divlearn.spd import expm
 
 NAMES = ["log-euclidean", "stein"]
@@ -27,7 +27,7 @@ def test_values_are_those_of_the_formulas():
     X, Y = wishart(rng, 6, 4), wishart(rng, 3, 4)
     logarithms = [[logm(one) for one in matrices] for matrices in (X, Y)]
     expected = [[np.linalg.norm(x - y) ** 2 for y in logarithms[1]] for x in logarithms[0]]
-    kernel = LogEuclideanKernel()
+    kernel = EmbeddedKernel()
     np.testing.assert_allclose(kernel.divergences(kernel.prepare(X), Y), expected, rtol=1e-8)
     expected = [
         [
@@ -76,7 +76,7 @@ def test_points_are_atoms(name):
 
 @pytest.mark.parametrize("bandwidth", [0.01, 0.3, 5.0])
 def test_the_log_euclidean_kernel_is_positive_definite_for_every_bandwidth(bandwidth):
-    kernel = LogEuclideanKernel()
+    kernel = EmbeddedKernel()
     X = expm(symmetric(np.random.default_rng(0), 200, 3))
     kernel.check_bandwidth(bandwidth, 3)
     assert kernel.nearest_bandwidth(bandwidth, 3) == bandwidth

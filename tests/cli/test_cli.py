@@ -21,10 +21,10 @@ from sklearn.preprocessing import StandardScaler
 
 import divlearn
 from divlearn import load
-from divlearn.baselines import DivergenceMDM
 from divlearn.cli import main
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
+from divlearn.nearest import DivergenceMDM
 
 NAMES = np.array(["bark", "moss", "sand"])
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")

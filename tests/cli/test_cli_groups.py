@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from divlearn import load
-from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
 from divlearn.datasets import dataset, load_spd, make_wishart_clusters
 from divlearn.files import stacks
 from divlearn.fitting import checkpoint
 from divlearn.judge import evaluate, which_divergence
 from divlearn.judge.evaluation import held_out_predictions
+from divlearn.nearest import DivergenceKNN
 
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 SUBJECTS = np.repeat(np.arange(16), 4)

@@ -70,7 +70,7 @@ def test_cluster_keeps_the_best_start(interrupt):
 
 
 def test_which_answers_from_what_was_judged(interrupt, monkeypatch):
-    monkeypatch.setattr("divlearn.baselines.plane._ROWS", 10)
+    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
     code, printed, _ = interrupt("blocks", 3, "which", "--cv", "2")
     assert code == KEPT
     assert "Interrupted by the user: 30 of 36 matrices were judged" in printed

@@ -11,9 +11,9 @@ import pytest
 
 import divlearn
 from divlearn.atomic import open_atomic
-from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
 from divlearn.datasets import load_spd, make_wishart_clusters
+from divlearn.nearest import DivergenceKNN
 
 
 @pytest.fixture

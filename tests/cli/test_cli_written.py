@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import divlearn
-from divlearn.baselines import DivergenceKNN
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
+from divlearn.nearest import DivergenceKNN
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
-from divlearn.committee import MEMBERS, SPDClassifier, TangentClassifier
-from divlearn.committee import tangent as tangent_module
+from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
+from divlearn.tangent import TangentClassifier
+from divlearn.tangent import classifier as tangent_module
 
 QUICK = ("start softmax", "kernel", "tangent lda")
 

@@ -237,9 +237,9 @@ def test_larger_dimensions_go_to_the_cpu():
 def test_estimators_take_the_engine():
     """They find what they find on the CPU."""
     from divlearn import which_divergence
-    from divlearn.baselines import DivergenceKNN
     from divlearn.cluster import ABKMeans, ABMixture
     from divlearn.iddl import IDDLClassifier
+    from divlearn.nearest import DivergenceKNN
 
     rng = np.random.default_rng(0)
     X = np.concatenate([wishart(rng, 30, 4), 3 * wishart(rng, 30, 4)])

@@ -11,12 +11,12 @@ from resuming import assert_resumes
 
 from divlearn import which_divergence
 from divlearn.arrays import beside, to_host
-from divlearn.baselines import DivergenceKNN
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe, heads
 from divlearn.iddl.losses import RidgeLoss
+from divlearn.nearest import DivergenceKNN
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
 

@@ -42,8 +42,8 @@ ESTIMATORS = {
         [0, 0.5], [0.5, 1], [0.5, 2], [1, 10], cv=2, **SEED
     ),
     "DivergenceKernel": divlearn.DivergenceKernel(),
-    "DivergenceKNN": baselines.DivergenceKNN(1),
-    "DivergenceMDM": baselines.DivergenceMDM(),
+    "DivergenceKNN": divlearn.DivergenceKNN(1),
+    "DivergenceMDM": divlearn.DivergenceMDM(),
     "Recenter": divlearn.Recenter(),
     "Recenter, stretching": divlearn.Recenter("burg", stretch=True),
     "LogEuclideanSVM": baselines.LogEuclideanSVM(**SEED),

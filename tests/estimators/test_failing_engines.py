@@ -48,7 +48,7 @@ FITS = {
     ),
     "Recenter": lambda engine: fit(divlearn.Recenter("stein", engine=engine)),
     "DivergenceMDM, choose": lambda engine: fit(
-        baselines.DivergenceMDM("choose", engine, cv=2, **SEED)
+        divlearn.DivergenceMDM("choose", engine, cv=2, **SEED)
     ),
     "KernelSparseCoding": lambda engine: fit(
         baselines.KernelSparseCoding(

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divlearn
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import evaluate
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.judge.significance import compare_paired, standard_error
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report.fitted import compare_with_baselines
 
 CLASSIFIERS = {

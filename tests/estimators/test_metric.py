@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import ABKMeans, ABMixture, DivergenceKernel
-from divlearn.baselines import DivergenceKNN, DivergenceMDM, KernelLLC
+from divlearn.baselines import KernelLLC
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 CLASSES = [DivergenceKNN, DivergenceMDM, DivergenceKernel, ABKMeans, ABMixture]
 

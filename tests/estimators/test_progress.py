@@ -21,13 +21,14 @@ from divlearn import (
     plane_map,
     which_divergence,
 )
-from divlearn.baselines import LEML, RSPDL, DivergenceKNN, DivergenceMDM, KernelSparseCoding
+from divlearn.baselines import LEML, RSPDL, KernelSparseCoding
 from divlearn.cli.output import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.progress import listen, narrated, tell, track
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import page_of, plot_plane
 
 
@@ -152,7 +153,7 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 
 @pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
-    monkeypatch.setattr("divlearn.baselines.plane._ROWS", 10)
+    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
     X, y = data
     whole = which_divergence(X, y, cv=3, random_state=0)
     assert whole.message == "all 30 matrices were judged"

@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from test_abuse_estimators import ESTIMATORS, answers
 
 import divlearn
-from divlearn import baselines
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import Regularize
 from divlearn.judge import evaluate, plane_map, which_divergence
@@ -122,7 +121,7 @@ def test_pipelines_learn_it_in_every_fold(tmp_path):
 
 
 def test_lists_of_matrices():
-    model = baselines.DivergenceMDM(regularize="shrink").fit(X.tolist(), Y)
+    model = divlearn.DivergenceMDM(regularize="shrink").fit(X.tolist(), Y)
     np.testing.assert_array_equal(model.predict(X.tolist()), model.predict(X))
 
 
@@ -180,7 +179,7 @@ def test_questions_about_data():
 
 
 def test_evaluation_learns_it_from_the_training_part_of_a_fold():
-    class Spy(baselines.DivergenceMDM):
+    class Spy(divlearn.DivergenceMDM):
         def fit(self, X, y):
             seen.append(X)
             return super().fit(X, y)

@@ -15,8 +15,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import divlearn
 from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
-from divlearn.committee import tangent
 from divlearn.iddl import Recipe
+from divlearn.tangent import classifier as tangent
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
@@ -33,8 +33,11 @@ ESTIMATORS = [
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (divlearn.Recenter("stein", stretch=True), lift_spd),
-    (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
-    (baselines.DivergenceKNN(), lift_spd),
+    (divlearn.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
+    (divlearn.DivergenceKNN(), lift_spd),
+    (divlearn.NearestClassifier(cv=2, **SEED), lift_spd),
+    (divlearn.TangentClassifier(cv=2, **SEED), lift_spd),
+    (divlearn.CalibratedClassifier(divlearn.DivergenceKNN(3), cv=2, **SEED), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),
@@ -54,6 +57,10 @@ DRAWING = (
     "SPDClassifier",
     "DivergenceKernelClassifier",
     "DivergenceMDM",
+    "LogEuclideanSVM",
+    "NearestClassifier",
+    "TangentClassifier",
+    "CalibratedClassifier",
     "ABKMeans",
     "KarcherKMeans",
     "LogEuclideanKMeans",
@@ -92,7 +99,7 @@ def short_fits(monkeypatch):
     monkeypatch.setattr(kernel_codes, "_STEPS", 1)
     monkeypatch.setattr(rspdl, "_STEPS", 1)
     monkeypatch.setattr(cone, "_INNER", 10)
-    monkeypatch.setitem(tangent._MODELS["logistic"][2], "C", [1.0])
+    monkeypatch.setitem(tangent._METHODS["logistic"].parameters, "C", [1.0])
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)

@@ -8,7 +8,7 @@ from conftest import wishart
 from sklearn.base import clone, is_classifier
 from test_abuse_estimators import ESTIMATORS, SEED
 
-from divlearn import baselines
+import divlearn
 from divlearn.geometry import geodesic
 
 CLASSIFIERS = {
@@ -16,12 +16,12 @@ CLASSIFIERS = {
     for name, model in ESTIMATORS.items()
     if is_classifier(model) and name != "LEML"  # which has the label of the nearest matrix
 } | {
-    "DivergenceKNN(4)": baselines.DivergenceKNN(4),
-    "DivergenceKNN(5), log-euclidean": baselines.DivergenceKNN(5, "log-euclidean", "distance"),
-    "DivergenceKNN(6), stein": baselines.DivergenceKNN(6, "stein", "distance"),
-    "DivergenceMDM, choose": baselines.DivergenceMDM("choose", cv=2, **SEED),
-    "DivergenceMDM, field": baselines.DivergenceMDM(["airm", "burg", "stein"]),
-    "LogEuclideanSVM, rbf": baselines.LogEuclideanSVM("rbf", 1.0, 1.0, **SEED),
+    "DivergenceKNN(4)": divlearn.DivergenceKNN(4),
+    "DivergenceKNN(5), log-euclidean": divlearn.DivergenceKNN(5, "log-euclidean", "distance"),
+    "DivergenceKNN(6), stein": divlearn.DivergenceKNN(6, "stein", "distance"),
+    "DivergenceMDM, choose": divlearn.DivergenceMDM("choose", cv=2, **SEED),
+    "DivergenceMDM, field": divlearn.DivergenceMDM(["airm", "burg", "stein"]),
+    "LogEuclideanSVM, rbf": divlearn.LogEuclideanSVM("rbf", 1.0, 1.0, **SEED),
 }
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier, which_divergence
-from divlearn.baselines import LEML, DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+from divlearn.baselines import LEML, LogEuclideanSVM
 from divlearn.datasets import Dataset, make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.judge import evaluate, examine, plane_map
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.sharded import open_shards
 
 X, CODES = make_wishart_clusters(2, 4, 2, random_state=0)

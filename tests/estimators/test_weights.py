@@ -10,7 +10,6 @@ from sklearn.base import clone
 from test_abuse_estimators import ESTIMATORS, SEED, answers
 
 import divlearn
-from divlearn import baselines
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import Regularize
 from divlearn.iddl import Recipe
@@ -26,9 +25,9 @@ MODELS = ESTIMATORS | {
     "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
     "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
     "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=5, **SEED),
-    "DivergenceKNN(4)": baselines.DivergenceKNN(4),
-    "DivergenceMDM, choose": baselines.DivergenceMDM("choose", cv=2, **SEED),
-    "DivergenceMDM, field": baselines.DivergenceMDM(["airm", "burg"], filtering=True),
+    "DivergenceKNN(4)": divlearn.DivergenceKNN(4),
+    "DivergenceMDM, choose": divlearn.DivergenceMDM("choose", cv=2, **SEED),
+    "DivergenceMDM, field": divlearn.DivergenceMDM(["airm", "burg"], filtering=True),
 }
 TAKING = [
     name

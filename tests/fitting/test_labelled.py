@@ -14,19 +14,12 @@ from divlearn import (
     SPDClassifier,
     which_divergence,
 )
-from divlearn.baselines import (
-    LEML,
-    RSPDL,
-    DivergenceKNN,
-    DivergenceMDM,
-    KernelLLC,
-    KernelSparseCoding,
-    LogEuclideanSVM,
-)
+from divlearn.baselines import LEML, RSPDL, KernelLLC, KernelSparseCoding, LogEuclideanSVM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.labelled import MatricesMixin, check_labelled
 from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.judge import evaluate, plane_map
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from scipy.stats import binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import confusion_matrix
 
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, default_classifiers, evaluate
 from divlearn.judge.significance import compare_paired
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 CLASSIFIERS = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
 

@@ -8,10 +8,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from divlearn.baselines import plane
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
 from divlearn.judge import NAMED, PlaneMap, plane_map
+from divlearn.nearest import plane
 from divlearn.report import plot_plane
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])

@@ -21,11 +21,11 @@ from divlearn import (
     plane_map,
     which_divergence,
 )
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import examine
 from divlearn.likelihood import fit_likelihood
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import (
     PlaneDisplay,
     page_of,

@@ -13,7 +13,6 @@ from conftest import wishart
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_val_predict
 
-from divlearn.baselines import DivergenceKNN, DivergenceMDM, plane
 from divlearn.datasets import make_recordings, make_wishart_clusters
 from divlearn.divergence import abld
 from divlearn.fitting.folds import make_folds
@@ -24,6 +23,7 @@ from divlearn.judge import (
     WhichDivergence,
     which_divergence,
 )
+from divlearn.nearest import DivergenceKNN, DivergenceMDM, plane
 from divlearn.report import plot_plane
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]

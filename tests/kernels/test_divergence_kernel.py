@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from divlearn import abld, get_engine, pairwise_abld
+from divlearn import abld, get_divergence, get_engine, pairwise_abld
 from divlearn.kernels import DivergenceKernel, DivergenceProcessKernel
 from divlearn.kernels.definiteness import measure, theory
 from divlearn.kernels.tables import find_copies, median_scale, square_tables
@@ -322,10 +322,10 @@ def test_the_stein_kernel_between_the_scales_of_the_theorem():
     # For d = 3 the coefficient of det Z det W is s (s - 1/2) (s - 1).
     X = cayley(spread_around_zero(np.random.default_rng(0), 300, 3, 0.3))
     for s in (0.6, 0.75, 0.9):
-        assert theory((0.5, 0.5), s / 4, 3)[0] is False
+        assert theory(get_divergence((0.5, 0.5)), s / 4, 3)[0] is False
         assert relative_smallest(DivergenceKernel("stein", s)(X)) < -3e-8
     for s in (0.5, 1.0, 1.25):
-        assert theory((0.5, 0.5), s / 4, 3)[0] is True
+        assert theory(get_divergence((0.5, 0.5)), s / 4, 3)[0] is True
         assert relative_smallest(DivergenceKernel("stein", s)(X)) > -1e-13
 
 
@@ -400,17 +400,19 @@ def test_definiteness_in_words():
     )
     assert "SVC" not in unsafe
     assert "A support vector machine still stops, at a stationary point" in unsafe
-    five = theory((0.5, 0.5), 0.3, 5)[1]
+    five = theory(get_divergence((0.5, 0.5)), 0.3, 5)[1]
     assert "for d=5 exactly for s in {1/2, ..., 3/2} or s >= 4/2" in five
     assert "here s = 1.2; the next larger that is: 1.5" in five
-    assert "for d=3 exactly for s = 1/2 or s >= 2/2" in theory((0.5, 0.5), 0.3, 3)[1]
+    assert (
+        "for d=3 exactly for s = 1/2 or s >= 2/2" in theory(get_divergence((0.5, 0.5)), 0.3, 3)[1]
+    )
 
 
 def test_indefinite_before_centring_only():
     # 1 - D with D conditionally negative definite, as a kernel of very small scale is.
     points = np.arange(4.0)
     kernel = 1 - (points[:, None] - points) ** 2 / 4
-    found = measure(theory((1.0, 1.0), 1.0, 2), kernel)
+    found = measure(theory(get_divergence((1.0, 1.0)), 1.0, 2), kernel)
     assert found.smallest < -0.1
     assert found.smallest_centred == pytest.approx(0, abs=1e-12)
     assert "but only before centring: a support vector machine does not notice" in str(found)

@@ -22,15 +22,7 @@ from sklearn.svm import SVC
 
 import divlearn
 from divlearn import load, save
-from divlearn.baselines import (
-    LEML,
-    RSPDL,
-    DivergenceKNN,
-    DivergenceMDM,
-    KernelLLC,
-    KernelSparseCoding,
-    LogEuclideanSVM,
-)
+from divlearn.baselines import LEML, RSPDL, KernelLLC, KernelSparseCoding, LogEuclideanSVM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import (
     BlockDiagonal,
@@ -41,6 +33,7 @@ from divlearn.descriptors import (
 )
 from divlearn.iddl import Recipe
 from divlearn.models import trust
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 OLD = Path(__file__).parent
 
@@ -105,7 +98,16 @@ def test_there_and_back(data, tmp_path, name):
 
 
 def test_every_estimator_is_trusted():
-    packages = ("baselines", "cluster", "committee", "descriptors", "iddl", "kernels")
+    packages = (
+        "baselines",
+        "cluster",
+        "committee",
+        "descriptors",
+        "iddl",
+        "kernels",
+        "nearest",
+        "tangent",
+    )
     for package in packages:
         module = import_module(f"divlearn.{package}")
         for name in module.__all__:

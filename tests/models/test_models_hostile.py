@@ -19,8 +19,8 @@ from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 
 import divlearn
 from divlearn import IDDLClassifier, load, save
-from divlearn.baselines import DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
+from divlearn.nearest import DivergenceMDM
 
 COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
 

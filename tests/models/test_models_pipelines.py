@@ -31,8 +31,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import SVC, LinearSVC
 
 from divlearn import SPDClassifier, load, save
-from divlearn.baselines import DivergenceMDM
 from divlearn.models.samples import Recordings
+from divlearn.nearest import DivergenceMDM
 
 
 @pytest.fixture(scope="module")

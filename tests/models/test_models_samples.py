@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import divlearn
-from divlearn.baselines import DivergenceMDM
 from divlearn.cli import main
 from divlearn.datasets import make_recordings
 from divlearn.descriptors import GaussianEmbedding
 from divlearn.models.samples import Recordings, guarded
+from divlearn.nearest import DivergenceMDM
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from divlearn import DivergenceKernelClassifier, IDDLClassifier
-from divlearn.baselines import DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.judge import default_classifiers, plane_map
 from divlearn.judge.evaluation import held_out_predictions
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import classifier_page, fitted
 
 

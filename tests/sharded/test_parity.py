@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from divlearn import SPDClassifier
-from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+from divlearn.baselines import LogEuclideanSVM
 from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer, Recipe
 from divlearn.iddl.losses import RidgeLoss
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.sharded import open_shards
 
 X, Y = make_wishart_clusters(3, 20, 3, separation=3, random_state=0)

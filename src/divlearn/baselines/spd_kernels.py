@@ -10,24 +10,26 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
-from divlearn.divergence import LOG_EUCLIDEAN, get_divergence, standard_name
+from divlearn.divergence import LOG_EUCLIDEAN, EmbeddedMetric, get_divergence, get_member
 from divlearn.engines import Engine, get_engine
 from divlearn.kernels.definiteness import theory
-from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.spd import usable
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
-class LogEuclideanKernel:
-    """A Gaussian of logarithms. Points are their vectors, shape (n_atoms, d (d + 1) / 2)."""
+class EmbeddedKernel:
+    """A Gaussian of vectors. Points are those of atoms, shape (n_atoms, d (d + 1) / 2)."""
+
+    def __init__(self, metric: EmbeddedMetric = LOG_EUCLIDEAN) -> None:
+        self._metric = metric
 
     def prepare(self, matrices: RealArray) -> Any:
-        return log_vectors(matrices)
+        return self._metric.embed(matrices)
 
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
         """D of prepared data and atoms, shape (n_matrices, n_atoms)."""
-        return euclidean_distances(data, log_vectors(atoms), squared=True)
+        return euclidean_distances(data, self._metric.embed(atoms), squared=True)
 
     def nearest_bandwidth(self, bandwidth: float, d: int) -> float:
         return bandwidth
@@ -37,11 +39,11 @@ class LogEuclideanKernel:
         check_number(bandwidth, "bandwidth", positive=True, word="auto")
 
     def point(self, atoms: RealArray) -> RealArray:
-        return log_vectors(atoms)
+        return self._metric.embed(atoms)
 
     def atoms(self, point: RealArray) -> RealArray | None:
         """Atoms of a point; None where they are not positive definite, the step was too long."""
-        atoms = from_log_vectors(point)
+        atoms = self._metric.restore(point)
         return atoms if usable(atoms) else None
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
@@ -61,7 +63,7 @@ class SteinKernel:
 
     def __init__(self, engine: str | Engine = "auto") -> None:
         self.engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
-        self._member = get_divergence("stein")
+        self._member = get_member("stein")
 
     def prepare(self, matrices: RealArray) -> Any:
         return self.engine.prepare(matrices)
@@ -77,7 +79,7 @@ class SteinKernel:
 
     def check_bandwidth(self, bandwidth: Any, d: int) -> None:
         check_number(bandwidth, "bandwidth", positive=True, word="auto")
-        proved, reason = theory((0.5, 0.5), bandwidth * self._member.scale, d)
+        proved, reason = theory(self._member, bandwidth, d)
         if not proved:
             raise ValueError(
                 f"bandwidth={bandwidth!r} must make the Stein kernel positive definite: {reason}. "
@@ -110,13 +112,16 @@ class SteinKernel:
         return pulled.whitened
 
 
-SPDKernel = LogEuclideanKernel | SteinKernel
+SPDKernel = EmbeddedKernel | SteinKernel
 
 
 def get_kernel(name: str, engine: str | Engine = "auto") -> SPDKernel:
-    standard = standard_name(name)
-    if standard == LOG_EUCLIDEAN:
-        return LogEuclideanKernel()
-    if standard == "stein":
+    try:
+        known = get_divergence(name)
+    except ValueError:
+        known = None
+    if isinstance(known, EmbeddedMetric):
+        return EmbeddedKernel(known)
+    if known == get_divergence("stein"):
         return SteinKernel(engine)
     raise ValueError(f"kernel={name!r} must be one of log-euclidean, stein")

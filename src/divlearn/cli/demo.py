@@ -32,12 +32,12 @@ def demo(
 
     Example: divlearn demo
     """
-    from divlearn.baselines import DivergenceMDM
     from divlearn.cli.evaluate import show_evaluation
     from divlearn.datasets import make_recordings
     from divlearn.engines import get_engine
     from divlearn.judge import evaluate, which_divergence
     from divlearn.kernels import DivergenceKernelClassifier
+    from divlearn.nearest import DivergenceMDM
     from divlearn.report import page_of, plot_plane
 
     files: Any = {"writes": [("--output", output)], "endings": {"--output": _PICTURES}}

@@ -102,10 +102,11 @@ def fit(
 
 
 def _make(name: str, seed: int, engine: str) -> Any:
-    from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+    from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier
     from divlearn.kernels import DivergenceKernelClassifier
+    from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
     made = {
         "spd": SPDClassifier(random_state=seed, engine=engine),

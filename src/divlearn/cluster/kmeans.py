@@ -2,7 +2,6 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -16,11 +15,10 @@ from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, 
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
 from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import Divergence
+from divlearn.divergence import DivergenceLike, get_member
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import fit_method, takes_metric
-from divlearn.means import given_point
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
@@ -206,7 +204,7 @@ class ABKMeans(_KMeans):
     def __init__(
         self,
         n_clusters: int = 8,
-        divergence: str | Sequence[float] | Divergence = (0.5, 1.5),
+        divergence: DivergenceLike = (0.5, 1.5),
         *,
         init: str | ArrayLike = "tangent",
         n_init: int = 4,
@@ -249,7 +247,7 @@ class ABKMeans(_KMeans):
     def _rule(self) -> Rule:
         if isinstance(self.divergence, str) and self.divergence in _LEARNED:
             return _LEARNED[self.divergence]
-        return Rule(*given_point(self.divergence))
+        return Rule(*get_member(self.divergence).point)
 
 
 class KarcherKMeans(_KMeans):

@@ -11,10 +11,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
 from divlearn.cluster.base import CentroidModel, Measure, check_centers
+from divlearn.divergence import LOG_EUCLIDEAN
 from divlearn.engines import Engine
 from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import say
-from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_training
 from divlearn.vector_kmeans import fit_vectors
@@ -86,7 +86,7 @@ class LogEuclideanKMeans(CentroidModel):
         check_count(self.n_init, "n_init")
         init, n_init = self.init, self.n_init
         if not isinstance(init, str):
-            init = log_vectors(check_centers(init, self.n_clusters, shards.d))
+            init = LOG_EUCLIDEAN.embed(check_centers(init, self.n_clusters, shards.d))
             n_init = 1
         means = KMeans(
             self.n_clusters,
@@ -97,10 +97,10 @@ class LogEuclideanKMeans(CentroidModel):
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        parts = shards.map(lambda block: (log_vectors(block.matrices), block.weights))
+        parts = shards.map(lambda block: (LOG_EUCLIDEAN.embed(block.matrices), block.weights))
         fit_vectors(means, *map(np.concatenate, zip(*parts, strict=True)))
         self.n_features_in_ = shards.d
-        self.cluster_centers_ = from_log_vectors(means.cluster_centers_)
+        self.cluster_centers_ = LOG_EUCLIDEAN.restore(means.cluster_centers_)
         self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
         self.n_iter_ = means.n_iter_
         self.message_ = "the clusters no longer change, or centroids moved by less than tol"
@@ -111,8 +111,8 @@ class LogEuclideanKMeans(CentroidModel):
         return self
 
     def _measure(self) -> Measure:
-        return partial(_squares_block, centers=log_vectors(self.cluster_centers_))
+        return partial(_squares_block, centers=LOG_EUCLIDEAN.embed(self.cluster_centers_))
 
 
 def _squares_block(block: Block, centers: RealArray) -> RealArray:
-    return euclidean_distances(log_vectors(block.matrices), centers, squared=True)
+    return euclidean_distances(LOG_EUCLIDEAN.embed(block.matrices), centers, squared=True)

@@ -21,7 +21,7 @@ from divlearn.cluster.comparison import MemberFit, compare_members, count_parame
 from divlearn.cluster.em import EM, Mixture, log_joint
 from divlearn.cluster.moves import fit_mixture
 from divlearn.cluster.parameters import FamilyParameters
-from divlearn.divergence import Divergence
+from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
@@ -131,7 +131,7 @@ class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         n_components: int | Sequence[int] = 1,
-        divergence: str | Sequence[float] | Divergence = "learn",
+        divergence: DivergenceLike = "learn",
         *,
         share: str = "all",
         init: str | ArrayLike = "tangent",

@@ -2,13 +2,5 @@
 
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.classifier import MEMBERS, SPDClassifier
-from divlearn.committee.nearest import NearestClassifier
-from divlearn.committee.tangent import TangentClassifier
 
-__all__ = [
-    "MEMBERS",
-    "CalibratedClassifier",
-    "NearestClassifier",
-    "SPDClassifier",
-    "TangentClassifier",
-]
+__all__ = ["MEMBERS", "CalibratedClassifier", "SPDClassifier"]

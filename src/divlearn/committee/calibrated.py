@@ -40,7 +40,7 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
 
     Examples
     --------
-    >>> from divlearn.baselines import DivergenceKNN
+    >>> from divlearn.nearest import DivergenceKNN
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
     >>> model = CalibratedClassifier(DivergenceKNN(5), random_state=0).fit(X[::2], y[::2])

@@ -12,11 +12,8 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.baselines import DivergenceMDM
 from divlearn.checks import is_number
 from divlearn.committee.calibrated import CalibratedClassifier
-from divlearn.committee.nearest import NearestClassifier
-from divlearn.committee.tangent import TangentClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.drawing import COLOUR, make_panels
 from divlearn.engines import Engine, get_engine
@@ -30,6 +27,9 @@ from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
+from divlearn.nearest import DivergenceMDM
+from divlearn.nearest.classifier import NearestClassifier
+from divlearn.tangent.classifier import TangentClassifier
 from divlearn.tolerances import LEARNING_ACCURACY
 
 # Names of members, and of what they are among those that `IDDLClassifier` fits.

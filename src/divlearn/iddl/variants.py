@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import DIVERGENCES, get_divergence
+from divlearn.divergence import get_member
+from divlearn.divergence.named import MEMBERS
 
 Point = tuple[float, float]
 
@@ -83,9 +84,9 @@ def _check_pairs(divergence: Any, given: Any) -> RealArray:
 def _fixed(divergence: Any) -> RealArray:
     try:
         name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
-        known = get_divergence(name)
+        known = get_member(name)
     except (TypeError, ValueError) as error:
-        names = ", ".join(name for name, one in DIVERGENCES.items() if not one.symmetrized)
+        names = ", ".join(one.name for one in MEMBERS if not one.symmetrized)
         raise ValueError(
             f'divergence={divergence!r} must be "line", "learn", S, V, N, A, B, pairs '
             f"(alpha, beta), or a named divergence: {names}"

@@ -1,12 +1,12 @@
 """Questions about data: which divergence, which classifier, how sure, and what is wrong."""
 
-from divlearn.baselines.plane import NAMED
 from divlearn.judge.answer import NamedScore, RuleScore, WhichDivergence
 from divlearn.judge.doctor import Diagnosis, Finding, examine
 from divlearn.judge.evaluation import Evaluation, Row, default_classifiers, evaluate
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import PairedComparison
 from divlearn.judge.which import which_divergence
+from divlearn.nearest.plane import NAMED
 
 __all__ = [
     "NAMED",

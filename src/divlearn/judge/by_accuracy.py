@@ -7,8 +7,6 @@ from typing import Any, Self
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines import plane
-from divlearn.baselines.plane import NAMED, NAMED_POINTS, Flags
 from divlearn.engines import Engine
 from divlearn.judge import maps
 from divlearn.judge.answer import LEARNED, MEAN, NEIGHBOUR, NamedScore, RuleScore, WhichDivergence
@@ -21,6 +19,8 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
+from divlearn.nearest import plane
+from divlearn.nearest.plane import NAMED, NAMED_POINTS, Flags
 
 _DECIMALS = 12  # of scores that are compared; sums in another order tie
 

@@ -193,7 +193,7 @@ def evaluate(
 
     Examples
     --------
-    >>> from divlearn.baselines import DivergenceMDM
+    >>> from divlearn.nearest import DivergenceMDM
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
     >>> found = evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3)
@@ -277,10 +277,11 @@ def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
 
 def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
     """Make the classifiers that `evaluate` compares by default, by name."""
-    from divlearn.baselines import DivergenceKNN, DivergenceMDM, LogEuclideanSVM
+    from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier
     from divlearn.kernels import DivergenceKernelClassifier
+    from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
     return {
         "SPDClassifier": SPDClassifier(random_state=random_state),

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray, as_axis
-from divlearn.baselines.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
@@ -15,6 +14,7 @@ from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
 from divlearn.judge.significance import PairedComparison
+from divlearn.nearest.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 

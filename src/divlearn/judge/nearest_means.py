@@ -5,11 +5,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.baselines.plane import Flags
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.progress import track
 from divlearn.judge.maps import Point
 from divlearn.means import arithmetic_mean, harmonic_mean, mean_abld, search_mean
+from divlearn.nearest.plane import Flags
 from divlearn.sharded.blocks import engine_for
 from divlearn.threads import limit_blas
 

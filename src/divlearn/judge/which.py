@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.plane import NAMED, NAMED_POINTS
 from divlearn.checks import check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
@@ -18,6 +17,7 @@ from divlearn.judge.by_accuracy import judge_by_accuracy, say_how_many
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.likelihood.normalizer import solve_kappa
 from divlearn.means import mean_abld
+from divlearn.nearest.plane import NAMED, NAMED_POINTS
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 

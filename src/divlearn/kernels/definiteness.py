@@ -10,7 +10,8 @@ import numpy as np
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray
-from divlearn.kernels.tables import Point
+from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
+from divlearn.kernels.tables import symmetric_point
 
 _ROUNDING = 1e-12  # of a scale that is meant to be a multiple of one half
 
@@ -84,9 +85,13 @@ def measure(known: Theory, kernel: RealArray) -> Definiteness:
     )
 
 
-def theory(point: Point, scale: float, d: int) -> Theory:
-    """Say what is known of the kernel exp(-scale D), with D unscaled, on matrices of size d."""
-    alpha, beta = point
+def theory(divergence: Divergence, scale: float, d: int) -> Theory:
+    """Say what is known of the kernel exp(-scale D), symmetrised, on matrices of size d."""
+    if isinstance(divergence, EmbeddedMetric):
+        return True, "a Gaussian kernel of vectors (Schoenberg 1938)"
+    if not isinstance(divergence, ABDivergence):
+        return None, "no theorem covers this divergence"
+    alpha, beta = symmetric_point(divergence.alpha, divergence.beta)
     if alpha != beta:
         return False, (
             f"with alpha={alpha:g} and beta={beta:g} different it is not even on the matrices "
@@ -103,7 +108,9 @@ def theory(point: Point, scale: float, d: int) -> Theory:
             "space is curved (Feragen et al. 2015), whatever the scale (Da Costa et al. 2023, in "
             "part by numerical evidence)"
         )
-    return _stein(4 * scale, d) if alpha == 0.5 else (None, "no theorem covers this point")
+    if alpha == 0.5:
+        return _stein(4 * divergence.scale * scale, d)
+    return None, "no theorem covers this point"
 
 
 def _stein(s: float, d: int) -> Theory:

@@ -1,7 +1,6 @@
 """The kernel exp(-s D) of a divergence: a transformer, a function, and a covariance function."""
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -13,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_new, check_training
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
-from divlearn.kernels.tables import Point, decay
+from divlearn.kernels.tables import decay, symmetric_table
 from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
@@ -37,10 +36,10 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     Parameters
     ----------
-    divergence : str, pair (alpha, beta) or Divergence, default="stein"
-        A name stands for the textbook form, a pair for :math:`D^{(\alpha,\beta)}` itself: "stein"
-        is a quarter of (1/2, 1/2). See `divlearn.get_divergence`. The signs of alpha and beta must
-        not differ. ``metric`` is another name for this parameter, as in pyRiemann.
+    divergence : str, pair (alpha, beta), callable, dict or Divergence, default="stein"
+        Whatever `divlearn.get_divergence` takes. A name stands for the textbook form, a pair for
+        :math:`D^{(\alpha,\beta)}` itself: "stein" is a quarter of (1/2, 1/2). The signs of alpha
+        and beta must not differ. ``metric`` is another name for this parameter, as in pyRiemann.
     scale : float or "median", default="median"
         s > 0. "median" is one over the median of :math:`\tilde D` over all pairs of training
         matrices that differ, so that half of them have a kernel below 1/e.
@@ -84,7 +83,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     def __init__(
         self,
-        divergence: str | Sequence[float] | Divergence = "stein",
+        divergence: DivergenceLike = "stein",
         scale: float | str = "median",
         *,
         engine: str | Engine = "auto",
@@ -110,7 +109,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         divergences = self._fit(X)
         if divergences is None:
             return self._kernel(self.divergence_, self.scale_, self.matrices_)
-        return decay(divergences, self.divergence_.scale * self.scale_)
+        return decay(divergences, self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
         """Compute the kernel between any matrices; needs no `fit` where that learns nothing.
@@ -153,12 +152,12 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     def _theory(self) -> tuple[bool | None, str]:
         check_is_fitted(self)
-        scale = self.divergence_.scale * self.scale_
-        return theory(_point(self.divergence_), scale, self.n_features_in_)
+        return theory(self.divergence_, self.scale_, self.n_features_in_)
 
     def _resolve(self) -> Divergence:
         divergence = get_divergence(self.divergence)
-        _point(divergence)
+        if isinstance(divergence, ABDivergence):
+            tables.symmetric_point(divergence.alpha, divergence.beta)  # which checks their signs
         if not (isinstance(self.scale, str) and self.scale == "median"):
             check_number(self.scale, "scale", positive=True, word="median")
         return divergence
@@ -171,20 +170,15 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         if not isinstance(self.scale, str):
             self.scale_ = float(self.scale)
             return None
-        engine, point = get_engine(self.engine), _point(self.divergence_)
-        divergences: RealArray = tables.square_tables(engine, self.matrices_, [point])[0]
+        divergences = symmetric_table(self.divergence_, get_engine(self.engine), self.matrices_)
         copies = tables.find_copies(self.matrices_)
-        learned = tables.median_scale(divergences, copies, fix="pass a number for scale")
-        self.scale_ = learned / self.divergence_.scale
+        self.scale_ = tables.median_scale(divergences, copies, fix="pass a number for scale")
         return divergences
 
     def _kernel(
         self, divergence: Divergence, scale: float, X: RealArray, Y: RealArray | None = None
     ) -> RealArray:
-        engine, point = get_engine(self.engine), _point(divergence)
-        if Y is None:
-            return decay(tables.square_tables(engine, X, [point])[0], divergence.scale * scale)
-        return decay(tables.cross_table(engine, X, Y, point), divergence.scale * scale)
+        return decay(symmetric_table(divergence, get_engine(self.engine), X, Y), scale)
 
     @property
     def _n_features_out(self) -> int:
@@ -232,7 +226,7 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
 
     def __init__(
         self,
-        divergence: str | Sequence[float] | Divergence = "stein",
+        divergence: DivergenceLike = "stein",
         scale: float = 1.0,
         scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
         engine: str | Engine = "auto",
@@ -271,10 +265,6 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.divergence!r}, scale={self.scale:.3g})"
-
-
-def _point(divergence: Divergence) -> Point:
-    return tables.symmetric_point(divergence.alpha, divergence.beta)
 
 
 def _matrices(rows: ArrayLike) -> RealArray:

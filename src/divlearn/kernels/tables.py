@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import nonnegative_point
-from divlearn.engines import Engine
+from divlearn.divergence import ABDivergence, Divergence
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.progress import track
 
 Point = tuple[float, float]
@@ -21,6 +22,26 @@ def symmetric_point(alpha: float, beta: float) -> Point:
     # D^(a,b)(X || Y) = D^(b,a)(Y || X): once both directions are averaged the order is lost.
     low, high = sorted(nonnegative_point(alpha, beta))
     return low, high
+
+
+def symmetric_table(
+    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
+) -> RealArray:
+    """Means of both directions in the textbook form, between checked sets of matrices."""
+    if isinstance(divergence, ABDivergence):
+        point = symmetric_point(divergence.alpha, divergence.beta)
+        if Y is None:
+            table = square_tables(engine, X, [point])[0]
+        else:
+            table = cross_table(engine, X, Y, point)
+        return divergence.scale * table
+    first = Prepared.checked(X)
+    second = None if Y is None else Prepared.checked(Y)
+    table = divergence.pairwise(first, second)
+    if divergence.squared_distance:  # which is symmetric
+        return table
+    back = table if second is None else divergence.pairwise(second, first)
+    return 0.5 * (table + back.T)
 
 
 def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) -> RealArray:

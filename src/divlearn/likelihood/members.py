@@ -9,13 +9,14 @@ while in alpha and beta every likelihood is stationary along (1, 1) at the origi
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import RealArray
-from divlearn.divergence import Divergence, get_divergence, nonnegative_point, plain_name
+from divlearn.divergence import DivergenceLike, get_member
+from divlearn.divergence.named import plain_name
 
 Point = tuple[float, float]
 
@@ -24,7 +25,7 @@ _LARGEST_PRODUCT = 64.0
 _NEAR_ORIGIN = 1e-4  # alpha + beta below which derivatives in nu are taken a little further out
 _STARTS: tuple[Point, ...] = tuple(
     (known.alpha, known.beta)
-    for known in map(get_divergence, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
+    for known in map(get_member, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
 )
 
 
@@ -91,7 +92,7 @@ NAMED_MEMBERS: dict[str, Members] = {
 }
 
 
-def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
+def get_members(divergence: DivergenceLike) -> Members:
     """Members by the name of a distribution, by divergence, or all of them ("learn")."""
     if isinstance(divergence, str):
         key = plain_name(divergence)
@@ -100,7 +101,7 @@ def get_members(divergence: str | Sequence[float] | Divergence) -> Members:
         if key in NAMED_MEMBERS:
             return NAMED_MEMBERS[key]
     try:
-        known = get_divergence(divergence)
+        known = get_member(divergence)
     except ValueError as error:
         names = ", ".join(("learn", *NAMED_MEMBERS))
         raise ValueError(f"{error}, or here {names}") from None

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.linalg import matmul_toeplitz
 from scipy.special import multigammaln, sici
 
+from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import RealArray, as_real
 from divlearn.checks import check_count, check_finite
-from divlearn.divergence import nonnegative_point
 from divlearn.spectral import abld_scalar, invert_f_t
 
 _NEGLIGIBLE = 42.0  # e^-42 is far below rounding

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from divlearn.divergence import DIVERGENCES, Divergence, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
 from divlearn.models.attributes import check_attributes, check_machine, complete, find_nan
@@ -211,6 +212,11 @@ _KINDS: Mapping[str, _Kind] = {
     "dict": _Kind(dict, lambda v: v.items(), lambda *parts: dict(parts)),
     "partial": _Kind(
         partial, lambda v: (v.func, v.args, v.keywords), lambda f, v, k: partial(f, *v, **k)
+    ),
+    "divergence": _Kind(  # one with a name
+        Divergence,
+        lambda v: (v.name,) if DIVERGENCES.get(v.name) == v else None,
+        get_divergence,
     ),
     "engine": _Kind(Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
     "dtype": _Kind(np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),

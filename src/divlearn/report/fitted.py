@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import RealArray
-from divlearn.divergence import Divergence, pairwise_abld
+from divlearn.divergence import ABDivergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
@@ -145,7 +145,7 @@ def learned_points(model: Any) -> list[tuple[float, float, str]]:
         return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
     field = getattr(model, "divergence_", None)
     field = field if isinstance(field, list) else [field]
-    if known := [one for one in field if isinstance(one, Divergence)]:
+    if known := [one for one in field if isinstance(one, ABDivergence)]:
         return [(one.alpha, one.beta, "chosen") for one in known]
     best = getattr(model, "best_params_", {})
     return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.plane import NAMED
 from divlearn.judge.maps import PlaneMap, Point
+from divlearn.nearest.plane import NAMED
 from divlearn.report.sections import Section
 
 TITLES = {

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
 from divlearn.atomic import open_atomic
-from divlearn.baselines.plane import NAMED
 from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_axes
 from divlearn.judge.answer import WhichDivergence
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap, Point, format_point, plane_map
+from divlearn.nearest.plane import NAMED
 from divlearn.report.fitted import learned_points
 from divlearn.report.planes import LEVELS, TITLES, edges
 from divlearn.report.sections import correlations

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.baselines.plane import NAMED
 from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
+from divlearn.nearest.plane import NAMED
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import (

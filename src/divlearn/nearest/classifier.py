@@ -5,23 +5,22 @@ from itertools import product
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import LOG_EUCLIDEAN
+from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence, get_member
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS, shared_tables
-from divlearn.kernels.tables import Point, cross_table
-from divlearn.log_vectors import log_vectors
+from divlearn.kernels.tables import symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _COUNTS = (1, 3)  # of neighbours in every class
 _LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+_SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
 
 
 class Candidate(NamedTuple):
-    divergence: Point | str  # a symmetrised point, or "log-euclidean"
+    divergence: Divergence
     n_neighbors: int
 
 
@@ -75,8 +74,9 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         self.engine, self.regularize = engine, regularize
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        points: list[Point | str] = [LOG_EUCLIDEAN, *POINTS]
-        return Grid([Candidate(*one) for one in product(points, _COUNTS)])
+        members = [get_member(point).symmetrize() for point in POINTS]
+        pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
+        return Grid([Candidate(*one) for one in pairs])
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Candidate]:
         return lambda candidate: candidate  # matrices are all there is to know
@@ -90,24 +90,19 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         return _scores(table, training.data.codes[train], model.n_neighbors)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
-        point, count = Candidate(**self.best_params_)
-        if isinstance(point, str):
-            own = log_vectors(self.matrices_)
-            table = euclidean_distances(log_vectors(matrices), own, squared=True)
-        else:
-            engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-            table = cross_table(engine, matrices, self.matrices_, point)
-        return _scores(table, self.codes_, count)
+        best = Candidate(**self.best_params_)
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        table = symmetric_table(best.divergence, engine, matrices, self.matrices_)
+        return _scores(table, self.codes_, best.n_neighbors)
 
 
-def _table(training: Training, point: Point | str) -> RealArray:
-    if not isinstance(point, str):
-        return shared_tables(training, POINTS)[point]
-
-    def compute() -> RealArray:
-        return euclidean_distances(log_vectors(training.data.matrices), squared=True)
-
-    return training.once("log-Euclidean distances", compute)
+def _table(training: Training, divergence: Divergence) -> RealArray:
+    if isinstance(divergence, ABDivergence):
+        return shared_tables(training, POINTS)[divergence.alpha, divergence.beta]
+    return training.once(
+        divergence.name,
+        lambda: symmetric_table(divergence, training.engine, training.data.matrices),
+    )
 
 
 def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
@@ -115,4 +110,4 @@ def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
     classes = range(codes.max() + 1)
     means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
     distances = np.stack(means, axis=1)
-    return -np.log(np.maximum(distances, _LEAST * distances.mean()))
+    return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))

@@ -11,7 +11,7 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 
-from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores
+from divlearn.tangent.discriminants import RDA, fit_lda, rda_scores
 
 PRIORS = np.array([0.2, 0.5, 0.3])
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax
 from sklearn.svm import SVC
 
-from divlearn.baselines.discriminants import span
-from divlearn.committee.tangent import _METHODS
+from divlearn.tangent.classifier import _METHODS
+from divlearn.tangent.discriminants import span
 
 
 def make():

@@ -5,13 +5,12 @@ r"""The alpha-beta log-det divergence of SPD matrices, its gradients, pairs, and
           = \sum_i f(\log\lambda_i; \alpha, \beta)
 
 with :math:`\lambda_i` the eigenvalues of :math:`X Y^{-1}`. It is zero exactly for X = Y, invariant
-under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `get_divergence`.
+under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `divlearn.get_divergence`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,16 +22,7 @@ from divlearn.pairs import Pairs, check_pair
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 
-__all__ = [
-    "DIVERGENCES",
-    "Divergence",
-    "DivergenceGradient",
-    "abld",
-    "abld_grad",
-    "divergence_plane",
-    "get_divergence",
-    "pairwise_abld",
-]
+__all__ = ["DivergenceGradient", "abld", "abld_grad", "divergence_plane", "pairwise_abld"]
 
 _SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diagonal are computed
 
@@ -74,7 +64,11 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     >>> round(float(abld(X, Y, 0, 1)), 6)  # Burg: tr(XY^-1) - logdet(XY^-1) - d
     1.613706
     """
-    first, second = check_pair(X, Y)
+    return compare(*check_pair(X, Y), alpha, beta)
+
+
+def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
+    """`abld` of matrices that were checked."""
     a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
     single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
     if single and first.ndim > 2 and second.ndim == 2:
@@ -126,7 +120,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
 
 def pairwise_abld(
     X: ArrayLike | Prepared,
-    Y: ArrayLike | None = None,
+    Y: ArrayLike | Prepared | None = None,
     *,
     alpha: float,
     beta: float,
@@ -139,7 +133,7 @@ def pairwise_abld(
     Parameters
     ----------
     X : array-like, shape (n_matrices_X, d, d), or data prepared by an engine
-    Y : array-like, shape (n_matrices_Y, d, d), optional
+    Y : the same, shape (n_matrices_Y, d, d), optional
         X itself by default; the diagonal is then exactly zero, and with alpha = beta only half
         of the table is computed.
     alpha, beta : float
@@ -159,7 +153,7 @@ def pairwise_abld(
     chosen = get_engine(engine, n_threads)
     data = chosen.prepare(X)
     if Y is not None:
-        other = check_spd(Y, ndim=3, name="Y")
+        other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
         common = np.result_type(data.dtype, other.dtype)
         if data.dtype != common:
             data = chosen.prepare(data.matrices.astype(common))
@@ -237,210 +231,3 @@ def nonnegative_point(alpha: float, beta: float) -> tuple[float, float]:
         )
     first, second = (alpha, beta) if max(alpha, beta) > 0 else (-beta, -alpha)
     return first + 0.0, second + 0.0  # no -0.0
-
-
-@dataclass(frozen=True)
-class Divergence:
-    r"""A member of the family in its textbook form.
-
-    ``div(X, Y)`` is ``scale`` times :math:`D^{(\alpha,\beta)}(X \| Y)` or, if ``symmetrized``,
-    times the mean of both directions. It can be passed as ``metric`` to pyRiemann's functions:
-    called with pyRiemann's argument ``squared``, it returns what pyRiemann's function of that name
-    does. pyRiemann's estimators need a mean as well: see `divlearn.means.for_pyriemann`.
-
-    Attributes
-    ----------
-    name : str
-    alpha, beta : float
-    scale : float, ratio of the textbook form to D
-    symmetrized : bool, whether both directions are averaged
-    squared_distance : bool, whether the textbook form is the square of a distance
-    formula : str, the textbook form
-    aliases : tuple of str
-    """
-
-    name: str
-    alpha: float
-    beta: float
-    scale: float = 1.0
-    symmetrized: bool = False
-    squared_distance: bool = False
-    formula: str = ""
-    aliases: tuple[str, ...] = ()
-
-    def __call__(self, X: ArrayLike, Y: ArrayLike, squared: bool | None = None) -> RealArray:
-        """Divergence in its textbook form, broadcast over leading dimensions.
-
-        ``squared`` is pyRiemann's convention: if False, the distance is returned where the textbook
-        form is a squared distance; if True, the square of that result.
-        """
-        value = abld(X, Y, self.alpha, self.beta)
-        if self.symmetrized:
-            value = 0.5 * (value + abld(X, Y, self.beta, self.alpha))
-        return self._convention(self.scale * value, squared)
-
-    def pairwise(
-        self,
-        X: ArrayLike,
-        Y: ArrayLike | None = None,
-        *,
-        squared: bool | None = None,
-        **options: Any,
-    ) -> RealArray:
-        """Table of all pairs in the textbook form; options are those of `pairwise_abld`."""
-        value = pairwise_abld(X, Y, alpha=self.alpha, beta=self.beta, **options)
-        if self.symmetrized:
-            options.pop("out", None)  # it holds the first direction
-            value += pairwise_abld(X, Y, alpha=self.beta, beta=self.alpha, **options)
-            value *= 0.5
-        value *= self.scale
-        value[...] = self._convention(value, squared)
-        return value
-
-    def _convention(self, value: RealArray, squared: bool | None) -> RealArray:
-        if squared is None or (squared and self.squared_distance):
-            return value
-        if self.squared_distance:
-            return np.sqrt(np.maximum(value, 0))
-        return value**2 if squared else value
-
-    def symmetrize(self) -> Self:
-        """Return the mean of both directions of this divergence."""
-        if self.symmetrized or self.alpha == self.beta:
-            return self
-        name = f"symmetrized {self.name}"
-        return replace(self, name=name, symmetrized=True, formula="", aliases=())
-
-
-DIVERGENCES: dict[str, Divergence] = {
-    divergence.name: divergence
-    for divergence in (
-        Divergence(
-            "airm",
-            0.0,
-            0.0,
-            2.0,
-            squared_distance=True,
-            formula="||log(X^-1/2 Y X^-1/2)||_F^2",
-            aliases=("riemann", "affine-invariant", "karcher"),
-        ),
-        Divergence(
-            "stein",
-            0.5,
-            0.5,
-            0.25,
-            squared_distance=True,
-            formula="logdet((X + Y)/2) - logdet(XY)/2",
-            aliases=("logdet", "jbld", "s-divergence", "bhattacharyya"),
-        ),
-        Divergence(
-            "burg",
-            0.0,
-            1.0,
-            formula="tr(XY^-1) - logdet(XY^-1) - d",
-            aliases=("stein-loss", "logdet-bregman"),
-        ),
-        Divergence(
-            "reverse-burg",
-            1.0,
-            0.0,
-            formula="tr(YX^-1) - logdet(YX^-1) - d",
-            aliases=("burg-right", "reverse-stein-loss"),
-        ),
-        Divergence(
-            "kullback",
-            0.0,
-            1.0,
-            0.5,
-            formula="KL(N(0, X) || N(0, Y))",
-            aliases=("kl", "kullback-leibler"),
-        ),
-        Divergence(
-            "kullback-right",
-            1.0,
-            0.0,
-            0.5,
-            formula="KL(N(0, Y) || N(0, X))",
-            aliases=("reverse-kl", "reverse-kullback"),
-        ),
-        Divergence(
-            "jeffreys",
-            0.0,
-            1.0,
-            symmetrized=True,
-            formula="tr(XY^-1 + YX^-1)/2 - d",
-            aliases=("kullback-sym", "symmetric-kl", "j-divergence"),
-        ),
-        Divergence(
-            "log-cosh",
-            1.0,
-            1.0,
-            formula="logdet((XY^-1 + YX^-1)/2)",
-            aliases=("iddl-burg", "iddl-b", "paper-burg"),
-        ),
-    )
-}
-
-LOG_EUCLIDEAN = "log-euclidean"  # a distance outside the family, which some estimators offer
-_NAMES = {
-    alias: divergence.name
-    for divergence in DIVERGENCES.values()
-    for alias in (divergence.name, *divergence.aliases)
-} | {LOG_EUCLIDEAN: LOG_EUCLIDEAN, "logeuclid": LOG_EUCLIDEAN}
-
-
-def plain_name(name: str) -> str:
-    """Spell a name in lower case, with hyphens."""
-    return name.strip().lower().replace("_", "-").replace(" ", "-")
-
-
-def standard_name(divergence: Any) -> str | None:
-    """Key of `DIVERGENCES`, or "log-euclidean", that a name stands for; None for anything else."""
-    return _NAMES.get(plain_name(divergence)) if isinstance(divergence, str) else None
-
-
-def get_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence:
-    """Divergence by name, alias or point of the plane.
-
-    Parameters
-    ----------
-    divergence : str, pair of floats, or Divergence
-        Names are those of `DIVERGENCES` and their aliases, pyRiemann's among them; case, spaces,
-        ``_`` and ``-`` do not matter. A pair ``(alpha, beta)`` gives that member, unscaled.
-
-    Notes
-    -----
-    The point (1, 1) is called Burg in the paper that introduced learning these parameters. The
-    Burg divergence of the literature is (0, 1). Here "burg" is the latter, "log-cosh" the former.
-
-    Examples
-    --------
-    >>> stein = get_divergence("stein")
-    >>> stein.alpha, stein.beta, stein.scale
-    (0.5, 0.5, 0.25)
-    >>> round(float(stein(np.eye(2), 3 * np.eye(2))), 6)
-    0.287682
-    >>> get_divergence("riemann").name
-    'airm'
-    """
-    if isinstance(divergence, Divergence):
-        return divergence
-    if isinstance(divergence, str):
-        name = standard_name(divergence)
-        if name is None or name == LOG_EUCLIDEAN:
-            known = ", ".join(alias for alias in _NAMES if _NAMES[alias] in DIVERGENCES)
-            raise ValueError(
-                f"divergence={divergence!r} must be one of {known}, or a pair (alpha, beta); "
-                "DivergenceKNN, DivergenceMDM and LogEuclideanKMeans have the log-Euclidean metric"
-            )
-        return DIVERGENCES[name]
-    try:
-        point = as_real(divergence, "divergence")
-        if point.shape != (2,):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"divergence={divergence!r} must be a name or a pair of finite numbers (alpha, beta)"
-        ) from None
-    alpha, beta = (float(parameter) for parameter in point)
-    return Divergence(f"({alpha:g}, {beta:g})", alpha, beta)

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import abld, get_divergence
-from divlearn.baselines import DivergenceKNN, neighbors
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
+from divlearn.nearest import DivergenceKNN, neighbors
 
 
 def classes(seed: int, n: int = 60, d: int = 4, separation: float = 2.0):
@@ -69,8 +69,8 @@ def test_the_query_comes_first():
 def test_queries_in_blocks(monkeypatch):
     X, y = classes(2)
     whole = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
-    monkeypatch.setattr("divlearn.baselines.neighbors._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.baselines.neighbors._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.nearest.neighbors._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.nearest.neighbors._LEAST_ROWS", 7)
     parts = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
     np.testing.assert_allclose(parts[0], whole[0], atol=1e-12)
     np.testing.assert_array_equal(parts[1], whole[1])

@@ -1,6 +1,6 @@
 """Nearest neighbours in any divergence of SPD matrices."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -11,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_count
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence, get_divergence, standard_name
+from divlearn.divergence import Divergence, DivergenceLike, EmbeddedMetric, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_labelled
-from divlearn.log_vectors import log_vectors
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")
@@ -33,11 +32,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     n_neighbors : int, default=1
-    divergence : str, pair (alpha, beta) or Divergence, default="airm"
-        "log-euclidean", the Frobenius distance of logarithms; a name that `divlearn.get_divergence`
-        knows, such as "airm", "stein" or "jeffreys"; or a pair, such as the ``(alpha_, beta_)``
-        that an estimator has learned. As in pyRiemann, ``metric`` is another name for this
-        parameter, "riemann" for "airm", "logdet" for "stein" and "logeuclid" for the first.
+    divergence : str, pair (alpha, beta), callable, dict or Divergence, default="airm"
+        Whatever `divlearn.get_divergence` takes: a name such as "airm", "stein", "log-euclidean" or
+        "wasserstein"; a pair, such as the ``(alpha_, beta_)`` that an estimator has learned; or
+        your function. As in pyRiemann, ``metric`` is another name for this parameter, and
+        pyRiemann's names of metrics are known.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
         distance zero outvote all others. Sample weights multiply votes.
@@ -66,14 +65,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     (np.int64(0), np.float64(0.0))
     """
 
-    _divergence: Divergence | None
+    _divergence: Divergence
     _matrices: Annotated[RealArray, "n_matrices d d"]
     _codes: Annotated[Indices, "n_matrices"]
 
     def __init__(
         self,
         n_neighbors: int = 1,
-        divergence: str | Sequence[float] | Divergence = "airm",
+        divergence: DivergenceLike = "airm",
         weights: str = "uniform",
         engine: str | Engine = "auto",
         *,
@@ -90,14 +89,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         """
         if self.weights not in _WEIGHTS:
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
-        self._divergence = known_divergence(self.divergence)
+        self._divergence = get_divergence(self.divergence)
         get_engine(self.engine)
         data = check_labelled(self, X, y, sample_weight)
         _check_neighbors(self.n_neighbors, len(data.matrices))
         self._codes, self._matrices = data.codes, data.matrices
         self._votes, self._kept = data.weights, data.kept
-        if self._divergence is None:
-            self._vectors = log_vectors(data.matrices)
+        if isinstance(self._divergence, EmbeddedMetric):
+            self._vectors = self._divergence.embed(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
 
@@ -131,8 +130,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return distances, neighbors
 
     def _search_block(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
-        if self._divergence is None:
-            vectors = log_vectors(queries)
+        if isinstance(self._divergence, EmbeddedMetric):
+            vectors = self._divergence.embed(queries)
             neighbors = self._index.kneighbors(vectors, k, return_distance=False)
             # Not those that come with them, whose squares lose digits by subtraction.
             gaps = vectors[:, None] - self._vectors[neighbors]
@@ -147,11 +146,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         with np.errstate(divide="ignore", invalid="ignore"):
             weights: RealArray = np.where(usual, nearest / distances, distances == nearest)
         return weights
-
-
-def known_divergence(divergence: str | Sequence[float] | Divergence) -> Divergence | None:
-    """Return a divergence; None is the log-Euclidean metric, which no pair (alpha, beta) gives."""
-    return None if standard_name(divergence) == LOG_EUCLIDEAN else get_divergence(divergence)
 
 
 def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:

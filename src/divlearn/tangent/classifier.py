@@ -9,7 +9,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.baselines.discriminants import RDA, fit_lda, rda_scores, span
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
@@ -18,6 +17,7 @@ from divlearn.kernels.machines import COUPLED, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
+from divlearn.tangent.discriminants import RDA, fit_lda, rda_scores, span
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 Model = dict[str, Any]

@@ -22,9 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import abld, get_divergence, load, save
-from divlearn.baselines import DivergenceMDM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import expm, logm
+from divlearn.nearest import DivergenceMDM
 
 KULLBACK = {"mean": "euclid", "distance": "kullback"}  # whose mean is the arithmetic one
 REVERSE = {"mean": "harmonic", "distance": "kullback_right"}
@@ -68,7 +68,7 @@ def test_as_pyriemann(ours, theirs):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_filtering_as_pyriemann(n_classes, monkeypatch):
-    monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-9)
+    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-9)
     X, y = make_wishart_clusters(n_classes, 40, 4, separation=2, random_state=0)
     model = DivergenceMDM(filtering=True).fit(X[::2], y[::2])
     peer = FgMDM(metric="riemann").fit(X[::2], y[::2])
@@ -141,14 +141,14 @@ def test_blocks(monkeypatch):
     X, y = classes(5)
     model = DivergenceMDM().fit(X, y)
     whole = model.transform(X)
-    monkeypatch.setattr("divlearn.baselines.neighbors._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.baselines.neighbors._LEAST_ROWS", 7)
+    monkeypatch.setattr("divlearn.nearest.neighbors._TABLE_ENTRIES", 1)
+    monkeypatch.setattr("divlearn.nearest.neighbors._LEAST_ROWS", 7)
     np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
 
 
 def test_a_mean_that_is_not_exact_is_told(monkeypatch):
     X, y = classes(6)
-    monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-300)
+    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-300)
     with pytest.warns(ConvergenceWarning) as told:
         DivergenceMDM().fit(X, y)
     messages = [str(one.message) for one in told]

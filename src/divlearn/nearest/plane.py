@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import Divergence, get_divergence
+from divlearn.divergence import ABDivergence, get_member
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.spectral import abld_scalar
 
-NAMED: dict[str, Divergence] = {
-    name: get_divergence(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
+NAMED: dict[str, ABDivergence] = {
+    name: get_member(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
 }
 NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
 
 # Points from which class means choose: fewer than on maps, since each is judged by few matrices.
 _BETWEEN = [(0.0, 0.25), (0.25, 0.5), (0.0, 0.5), (0.25, 0.75)]
-CHOICES = np.vstack([NAMED_POINTS, _BETWEEN])
-CANDIDATES = [*NAMED.values(), *map(get_divergence, _BETWEEN)]  # the same by name
+CANDIDATES = [*NAMED.values(), *map(get_member, _BETWEEN)]
 
 Flags = NDArray[np.bool_]
 

@@ -1,0 +1,41 @@
+"""Divergences of SPD matrices: the alpha-beta family, metrics outside it, and users' own."""
+
+from divlearn.alpha_beta import (
+    DivergenceGradient,
+    abld,
+    abld_grad,
+    divergence_plane,
+    pairwise_abld,
+)
+from divlearn.divergence.base import Divergence
+from divlearn.divergence.member import ABDivergence
+from divlearn.divergence.metrics import EmbeddedMetric, Wasserstein
+from divlearn.divergence.named import (
+    DIVERGENCES,
+    LOG_EUCLIDEAN,
+    DivergenceLike,
+    for_pyriemann,
+    get_divergence,
+    get_member,
+)
+from divlearn.divergence.own import FunctionDivergence, PairedDivergence
+
+__all__ = [
+    "DIVERGENCES",
+    "LOG_EUCLIDEAN",
+    "ABDivergence",
+    "Divergence",
+    "DivergenceGradient",
+    "DivergenceLike",
+    "EmbeddedMetric",
+    "FunctionDivergence",
+    "PairedDivergence",
+    "Wasserstein",
+    "abld",
+    "abld_grad",
+    "divergence_plane",
+    "for_pyriemann",
+    "get_divergence",
+    "get_member",
+    "pairwise_abld",
+]

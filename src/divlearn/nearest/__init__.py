@@ -1,0 +1,7 @@
+"""Classification of SPD matrices by the nearest class mean and the nearest neighbours."""
+
+from divlearn.nearest.classifier import NearestClassifier
+from divlearn.nearest.mean_distance import DivergenceMDM
+from divlearn.nearest.neighbors import DivergenceKNN
+
+__all__ = ["DivergenceKNN", "DivergenceMDM", "NearestClassifier"]

@@ -1,0 +1,270 @@
+"""Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting import labelled
+from divlearn.fitting.calibration import fit_temperature
+from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.training import Training
+from divlearn.geometry import geodesic
+from divlearn.nearest import neighbors
+from divlearn.nearest.class_means import average, class_means, recentering
+from divlearn.nearest.filtering import Filter, learn_filter
+from divlearn.nearest.search import CANDIDATES, MeanSearch, find_slope, typical
+
+_ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
+
+
+@labelled.takes_metric
+class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Classify SPD matrices by the nearest class mean.
+
+    The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
+    belongs to the class whose mean is nearest:
+
+    .. math:: C_k = \arg\min_C \sum_{y_i = k} w_i D(X_i \,\|\, C) , \qquad
+              \hat y(X) = \arg\min_k D(X \,\|\, C_k) .
+
+    Parameters
+    ----------
+    divergence : str, pair (alpha, beta), dict, Divergence or sequence of these, default="airm"
+        Whatever `divlearn.get_divergence` takes and has a mean: a name, a pair with
+        alpha, beta >= 0 or both <= 0, or ``{"mean": ..., "distance": ...}``, two functions of
+        yours; ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
+        "reverse-burg" the harmonic mean, in "jeffreys" the geometric mean of both. "choose" chooses
+        the divergence by cross-validation on the training data. In a sequence such as
+        ``["airm", "burg"]``, a field of metrics, every class has a mean in each. See Notes.
+    filtering : bool, default=False
+        Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
+        AIRM mean, onto the directions of a shrinkage LDA, which ignores sample weights.
+    cv : int, splitter or iterable of pairs of indices, default=4
+        Folds of "choose", as in `DivergenceKernelClassifier`.
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds.
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter
+        For a sequence, (n_divergences, n_classes, d, d).
+    divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
+    weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
+    scale_ : float
+        Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
+        log-loss.
+    cv_results_ : dict of arrays, only where the divergence is chosen
+        "divergence", the candidates by name, and their held-out "accuracy" and "brier_score".
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), only where the divergence is chosen
+        Held-out probabilities; divergence and scale are chosen on the other folds. NaN for matrices
+        that no fold holds out or that have no weight.
+    classes_ : ndarray, shape (n_classes,)
+    n_features_in_ : int, size of the matrices.
+
+    Notes
+    -----
+    Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (0, 1/4),
+    (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
+    score is chosen if its gain over "airm" exceeds two standard errors, else "airm". To be
+    fast, means of candidates are approximate: the point beta - alpha of the geodesic from the AIRM
+    mean (0) to the arithmetic mean (1), exact for "airm" and "burg"; the harmonic mean, also exact,
+    for "reverse-burg".
+
+    M divergences of a sequence make one: :math:`D(X \,\|\, C_k) = \sum_m w_m D_m(X \,\|\, C_{mk})`.
+    :math:`M w_m` is the scale of :math:`D_m` with the lowest log-loss on the training data, so that
+    divergences of different size have about the same influence.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = DivergenceMDM("kullback").fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    >>> model.transform(X[:5]).shape
+    (5, 3)
+    >>> DivergenceMDM(["airm", "kullback"]).fit(X, y).means_.shape
+    (2, 3, 4, 4)
+    """
+
+    means_: Annotated[RealArray, "... n_classes d d"]
+    scale_: float
+    weights_: Annotated[RealArray, "n_divergences"]
+    cv_results_: dict[str, Any]
+    oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
+    _field: list[Divergence]
+    _filter: Filter | None
+
+    def __init__(
+        self,
+        divergence: DivergenceLike | Sequence[DivergenceLike] = "airm",
+        engine: str | Engine = "auto",
+        *,
+        filtering: bool = False,
+        cv: Any = 4,
+        random_state: int | np.random.RandomState | None = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.divergence, self.engine, self.filtering = divergence, engine, filtering
+        self.cv, self.random_state, self.regularize = cv, random_state, regularize
+
+    @labelled.fit_method
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Find the means of the classes.
+
+        X has the shape (n_matrices, d, d); y, sample_weight and groups have (n_matrices,). Weights
+        apply to the means and to the choice of the divergence. Inner folds keep groups together.
+        """
+        chosen = isinstance(self.divergence, str) and self.divergence == "choose"
+        several = _is_sequence(self.divergence)
+        if not chosen:
+            self._field = _known_field(self.divergence if several else [self.divergence])
+        engine = get_engine(self.engine)
+        data = check_labelled(self, X, y, sample_weight, None, groups)
+        if chosen:
+            return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
+        self.scale_, self.weights_ = 1.0, np.ones(1)
+        data = self._learn_filter(data, engine)
+        means = np.stack([class_means(data, one, engine) for one in self._field])
+        if len(means) > 1:
+            self.weights_ = _balance(data, self._field, means, engine)
+        self.means_ = means if several else means[0]
+        return self
+
+    def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
+        """Learn the filter, if there is to be one, and return filtered data."""
+        self._filter = None
+        if not self.filtering:
+            return data
+        self._filter = learn_filter(data, np.arange(len(data.codes)), engine)
+        return replace(data, matrices=self._filter.apply(data.matrices))
+
+    @property
+    def divergence_(self) -> Divergence | list[Divergence]:
+        """The divergence in use, or a list of those in use."""
+        return self._field[0] if self.means_.ndim == 3 else self._field
+
+    def fit_training(self, training: Training) -> Self:
+        """Choose the divergence on folds of data that was checked."""
+        data, engine = training.data, training.engine
+        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        if not training.folds:
+            raise ValueError(
+                "every class has 1 matrix or group, but some must have >= 2 for divergence='choose'"
+                ", one to train on and one to judge by; pass more, or name a divergence"
+            )
+        rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
+        search = MeanSearch(training, rough, filtering=self.filtering)
+        chosen, self.cv_results_ = search.choose()
+        self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
+        divergence = CANDIDATES[chosen.best]
+        self._field, self.weights_ = [divergence], np.ones(1)
+        self.scale_ = 1 / (search.unit(chosen.best) * chosen.calibration.temperature)
+        data = self._learn_filter(data, engine)
+        if (slope := find_slope(divergence)) is None or abs(slope) == 1:
+            self.means_ = class_means(data, divergence, engine)
+        else:
+            recenter = recentering(data, engine)
+            starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
+            centers = class_means(data, CANDIDATES[0], engine, starts)
+            arithmetic = average(data.matrices, data.codes, data.weights)
+            self.means_ = geodesic(centers, arithmetic, slope)
+        return self
+
+    def transform(self, X: ArrayLike) -> RealArray:
+        """Distances of matrices to the means, shape (n_matrices, n_classes).
+
+        Distances are square roots if the divergence is the square of a distance, as "airm" and
+        "stein" are; otherwise they are divergences.
+        """
+        distances = self._distances(X)
+        squares = all(one.squared_distance for one in self._field)
+        return np.sqrt(np.maximum(distances, 0)) if squares else distances
+
+    def predict_proba(self, X: ArrayLike) -> RealArray:
+        r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
+
+        D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
+        distance. The shape is (n_matrices, n_classes).
+        """
+        distances = self._distances(X)  # first, for it says if nothing is fitted
+        return softmax(-self.scale_ * distances, axis=1)
+
+    def _distances(self, X: ArrayLike) -> RealArray:
+        check_is_fitted(self)
+        engine = get_engine(self.engine)
+        means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
+        found = []
+        for matrices in neighbors.checked_blocks(self, X, means[..., 0, 0].size):
+            kept = matrices if self._filter is None else self._filter.apply(matrices)
+            tables = _measure(kept, self._field, means, engine)
+            found.append(np.tensordot(self.weights_, tables, 1))
+        return np.concatenate(found)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.classes_)
+
+
+def _is_sequence(divergence: Any) -> bool:
+    """Tell several divergences from one, such as a pair of numbers."""
+    listed = isinstance(divergence, list | tuple | np.ndarray)
+    return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
+
+
+def _known_field(divergences: Any) -> list[Divergence]:
+    field = [get_divergence(one) for one in divergences]
+    points = [_without_scale(one) for one in field]
+    twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
+    if twice or not field:
+        raise ValueError(
+            f"divergence={divergences!r} must hold one divergence, or several that differ by more "
+            f"than a factor; {f'leave out all but one of {twice}' if twice else 'name one'}"
+        )
+    return field
+
+
+def _without_scale(divergence: Divergence) -> Any:
+    if isinstance(divergence, ABDivergence):
+        return divergence.alpha, divergence.beta, divergence.symmetrized
+    return divergence
+
+
+def _measure(
+    matrices: RealArray, field: list[Divergence], means: RealArray, engine: Engine
+) -> RealArray:
+    """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
+    prepared = engine.prepare(Prepared.checked(matrices))
+    pairs = zip(field, means, strict=True)
+    return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
+
+
+def _balance(
+    data: Labelled, field: list[Divergence], means: RealArray, engine: Engine
+) -> RealArray:
+    """Weights of divergences, each as if it were alone, so that none outweighs the others."""
+    scales = []
+    for table in _measure(data.matrices, field, means, engine):
+        unit = typical(table)
+        shares = data.weights / data.weights.sum()
+        scales.append(1 / (unit * fit_temperature(-table / unit, data.codes, shares)[0]))
+    return np.array(scales) / len(field)
