@@ -39,7 +39,6 @@ INTERNAL = {
     "atomic",
     "checks",
     "cli",
-    "drawing",
     "files",
     "geometry",
     "log_vectors",
