@@ -33,6 +33,7 @@ _SERIES = (
     ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
 )
 _MARKED = 60  # points up to which a curve has marks
+_STEPS = 10  # places up to which a curve has a number at each
 _WRITTEN = 12  # classes up to which cells of a confusion matrix hold counts
 _TICKS = 16  # labels of classes that fit along an axis on a phone
 _MISTAKES = 5  # listed below a confusion matrix
@@ -126,9 +127,11 @@ def curves_section(
         )
         for name, (x, y) in points.items()
     ]
+    steps = max((len(x) for x, _ in points.values()), default=0)
+    whole = {"dtick": 1} if steps <= _STEPS else {}
     figure = draw(
         traces,
-        xaxis={"title": {"text": literal(x_label)}, "showgrid": False},
+        xaxis={"title": {"text": literal(x_label)}, "showgrid": False, **whole},
         yaxis={"title": {"text": literal(y_label)}},
         hovermode="x unified",
         showlegend=len(traces) > 1,
@@ -153,7 +156,7 @@ def confusion_section(
     total, right = counts.sum(), counts.trace()
     share = f" ({right / total:.1%})" if total else ""
     text = f"{right:,} of {total:,} are right{share}"
-    content = {"right": text, "mistakes": _mistakes(names, counts), "n_classes": len(names)}
+    content = {"right": text, "mistakes": _mistakes(names, counts), "count": len(names)}
     data = [
         ("true class", *names),
         *([name, *row] for name, row in zip(names, counts, strict=True)),
@@ -232,9 +235,13 @@ def matrices_section(
         f"{shorten(names[k], _NAME)}: {share:.1%}" for k, share in zip(order, shares, strict=True)
     ]
     captions = [(head, texts[k]) for head, k in zip(heads, order, strict=True)]
+    n_rows = min(-(-len(stack) // _COLUMNS), _TILES // _COLUMNS)
     parts = [slice(first, first + _TILES) for first in range(0, len(stack), _TILES)]
     charts = [
-        Chart(_tiles(stack[part], captions[part]), f"Correlations of {', '.join(heads[part])}.")
+        Chart(
+            _tiles(stack[part], captions[part], n_rows),
+            f"Correlations of {', '.join(heads[part])}.",
+        )
         for part in parts
     ]
     i, j = np.triu_indices(stack.shape[-1], 1)
@@ -246,11 +253,11 @@ def matrices_section(
         (names[k], *row)
         for k, row in zip(order, np.column_stack([shares, deviations, values]), strict=True)
     ]
-    content = {"more": f"{len(stack) - _TILES} more"}
+    content = {"more": f"{len(stack) - _TILES} more", "count": n_rows}
     return Section("matrices", title, content, note, charts, [heading, *rows])
 
 
-def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]]) -> Any:
+def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int) -> Any:
     """Draw a few matrices as heat maps side by side."""
     size = matrices.shape[-1]
     starts = np.arange(0, size, -(-size // _CELLS))
@@ -276,7 +283,7 @@ def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]]) -> Any:
             hovertemplate="row %{y}<br>column %{x}<br>correlation %{z:.2f}<extra></extra>",
         )
         traces.append(tile)
-    return draw(traces, annotations=_titles(captions), **_tile_layout())
+    return draw(traces, annotations=_titles(captions), **_tile_layout(n_rows))
 
 
 def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -298,14 +305,15 @@ def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def _tile_layout() -> dict[str, Any]:
-    grid = {"rows": _TILES // _COLUMNS, "columns": _COLUMNS, "pattern": "independent"}
+def _tile_layout(n_rows: int) -> dict[str, Any]:
+    grid = {"rows": n_rows, "columns": _COLUMNS, "pattern": "independent"}
+    places = _PLACES[: n_rows * _COLUMNS]
     axis = {"visible": False, "type": "category", "constrain": "domain"}
     bar = {"orientation": "h", "thickness": 10, "len": 0.5, "y": -0.05, "yanchor": "top"}
     ticks = {"outlinewidth": 0, "tickvals": [-1, 0, 1], "title": {"text": "correlation"}}
     return {
-        **{f"xaxis{place}": axis for place in _PLACES},
-        **{f"yaxis{place}": {**axis, "autorange": "reversed"} for place in _PLACES},
+        **{f"xaxis{place}": axis for place in places},
+        **{f"yaxis{place}": {**axis, "autorange": "reversed"} for place in places},
         "grid": {**grid, "xgap": 0.2, "ygap": 0.45},
         "coloraxis": {"cmin": -1, "cmax": 1, "colorbar": {**bar, **ticks}},
         "margin": {"l": 10, "t": 50, "b": 60},

@@ -102,13 +102,7 @@ def _map(
     high: float | None,
 ) -> Any:
     """Draw the values as a heat map; figures have one row per height."""
-    hovers = [
-        [
-            f"{_say(alpha, beta)}<br>{literal(label)} {values[i, j]:{value_format}}"
-            for i, alpha in enumerate(alphas)
-        ]
-        for j, beta in enumerate(betas)
-    ]
+    place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
     bar = {"orientation": "h", "y": -0.16, "yanchor": "top", "thickness": 12, "outlinewidth": 0}
     return plotly().Heatmap(
         x=alphas,
@@ -117,10 +111,9 @@ def _map(
         zmin=low,
         zmax=high,
         colorscale="Cividis",
-        colorbar={**bar, "title": {"text": literal(label)}, "tickformat": value_format},
+        colorbar={**bar, "title": {"text": name}, "tickformat": value_format},
         hoverongaps=False,
-        hovertext=hovers,
-        hoverinfo="text",
+        hovertemplate=f"{place}<br>{name} %{{z:{value_format}}}<extra></extra>",
     )
 
 
@@ -131,7 +124,7 @@ def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[st
         x=[point.alpha for point in points],
         y=[point.beta for point in points],
         hovertext=[
-            f"<b>{literal(point.name)}</b><br>{_say(point.alpha, point.beta)}"
+            f"<b>{literal(point.name)}</b><br>{_ALPHA} = {point.alpha:g}, {_BETA} = {point.beta:g}"
             + (f"<br>{literal(label)} {point.value}" if point.value else "")
             for point in points
         ],
@@ -139,10 +132,6 @@ def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[st
         marker=marker,
         cliponaxis=False,
     )
-
-
-def _say(alpha: float, beta: float) -> str:
-    return f"{_ALPHA} = {alpha:g}, {_BETA} = {beta:g}"
 
 
 def _plane(
