@@ -49,7 +49,6 @@ INTERNAL = {
     "atomic",
     "checks",
     "cli",
-    "drawing",
     "files",
     "geometry",
     "log_vectors",

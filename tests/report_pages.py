@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
 
 from divlearn.judge import Evaluation, PlaneMap, default_classifiers
 from divlearn.report import Page, page_of
+from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
-    atoms_section,
-    confusion_section,
-    curves_section,
     disagreement_section,
     repeat_section,
     table_section,
@@ -38,7 +38,7 @@ def plane_values() -> np.ndarray:
     return (GRID[:, None] + GRID[None, :] ** 2) / 8
 
 
-def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Page:
+def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 70) -> Page:
     """A page of every section; `word` stands wherever a text can."""
     rng = np.random.default_rng(0)
     rows = [[f"{word} {i}", SCORES[i % len(SCORES)], i] for i in range(n_rows)]
@@ -62,14 +62,13 @@ def every_section(word: str = "word", n_rows: int = 8, n_atoms: int = 70) -> Pag
                 f"iteration {word}",
                 f"height {word}",
                 f"note {word}",
-                second={f"score {word}": [[0, 2], [0.8, 0.9]]},
-                second_label=f"second {word}",
             ),
-            atoms_section(
-                f"atoms {word}",
-                spd(n_atoms, 4),
-                rng.random(n_atoms),
-                [f"text {word} {i}" for i in range(n_atoms)],
+            matrices_section(
+                f"matrices {word}",
+                spd(n_matrices, 4),
+                rng.random(n_matrices),
+                [f"name {i} {word}" for i in range(n_matrices)],
+                [f"text {i} {word}" for i in range(n_matrices)],
                 f"note {word}",
             ),
             confusion_section(
@@ -119,7 +118,7 @@ def plane_page() -> Page:
 
 
 def large_page() -> Page:
-    """500 atoms of 30 rows, 100 classes, and tables of 10,000 matrices."""
+    """500 matrices of 30 rows, 100 classes, and tables of 10,000 matrices."""
     rng = np.random.default_rng(0)
     n, grid = 10_000, np.linspace(0, 2, 33)
     classes = [f"class {i}" for i in range(100)]
@@ -141,8 +140,14 @@ def large_page() -> Page:
                 "accuracy",
                 learned=[(a, b, "learned") for a, b in points],
             ),
-            curves_section("curves", {f"model {i}": rng.random(200) for i in range(4)}),
-            atoms_section("atoms", spd(500, 30), rng.random(500), ["(0.51, 1.24)"] * 500),
+            curves_section("curves", {f"model {i}": rng.random(200) for i in range(4)}, "x", "y"),
+            matrices_section(
+                "matrices",
+                spd(500, 30),
+                rng.random(500),
+                [f"atom {i}" for i in range(500)],
+                ["(0.51, 1.24)"] * 500,
+            ),
             confusion_section("confusion", classes, rng.integers(5, size=(100, 100))),
             table_section(
                 "table",
@@ -191,3 +196,9 @@ class Outline(HTMLParser):
 
 def unpack(packed: str) -> str:
     return gzip.decompress(base64.b64decode(packed)).decode()
+
+
+def read_figures(document: str) -> dict:
+    """Figures, their data as CSV, and templates, as the script of a page reads them."""
+    packed = re.search('id="figures">([^<]*)<', document)
+    return json.loads(unpack(packed[1]))

@@ -42,7 +42,6 @@ ORDER = [
     "geometry",
     "spectral",
     "spd",
-    "drawing",
     "engines",
     "log_vectors",
     "pairs",

@@ -62,7 +62,7 @@ def check_series(folder: Path) -> None:
 
 def check_plot(folder: Path) -> None:
     plane = divlearn.plane_map(X, y, [0, 1], [0, 1])
-    divlearn.report.plot_plane(plane, path=folder / "plane.png")
+    divlearn.report.PlaneDisplay(plane).plot().figure_.savefig(folder / "plane.png")
     assert (folder / "plane.png").stat().st_size > 1000
 
 

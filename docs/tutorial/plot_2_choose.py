@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 
 from divlearn import which_divergence
 from divlearn.datasets import make_recordings
-from divlearn.report import plot_plane
+from divlearn.report import PlaneDisplay
 
 recordings, y, subjects = make_recordings(random_state=0)
 X = recordings @ recordings.mT / recordings.shape[2]
@@ -42,7 +42,7 @@ for name, row in answer.named.items():
 # %%
 # The map shows the accuracy of the nearest neighbour over the grid.
 
-plot_plane(answer)
+PlaneDisplay(answer).plot()
 plt.show()
 
 # %%

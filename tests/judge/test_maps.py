@@ -12,7 +12,7 @@ from divlearn.divergence import abld
 from divlearn.engines import available_engines
 from divlearn.judge import NAMED, PlaneMap, plane_map
 from divlearn.nearest import plane
-from divlearn.report import plot_plane
+from divlearn.report import PlaneDisplay
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])
 
@@ -218,12 +218,10 @@ def all_figures():
     pyplot.close("all")
 
 
-def test_picture_marks_what_there_is_to_see(tmp_path, all_figures):
+def test_picture_marks_what_there_is_to_see(all_figures):
     plane = synthetic([[60, 62, 50]] + [[50] * 3] * 2)
-    path = tmp_path / "plane.png"
-    axes = plot_plane(plane, path=path, title="some data")
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert axes.figure not in all_figures()  # it was saved, and left no trace
+    axes = PlaneDisplay(plane).plot(title="some data").ax_
+    assert axes.figure in all_figures()
     labels = " ".join(text.get_text() for text in axes.texts)
     for name in ("AIRM  60.0%", "Stein", "Burg", "reverse Burg", "log-cosh", "100 matrices"):
         assert name in labels
@@ -236,7 +234,7 @@ def test_picture_labels_do_not_overlap(all_figures):
     for row, column in ((0, 0), (1, 1), (4, 5), (5, 3), (8, 9), (16, 16)):
         counts = np.full((17, 17), 50)
         counts[row, column] = 60
-        axes = plot_plane(synthetic(counts, axis, axis))
+        axes = PlaneDisplay(synthetic(counts, axis, axis)).plot().ax_
         axes.figure.draw_without_rendering()
         assert axes.figure in all_figures()
         star = axes.transData.transform((axis[row], axis[column]))
@@ -253,11 +251,11 @@ def test_picture_into_given_axes_and_of_one_point():
     left, right = figure.subfigures(1, 2)
     for part, found in ((left, synthetic(50)), (right, synthetic(50, [0.0], [1.0]))):
         axes = part.add_subplot()
-        assert plot_plane(found, axes) is axes
+        assert PlaneDisplay(found).plot(axes).ax_ is axes
     figure.draw_without_rendering()
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r'pip install "divlearn\[plot\]"'):
-        plot_plane(synthetic(50))
+        PlaneDisplay(synthetic(50)).plot()

@@ -9,7 +9,6 @@ import pytest
 from scipy.linalg import logm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import confusion_matrix
 
 from divlearn import (
     ABKMeans,
@@ -27,24 +26,18 @@ from divlearn.judge import examine
 from divlearn.likelihood import fit_likelihood
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import (
+    BICDisplay,
+    ClusterDisplay,
+    EvaluationDisplay,
+    MatrixDisplay,
     PlaneDisplay,
+    WeightsDisplay,
     page_of,
-    plot_evaluation,
-    plot_matrix,
-    plot_plane,
 )
 
 X, Y = make_wishart_clusters(2, 15, 3, separation=5, random_state=0)
 NAMES = np.array(["bark", "moss"])[Y]
 GRID = [0.0, 1.0]
-
-
-def plot_center(fit, ax=None):
-    return plot_matrix(fit.center, ax, title="centre")
-
-
-def plot_mean(found, ax=None):
-    return plot_matrix(found, ax, title="centroid")
 
 
 # What makes it and draws it, and words of its picture and of its summary.
@@ -53,19 +46,17 @@ RESULTS = {
         lambda: evaluate(
             X, NAMES, {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}, cv=3
         ),
-        plot_evaluation,
+        EvaluationDisplay,
         "30 matrices, 3 folds",
         "held-out matrices",
     ),
     "WhichDivergence": (
         lambda: which_divergence(X, NAMES, cv=3, alphas=GRID, betas=GRID),
-        plot_plane,
+        PlaneDisplay,
         "30 matrices",
         "Use ",
     ),
-    "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), plot_plane, "30 matrices", "points"),
-    "LikelihoodFit": (lambda: fit_likelihood(X), plot_center, "centre", "kappa = "),
-    "MeanResult": (lambda: mean_abld(X, 0.5, 0.5), plot_mean, "centroid", "mean divergence"),
+    "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), PlaneDisplay, "30 matrices", "points"),
 }
 PAGES = {"Evaluation": "Confusion matrix of", "WhichDivergence": "AIRM", "PlaneMap": "AIRM"}
 
@@ -79,17 +70,28 @@ def pyplot():
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_pictures_and_summaries(pyplot, name):
-    make, plot, word, summary = RESULTS[name]
+    make, display, word, summary = RESULTS[name]
     result = make()
     assert type(result).__name__ == name
     assert summary in result.summary()
-    ax = plot(result)
-    assert pyplot.gcf() is ax.figure  # a notebook shows it
+    drawn = display(result).plot()
+    ax = drawn.ax_
+    assert pyplot.gcf() is ax.figure is drawn.figure_  # a notebook shows it
     ax.figure.draw_without_rendering()
     texts = [ax.get_title(), ax.get_title("left"), *(text.get_text() for text in ax.texts)]
     assert any(word in text for text in texts)
     given = pyplot.figure().add_subplot()
-    assert plot(result, given) is given
+    assert drawn.plot(given) is drawn
+    assert drawn.ax_ is given
+
+
+def test_the_picture_of_a_matrix_shows_correlations(pyplot):
+    centre = fit_likelihood(X).center
+    ax = MatrixDisplay(centre).plot(title="centre").ax_
+    assert ax.get_title() == "centre"
+    deviations = np.sqrt(np.diag(centre))
+    np.testing.assert_allclose(ax.images[0].get_array(), centre / np.outer(deviations, deviations))
+    assert MatrixDisplay(mean_abld(X, 0.5, 0.5)).plot().ax_.images  # a result is an array, too
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -111,7 +113,7 @@ def test_notebooks_show_the_summary(name):
 
 def test_the_picture_of_an_evaluation_shows_its_numbers(pyplot):
     found = RESULTS["Evaluation"][0]()
-    ax = plot_evaluation(found)
+    ax = EvaluationDisplay(found).plot().ax_
     assert [text.get_text() for text in ax.get_yticklabels()] == [r.name for r in found.table()]
     shown = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
     for row in found.table():
@@ -120,7 +122,7 @@ def test_the_picture_of_an_evaluation_shows_its_numbers(pyplot):
 
 def test_the_picture_of_an_answer_shows_its_numbers(pyplot):
     answer = RESULTS["WhichDivergence"][0]()
-    ax = plot_plane(answer)
+    ax = PlaneDisplay(answer).plot().ax_
     assert np.array_equal(ax.collections[0].get_array(), 100 * answer.map.T)
     labels = [text.get_text() for text in ax.texts]
     assert f"Burg  {answer.named['burg'].score:.1%}" in labels
@@ -151,27 +153,19 @@ def test_the_display_marks_what_was_learned(pyplot, name):
     model = clone(model).fit(X, NAMES)
     display = PlaneDisplay.from_estimator(model, X, NAMES)
     assert np.array_equal(display.plane.correct, plane_map(X, NAMES).correct)
-    [marks] = [line for line in display.ax_.lines if line.get_label() == "learned"]
-    np.testing.assert_allclose(marks.get_xydata(), points(model))
+    marks = [line.get_xydata() for line in display.ax_.lines if line.get_label() == "learned"]
+    np.testing.assert_allclose(np.reshape(marks, (-1, 2)), points(model))
     given = pyplot.figure().add_subplot()
     assert display.plot(given, title="again").ax_ is given
     assert given.get_title("left") == "again"
-    assert len(given.get_legend().get_texts()) == 2
-
-
-def test_the_display_of_a_result_is_its_picture(pyplot):
-    answer = RESULTS["WhichDivergence"][0]()
-    drawn = PlaneDisplay(answer).plot().ax_
-    expected = plot_plane(answer)
-    assert np.array_equal(*(ax.collections[0].get_array() for ax in (drawn, expected)))
-    assert [text.get_text() for text in drawn.texts] == [t.get_text() for t in expected.texts]
+    assert len(given.get_legend().get_texts()) == len(marks) + 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
     matrices = np.ascontiguousarray(X[:, :size, :size])
     model = ABKMeans(2, random_state=0).fit(matrices)
-    [ax] = model.plot(matrices)
+    ax = ClusterDisplay.from_estimator(model, matrices).ax_
     points = ax.collections[0]
     assert np.array_equal(points.get_array(), model.labels_)
     assert [text.get_text() for text in ax.texts] == ["0", "1"]
@@ -186,33 +180,27 @@ def test_the_picture_of_clusters_shows_who_is_where(pyplot, size):
 
 def test_the_picture_of_a_mixture_shows_bic(pyplot):
     model = ABMixture([1, 2, 3], "wishart", random_state=0).fit(X)
-    _, ax = model.plot(X)
-    curve, best = ax.lines
+    curve, best = BICDisplay.from_estimator(model).ax_.lines
     np.testing.assert_array_equal(curve.get_xydata(), list(model.bics_.items()))
     assert best.get_xydata().tolist() == [[2, model.bics_[2]]]
-    with pytest.raises(ValueError, match="axes holds 1 Axes, must hold 2"):
-        model.plot(X, pyplot.figure().add_subplot())
     with pytest.raises(NotFittedError):
-        ABMixture(2).plot(X)
+        BICDisplay.from_estimator(ABMixture(2))
+    with pytest.raises(NotFittedError):
+        ClusterDisplay.from_estimator(ABMixture(2), X)
 
 
-def test_the_picture_of_a_committee_shows_weights_and_confusion(pyplot):
+def test_the_picture_of_a_committee_shows_weights(pyplot):
     model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0).fit(X, NAMES)
-    weights, confusion = model.plot(NAMES, pyplot.figure().subplots(1, 2))
+    ax = WeightsDisplay.from_estimator(model, ax=pyplot.figure().add_subplot()).ax_
     shown = {
         label.get_text(): bar.get_width()
-        for label, bar in zip(weights.get_yticklabels(), weights.patches, strict=True)
+        for label, bar in zip(ax.get_yticklabels(), ax.patches, strict=True)
     }
     assert shown == pytest.approx(model.weights_)
-    accuracies = [text.get_text() for text in weights.texts]
+    accuracies = [text.get_text() for text in ax.texts]
     assert set(accuracies) == {f"{model.oof_accuracy_[name]:.1%}" for name in shown}
-    counts = [int(text.get_text()) for text in confusion.texts]
-    said = model.classes_[model.oof_proba_.argmax(axis=1)]
-    assert counts == confusion_matrix(NAMES, said).ravel().tolist()
-    with pytest.raises(ValueError, match="y has 5 rows"):
-        model.plot(NAMES[:5])
     with pytest.raises(NotFittedError):
-        SPDClassifier().plot(NAMES)
+        WeightsDisplay.from_estimator(SPDClassifier())
 
 
 def test_names_are_no_markup():

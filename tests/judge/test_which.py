@@ -24,7 +24,7 @@ from divlearn.judge import (
     which_divergence,
 )
 from divlearn.nearest import DivergenceKNN, DivergenceMDM, plane
-from divlearn.report import plot_plane
+from divlearn.report import PlaneDisplay
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
 
@@ -240,7 +240,7 @@ def test_picture(tmp_path, labels):
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
     X, y = overlapping(30)
     answer = which_divergence(X, y if labels else None, alphas=[0, 1], betas=[0, 1])
-    ax = plot_plane(answer)
+    ax = PlaneDisplay(answer).plot().ax_
     assert any("burg" in text.get_text().lower() for text in ax.texts)
     ax.figure.savefig(tmp_path / "plane.png")
     pyplot.close("all")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -74,9 +76,10 @@ class Reader:
             self.every_section_shown = True
 
     def look_at_all(self) -> None:
-        """Scroll to every figure, and wait until it is drawn."""
-        for number in range(self.script("return document.querySelectorAll('.plot').length")):
-            self.look_at(f"document.querySelectorAll('.plot')[{number}]")
+        """Scroll to every figure that is not folded, and wait until it is drawn."""
+        shown = ".plot:not(details:not([open]) .plot)"
+        for number in range(self.script(f"return document.querySelectorAll('{shown}').length")):
+            self.look_at(f"document.querySelectorAll('{shown}')[{number}]")
 
     def look_at(self, element: str) -> None:
         self.script(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
@@ -119,17 +122,17 @@ class Reader:
 
     def point_at(self, kind: str, x: float, y: float, expected: str) -> str:
         """Text that appears at a place of a figure; it is waited for, since one may be there."""
-        self.look_at(f"document.querySelector('.plot[data-draw={kind}]')")
+        self.look_at(f"document.querySelector('.plot.{kind}')")
         left, top = self.script(
             "const e = document.querySelector(arguments[0]), f = e._fullLayout;"
             "return [f.xaxis.d2p(arguments[1]) + f.xaxis._offset,"
             " f.yaxis.d2p(arguments[2]) + f.yaxis._offset]",
-            f".plot[data-draw={kind}]",
+            f".plot.{kind}",
             x,
             y,
         )
-        self.point(f".plot[data-draw={kind}]", left, top)
-        lines = f".plot[data-draw={kind}] .hoverlayer .hovertext text"
+        self.point(f".plot.{kind}", left, top)
+        lines = f".plot.{kind} .hoverlayer .hovertext text"
         with suppress(TimeoutException):
             self.until(lambda: expected in " ".join(self.texts(lines)))
         return " ".join(self.texts(lines))
@@ -255,18 +258,18 @@ def check_the_table_of_classifiers(reader, width):
 
 def test_figures_follow_the_colours_of_the_system_and_of_the_reader(reader):
     ink = "return getComputedStyle(document.querySelector('.plot .xtick text')).fill"
-    corner = (
-        "return [...document.querySelector('.tile canvas').getContext('2d')"
-        ".getImageData(0, 0, 1, 1).data].slice(0, 3)"
+    highest = (
+        "return document.querySelector('.plot.matrices')._fullLayout.coloraxis.colorscale.at(-1)[1]"
     )
     reader.open(every_section(), scheme="light")
-    light = reader.script(ink), reader.script(corner)
-    assert light[1] == [0xB2, 0x18, 0x2B]  # a correlation of 1
+    reader.look_at("document.querySelector('.plot.matrices')")
+    light = reader.script(ink), reader.script(highest)
+    assert light[1] == "#b2182b"
     reader.prefer("dark")
     reader.until(lambda: reader.script(ink) != light[0])
-    assert reader.script(corner) == [0xF2, 0x74, 0x5C]
+    assert reader.script(highest) == "#f2745c"
     reader.find("#theme").click()  # the reader wants light, whatever the system says
-    reader.until(lambda: (reader.script(ink), reader.script(corner)) == light)
+    reader.until(lambda: (reader.script(ink), reader.script(highest)) == light)
     assert sum(reader.background()) > 3 * 128
     reader.find("#theme").click()
     reader.until(lambda: reader.script(ink) != light[0])
@@ -293,29 +296,36 @@ def test_pointing_at_the_confusion_matrix_shows_counts(reader):
     assert text == "true: word bpredicted: word2 of 9 (22.2%)"
 
 
-def test_pointing_at_an_atom_shows_its_entry(reader):
+def test_pointing_at_a_matrix_shows_its_entry(reader):
     reader.show_every_section()
     uses = np.random.default_rng(0).random(70)
-    first = int(uses.argmax())
-    atom = spd(70, 4)[first]
-    box = reader.find(".tile canvas").rect
-    reader.point(".tile canvas", 0.375 * box["width"], 0.625 * box["height"])
-    lines = reader.find("#tip").text.split("\n")
-    assert lines[0] == f"atom {first}, row 2, column 1"
-    shown = float(lines[1].removeprefix("correlation "))
-    assert shown == pytest.approx(atom[2, 1] / np.sqrt(atom[2, 2] * atom[1, 1]), abs=0.01)
-    scales = lines[2].removeprefix("standard deviations ").split(" and ")
-    assert [float(s) for s in scales] == pytest.approx(np.sqrt(np.diag(atom))[[2, 1]], rel=5e-3)
+    matrix = spd(70, 4)[int(uses.argmax())]
+    deviations = np.sqrt(np.diag(matrix))
+    correlation = f"{matrix[2, 1] / deviations[2] / deviations[1]:.2f}"
+    assert reader.point_at("matrices", 1, 2, "correlation") == (
+        f"row 2 (standard deviation {deviations[2]:.3g})"
+        f"column 1 (standard deviation {deviations[1]:.3g})"
+        f"correlation {correlation}"
+    )
 
 
-def test_all_atoms_are_shown_when_asked_for(reader):
+def test_six_matrices_are_shown_and_the_others_unfold(reader):
     reader.show_every_section()
-    assert len(reader.texts(".tile")) == 60
+    reader.look_at("document.querySelector('.plot.matrices')")
+    tiles = "return document.querySelectorAll('.plot.matrices .heatmaplayer image').length"
+    assert reader.script(tiles) == 6
     reader.every_section_shown = False
-    reader.find("section.atoms .more").click()
-    assert len(reader.texts(".tile")) == 70
-    assert not reader.find("section.atoms .more").is_displayed()
-    assert len(set(reader.texts(".tile span"))) == 70
+    assert reader.texts("details summary") == ["64 more"]
+    reader.find("details summary").click()
+    reader.look_at_all()
+    assert reader.script(tiles) == 70
+
+
+def test_data_are_one_click_away(reader):
+    reader.show_every_section()
+    links = reader.driver.find_elements(By.CSS_SELECTOR, "a.csv")
+    assert len(links) == 4
+    assert all(link.get_attribute("href").startswith("blob:") for link in links)
 
 
 def column(reader, number: int) -> list[str]:
@@ -389,7 +399,7 @@ def test_a_browser_that_cannot_unpack_says_so_and_shows_the_rest(reader):
     try:
         reader.open(every_section(n_rows=60))
         messages = reader.texts(".failed")
-        assert len(messages) == 3
+        assert len(messages) == len(reader.texts("[role=img]")) > 4
         assert all("cannot unpack" in message for message in messages)
         click_heading(reader, 2)
         reader.until(lambda: column(reader, 3)[0] == "49")
@@ -406,10 +416,59 @@ def test_a_large_page_opens(reader):
 
 
 def test_figures_are_drawn_once_they_come_near(reader):
-    """Or once they are printed; that scrolling draws them, pointing at them needs."""
+    """That scrolling draws them, pointing at them needs."""
     reader.open(every_section())
     drawn = "return [...document.querySelectorAll('.plot')].map((e) => !!e.querySelector('svg'))"
     assert reader.script(drawn)[0]
     assert not reader.script(drawn)[-1]
+
+
+# --- paper
+
+
+def count_pictures(pdf: bytes) -> int:
+    """Heat maps are images, of which a PDF keeps the pixels."""
+    return len(re.findall(rb"/Subtype\s*/Image", pdf))
+
+
+def test_a_program_that_prints_at_once_prints_all_figures(tmp_path):
+    page = every_section().write(tmp_path / "report.html")
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    target = f"--print-to-pdf={tmp_path / 'report.pdf'}"
+    subprocess.run(
+        [BROWSER, *arguments, f"--user-data-dir={tmp_path / 'profile'}", target, page.as_uri()],
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert (
+        count_pictures((tmp_path / "report.pdf").read_bytes()) >= 1 + 6 + 1
+    )  # plane, tiles, confusion
+
+
+def test_paper_has_headings_of_tables_and_figures_that_fit(reader):
+    """Also where the reader prefers dark, and no figure has been in sight."""
+    reader.open(every_section(n_rows=60), scheme="dark")
+    reader.tell("Emulation.setEmulatedMedia", {"media": "print"})
     reader.script("dispatchEvent(new Event('beforeprint'))")
-    reader.until(lambda: all(reader.script(drawn)))
+    assert reader.script(VISIBLE, "#section-5 th") == ["name word", "score", "number"]
+    assert reader.script(VISIBLE, "nav, .more, .copy, .data") == []
+    assert "The first 50 of 60 rows." in reader.script(VISIBLE, ".printed")
+    ink = "return getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+    assert reader.script(ink) == "rgb(29, 35, 41)"
+    widths = "return [...document.querySelectorAll('.plot > *')].map((e) => e.offsetWidth)"
+    assert 0 < max(reader.script(widths)) <= PAPER
+    reader.script("dispatchEvent(new Event('afterprint'))")
+    assert max(reader.script(widths)) > PAPER
+    reader.tell("Emulation.setEmulatedMedia", {"media": ""})
+
+
+# The texts of elements that can be seen.
+VISIBLE = """
+return [...document.querySelectorAll(arguments[0])].filter((element) => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  return range.getBoundingClientRect().width > 0;
+}).map((element) => element.textContent.trim());
+"""
+PAPER = 700  # pixels: A4 with margins

@@ -9,13 +9,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from divlearn import DivergenceKernelClassifier, IDDLClassifier
+from divlearn import DivergenceKernelClassifier, IDDLClassifier, SPDClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.judge import default_classifiers, plane_map
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import classifier_page, fitted
+
+pytest.importorskip("plotly", reason="plotly is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,16 @@ def titles(page):
 def texts(section):
     rows = [*section.content["shown"], *section.content["rest"]]
     return [tuple(cell.text for cell in row) for row in rows]
+
+
+def cells(section):
+    return section.charts[0].figure.data[0].z
+
+
+def learned(section):
+    """Places of learned points; a map and named divergences come before them."""
+    points = section.charts[0].figure.data[2:]
+    return [place for trace in points for place in zip(trace.x, trace.y, strict=True)]
 
 
 def test_disagreements_are_those_of_predictions_held_out(data, kernel):
@@ -76,24 +88,22 @@ def test_the_plane_is_that_of_the_training_data(data, kernel):
     page = classifier_page(kernel, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
     expected = plane_map(X, y)
-    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+    np.testing.assert_array_equal(cells(section).T, expected.accuracy)
     best = kernel.best_params_
-    [point] = section.content["learned"]
-    assert (point["alpha"], point["beta"]) == pytest.approx((best["alpha"], best["beta"]), abs=1e-3)
-    assert point["name"] == "chosen"
+    assert learned(section) == [pytest.approx((best["alpha"], best["beta"]), abs=1e-3)]
+    assert section.charts[0].figure.data[2].name == "chosen"
     field = classifier_page(DivergenceMDM(["log-euclidean", "stein", "burg"]).fit(X, y), X, y)
     section = field.sections[titles(field).index("Map of the plane")]
-    shown = [(point["alpha"], point["beta"]) for point in section.content["learned"]]
-    assert shown == [(0.5, 0.5), (0, 1)]
+    assert learned(section) == [(0.5, 0.5), (0, 1)]
     near = classifier_page(DivergenceKNN(1, "airm").fit(X, y), X, y)
     section = near.sections[titles(near).index("Map of the plane")]
-    assert section.content["learned"] == []
+    assert learned(section) == []
     model = IDDLClassifier(n_atoms=3, max_iter=1, cv=2, random_state=0).fit(X, y)
     page = classifier_page(model, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
     points = {(round(a, 3), round(b, 3)) for a, b in zip(*shapes(model), strict=True)}
-    assert {(one["alpha"], one["beta"]) for one in section.content["learned"]} == points
-    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+    assert {*learned(section)} == points
+    np.testing.assert_array_equal(cells(section).T, expected.accuracy)
 
 
 def test_the_plane_of_groups_has_neighbours_of_other_groups(data, kernel):
@@ -105,7 +115,7 @@ def test_the_plane_of_groups_has_neighbours_of_other_groups(data, kernel):
     section = page.sections[titles(page).index("Map of the plane")]
     expected = plane_map(X, y, groups=groups)
     assert expected.accuracy.max() < 1 == plane_map(X, y).accuracy.min()
-    np.testing.assert_array_equal(section.content["values"].T, expected.accuracy)
+    np.testing.assert_array_equal(cells(section).T, expected.accuracy)
     assert "nearest neighbour of another group on 72 matrices" in section.note
 
 
@@ -151,17 +161,26 @@ def test_every_fit_of_iddl_has_a_page(data, name):
     model = clone(template).fit(*data)
     found = fitted.iddl_sections(model, data[0], None)
     [section] = [one for one in found if one.title == "Learning"]
-    found = section.content["curves"]
-    objectives = [curve for curve in found if not curve["second"]]
-    assert len(objectives) == n_curves
-    for curve in objectives:
-        assert curve["x"].tolist() == iterations
-        assert (np.diff(curve["y"]) <= 0).all()
-    held_out = [curve["y"].tolist() for curve in found if curve["second"]]
+    curves = section.charts[0].figure.data
+    assert len(curves) == n_curves
+    for curve in curves:
+        assert curve.x.tolist() == iterations
+        assert (np.diff(curve.y) <= 0).all()
     if template.cv is None:
-        assert held_out == []
+        assert "held-out" not in section.note
     else:
-        assert held_out == [model.history_["held_out_loss"].tolist()]
+        said = "held-out loss is {:.4g} before learning and {:.4g} after."
+        assert said.format(*model.history_["held_out_loss"]) in section.note
+
+
+def test_models_of_a_member_are_separate_curves(data):
+    """A member of a committee has several models and no held-out loss of its own."""
+    model = SPDClassifier(("iddl ridge",), cv=2, random_state=0).fit(*data)
+    page = classifier_page(model, *data)
+    curves = page.sections[titles(page).index("Learning")].charts[0].figure.data
+    history = model.members_["iddl ridge"].history_
+    assert len(curves) == len(np.unique(history["model"])) > 1
+    assert sum(len(curve.y) for curve in curves) == len(history["objective"])
 
 
 def test_many_matrices_are_mapped_in_part(data, kernel, monkeypatch):

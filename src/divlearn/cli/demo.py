@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from divlearn.atomic import open_atomic
+from divlearn.checks import import_extra
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
@@ -38,7 +40,7 @@ def demo(
     from divlearn.judge import evaluate, which_divergence
     from divlearn.kernels import DivergenceKernelClassifier
     from divlearn.nearest import DivergenceMDM
-    from divlearn.report import page_of, plot_plane
+    from divlearn.report import PlaneDisplay
 
     files: Any = {"writes": [("--output", output)], "endings": {"--output": _PICTURES}}
     try:
@@ -63,7 +65,7 @@ def demo(
         [[name, f"{row.alpha:g}", f"{row.beta:g}", f"{row.score:.1%}"] for name, row in rows],
     )
     out.say(answer.summary())
-    plot_plane(answer, path=output, title="Which divergence?")
+    _save(PlaneDisplay(answer), output)
     out.say("\n2. Classify recordings of new subjects, with fixed divergences and a learned one:")
     classifiers = {
         "nearest mean, Burg": DivergenceMDM("burg", engine=running),
@@ -80,9 +82,27 @@ def demo(
         "its logarithm, log-cosh by the logarithm.\n\n"
         f"Picture: {output}"
     )
+
+    out.write_page(lambda: _join(answer, found), "", stages | found.seconds)
+
+
+def _join(answer: Any, found: Any) -> Any:
+    """Make one page of both results."""
+    from divlearn.report import page_of
+
     page = page_of(answer)
-    page = replace(page, sections=[*page.sections, *page_of(found).sections])
-    out.write_page(lambda: page, "", stages | found.seconds)
+    return replace(page, sections=[*page.sections, *page_of(found).sections])
+
+
+def _save(display: Any, path: Path) -> None:
+    """Save the picture without pyplot, which might look for a screen."""
+    import_extra("matplotlib", "the picture needs matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 7.0), dpi=150, layout="constrained")
+    display.plot(figure.add_subplot(), title="Which divergence?")
+    with open_atomic(path) as file:
+        figure.savefig(file, format=path.suffix[1:])
 
 
 @contextmanager

@@ -11,16 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import IntArray, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import Labels, find_nearest
-from divlearn.drawing import BEST, COLOUR, INK, LABEL, make_panels
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.labelled import MatricesMixin, check_new
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import tell
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import arithmetic_mean
@@ -39,33 +37,7 @@ Run = dict[str, Any]  # where a run ended: n_iter, message, history and what was
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
-class DrawnMixin(MatricesMixin):
-    def plot(self, X: ArrayLike, axes: Any = None) -> list[Any]:
-        """Draw matrices X, shape (n_matrices, d, d), and the centres of the clusters.
-
-        They are projected onto the first two principal components of their logarithms. A mixture
-        fitted with several ``n_components`` takes two axes: the second has the BIC of each. Returns
-        the axes.
-        """
-        matrices, bics = check_new(self, X), getattr(self, "bics_", {})
-        model: Any = self
-        ax, *others = panels = make_panels(axes, 1 + (len(bics) > 1))
-        centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
-        # A column of zeros: 1 x 1 matrices have one direction.
-        both = [np.pad(log_vectors(some), ((0, 0), (0, 1))) for some in (matrices, centers)]
-        points, places = map(PCA(2, svd_solver="full").fit(both[0]).transform, both)
-        ax.scatter(*points.T, c=model.predict(matrices), cmap="tab20", s=18)
-        for number, place in enumerate(places):
-            ax.annotate(str(number), place, ha="center", va="center", color=INK, bbox=LABEL)
-        ax.set(xlabel="first principal component", ylabel="second principal component")
-        for ax in others:
-            ax.plot(list(bics), list(bics.values()), "o-", color=COLOUR)
-            ax.plot(model.n_components_, min(bics.values()), "*", color=BEST, markersize=16)
-            ax.set(xlabel="number of components", ylabel="BIC, lower is better", xticks=list(bics))
-        return panels
-
-
-class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
+class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     engine: str | Engine
     n_clusters: int
     n_features_in_: Annotated[int, "d"]

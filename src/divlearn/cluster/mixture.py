@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_count
-from divlearn.cluster.base import DrawnMixin, Run, check_init
+from divlearn.cluster.base import Run, check_init
 from divlearn.cluster.clusters import Labels
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, log_joint
@@ -25,7 +25,7 @@ from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.labelled import fit_method, takes_metric
+from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
 from divlearn.fitting.progress import narrated, tell
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -38,7 +38,7 @@ _SHARES = ("all", "divergence", "none")
 
 
 @takes_metric
-class ABMixture(DensityMixin, DrawnMixin, BaseEstimator):  # type: ignore[misc]
+class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixture of densities around centres, in a divergence that is learned or given.
 
     .. math:: p(X) = \sum_k \pi_k \,

@@ -8,21 +8,18 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import is_number
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
-from divlearn.drawing import COLOUR, make_panels
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, tell
-from divlearn.fitting.targets import check_labels
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
@@ -318,25 +315,6 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                 f"SPDClassifier(({self.simple_!r},)) is simpler."
             )
         return text
-
-    def plot(self, y: ArrayLike, axes: Any = None) -> list[Any]:
-        """Draw the weights of the members, and the confusion of held-out matrices.
-
-        ``y``, shape (n_matrices,), are the labels in `fit`. Returns the two axes.
-        """
-        check_is_fitted(self)
-        labels = check_labels(y, len(self.oof_proba_))
-        ax, other = panels = make_panels(axes, 2)
-        names = sorted(self.weights_, key=self.weights_.__getitem__)
-        bars = ax.barh(names, [self.weights_[name] for name in names], color=COLOUR)
-        ax.bar_label(bars, [f"{self.oof_accuracy_[name]:.1%}" for name in names], padding=4)
-        ax.set(xlabel="weight, with the held-out accuracy", xmargin=0.15)
-        tested = np.flatnonzero(np.isfinite(self.oof_proba_).all(axis=1))
-        predicted = self.classes_[self.oof_proba_[tested].argmax(axis=1)]
-        ConfusionMatrixDisplay.from_predictions(
-            labels[tested], predicted, ax=other, colorbar=False, cmap="Blues"
-        )
-        return panels
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""

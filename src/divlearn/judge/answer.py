@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from divlearn.arrays import RealArray
-from divlearn.drawing import Summarised
 from divlearn.judge.maps import Point, format_point
 from divlearn.judge.significance import SIGNIFICANT
+from divlearn.judge.summarised import Summarised
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
 

@@ -14,13 +14,13 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices
 from divlearn.descriptors import Regularize
-from divlearn.drawing import Summarised
 from divlearn.fitting.folds import Fold, Folds, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
+from divlearn.judge.summarised import Summarised
 from divlearn.spd import check_spd
 
 _Fitted = tuple[Indices, float]  # held-out predictions of one fold, and seconds

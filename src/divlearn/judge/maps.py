@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray, as_axis
-from divlearn.drawing import Summarised
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
 from divlearn.judge.significance import PairedComparison
+from divlearn.judge.summarised import Summarised
 from divlearn.nearest.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY

@@ -1,18 +1,27 @@
-"""Reports: pictures (``plot_...``, `PlaneDisplay`) and HTML pages (`page_of`, ``..._page``)."""
+"""Reports: pictures (classes named ``...Display``) and HTML pages (`page_of`, ``..._page``)."""
 
 from divlearn.report.clusters import cluster_page
+from divlearn.report.displays import (
+    BICDisplay,
+    ClusterDisplay,
+    EvaluationDisplay,
+    MatrixDisplay,
+    WeightsDisplay,
+)
 from divlearn.report.fitted import classifier_page
 from divlearn.report.page import Page
-from divlearn.report.plots import PlaneDisplay, plot_evaluation, plot_matrix, plot_plane
+from divlearn.report.plane_display import PlaneDisplay
 from divlearn.report.results import page_of
 
 __all__ = [
+    "BICDisplay",
+    "ClusterDisplay",
+    "EvaluationDisplay",
+    "MatrixDisplay",
     "Page",
     "PlaneDisplay",
+    "WeightsDisplay",
     "classifier_page",
     "cluster_page",
     "page_of",
-    "plot_evaluation",
-    "plot_matrix",
-    "plot_plane",
 ]

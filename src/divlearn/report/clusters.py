@@ -11,10 +11,9 @@ from sklearn.metrics import adjusted_rand_score
 from divlearn.arrays import Indices
 from divlearn.cluster.agreement import p_agreement
 from divlearn.judge.significance import SIGNIFICANT
-from divlearn.report.fitted import learned_points
+from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.page import Page
-from divlearn.report.planes import plane_section
-from divlearn.report.sections import Section, atoms_section, curves_section, table_section
+from divlearn.report.sections import Section, table_section
 
 _MOST_CLASSES = 30  # columns of a table
 
@@ -87,9 +86,10 @@ def cluster_page(
     """
     centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
     sizes = np.bincount(labels, minlength=len(centers))
-    texts = [f"cluster {k}: {size} matrices" for k, size in enumerate(sizes)]
+    names = [f"cluster {k}" for k in range(len(sizes))]
+    texts = [f"{size} matrices" for size in sizes]
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
-    sections = [atoms_section("Centres", centers, sizes, texts, note)]
+    sections = [matrices_section("Centres", centers, sizes, names, texts, note)]
     if classes is not None:
         sections.append(
             table_section(
@@ -101,15 +101,6 @@ def cluster_page(
             )
         )
         sections.append(_cross_table(labels, classes, len(centers)))
-    if hasattr(model, "alpha_"):
-        sections.append(
-            plane_section(
-                "Divergence",
-                learned=learned_points(model),
-                mark="used here",
-                note="The divergence used, among those with a name.",
-            )
-        )
     if bics:
         curve = {"BIC": np.array([[*bics], [*bics.values()]])}
         note = "Bayesian information criterion of mixtures; the lowest is best."

@@ -13,17 +13,10 @@ from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import SIGNIFICANT, p_above_chance
+from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
-from divlearn.report.sections import (
-    Section,
-    atoms_section,
-    confusion_section,
-    curves_section,
-    disagreement_section,
-    table_section,
-    text_section,
-)
+from divlearn.report.sections import Section, disagreement_section, table_section, text_section
 from divlearn.spd import check_spd
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
@@ -111,11 +104,12 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
         if plane is None
         else map_section(plane, shown, "learned", note),
         _learning(model),
-        atoms_section(
+        matrices_section(
             "Atoms",
             model.atoms_,
             np.bincount(nearest, minlength=n_atoms),
-            ["; ".join(f"({a:.2g}, {b:.2g})" for a, b in atom) for atom in pairs],
+            [f"atom {k}" for k in range(n_atoms)],
+            ["; ".join(f"({a:.2g},\N{NO-BREAK SPACE}{b:.2g})" for a, b in atom) for atom in pairs],
             note="The SPD matrices that divergences are measured to, drawn as correlations, with "
             "their (alpha, beta). Percentages are the shares of matrices nearest to each atom.",
         ),
@@ -155,25 +149,18 @@ def _learning(model: IDDLClassifier) -> Section:
     history = model.history_
     # Block-coordinate descent has a row for every block; an iteration ends with the head.
     ends = ~np.isin(history["block"], ["atoms", "parameters"])
-    objective = history["objective"][ends]
+    objective, curves = history["objective"][ends], {}
     note = "The objective falls with every iteration."
-    if "held_out_loss" not in history:
+    if "model" in history:
+        owners = history["model"][ends]
+        curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
+    else:
         note += " The model is that of the last one."
-        curves = {"objective": objective}
-        return curves_section("Learning", curves, "iteration", "objective", note)
-    owners = history["model"][ends]
-    curves = {f"model {k + 1}": objective[owners == k] for k in np.unique(owners).tolist()}
-    note += " The held-out loss is that of heads solved for at the start and in the end."
-    last = max(map(len, curves.values())) - 1
-    return curves_section(
-        "Learning",
-        curves,
-        "iteration",
-        "objective",
-        note,
-        second={"held-out loss": np.array([[0, last], history["held_out_loss"]])},
-        second_label="held-out loss",
-    )
+    if "held_out_loss" in history:
+        before, after = history["held_out_loss"]
+        note += f" The held-out loss is {before:.4g} before learning and {after:.4g} after."
+    curves = curves or {"objective": objective}
+    return curves_section("Learning", curves, "iteration", "objective", note)
 
 
 def _members(model: Any) -> Section:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import html
+import io
 import json
 import math
 import os
@@ -25,18 +27,16 @@ import scipy
 from divlearn.atomic import open_atomic
 from divlearn.checks import import_extra
 from divlearn.models.storage import libraries
+from divlearn.report.figures import PALETTE, templates
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_PLOTTED = {"plane", "curves", "confusion"}  # drawn by the plotting library
 # Names from files may hold characters that HTML forbids.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _DIGITS = 6  # significant ones; nobody reads more off a figure
-# Inside <script> the parser looks for these, whatever JSON thinks of them.
-_UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 # The frame grows to its content once that is loaded; figures have their height from the start.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
@@ -71,17 +71,21 @@ class Page:
         Styles, scripts, data and the compressed plotting library are inside. A content security
         policy forbids network access and any other script.
         """
-        template = _environment().get_template("page.html")
+        charted = [section for section in self.sections if section.charts]
         script = _join("script", "js")
-        plotted = any(section.kind in _PLOTTED for section in self.sections)
-        library = _library() if plotted else None
-        document = template.render(
-            page=self,
-            sections=self.sections,
-            style=_join("style", "css"),
-            script=script,
-            library=library and library[0],
-            allowed=[_digest(script), *(library or ())[1:]],
+        library = _library() if charted else None
+        document = (
+            _environment()
+            .get_template("page.html")
+            .render(
+                page=self,
+                palette=PALETTE,
+                style=_join("style", "css"),
+                script=script,
+                library=library and library[0],
+                figures=library and _pack(_figures(charted)),
+                allowed=[_digest(script), *(library or ())[1:]],
+            )
         )
         return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", document)
 
@@ -131,24 +135,32 @@ def plain(value: Any, digits: int | None = _DIGITS) -> Any:
     raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")
 
 
-def to_json(value: Any) -> str:
-    """JSON that no text in it can end or break out of, wherever in a page it stands."""
-    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
+def _figures(sections: Sequence[Section]) -> str:
+    """Return what the script needs as JSON: figures, their data as CSV, and templates."""
+    charts = [chart.figure for section in sections for chart in section.charts]
+    content = {
+        "figures": [figure.to_plotly_json() for figure in charts],
+        "tables": [_csv(section.data) for section in sections],
+        "templates": {name: one.to_plotly_json() for name, one in templates().items()},
+    }
+    return json.dumps(plain(content), allow_nan=False, separators=(",", ":"))
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(plain(rows))
+    return text.getvalue()
 
 
 @cache
 def _environment() -> Environment:
     jinja2 = import_extra("jinja2", "the report needs jinja2", "report")
-    from markupsafe import Markup  # comes with jinja2
-
     environment: Environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # JSON is escaped already, for script elements and not as HTML.
-    environment.filters["json"] = lambda value: Markup(to_json(value))
     environment.filters["packed"] = _pack
     return environment
 

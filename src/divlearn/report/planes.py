@@ -1,7 +1,7 @@
 """Sections that show the (alpha, beta) plane."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import RealArray
 from divlearn.judge.maps import PlaneMap, Point
 from divlearn.nearest.plane import NAMED
-from divlearn.report.sections import Section
+from divlearn.report.figures import draw, literal, plotly
+from divlearn.report.sections import Chart, Section
 
 TITLES = {
     "airm": "AIRM",
@@ -23,9 +24,24 @@ LEGEND = (
     "divergences with a name in the literature."
 )
 LEVELS = 0.5  # log-likelihood per matrix below the best that has colours of its own
+_ALPHA, _BETA = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
+_CIRCLE = {"size": 13, "color": "white", "line": {"color": "#1d2329", "width": 1.5}}
+_STAR = {"symbol": "star", "size": 18, "color": "#d55e00", "line": {"color": "white", "width": 1}}
+_DOTS = {"size": 7, "color": "#d55e00", "line": {"color": "white", "width": 1}}
 _LISTED = 3  # texts of learned points at one place
 _DECIMALS = 3  # learned points that agree to so many are drawn as one
+_SAID = 20  # learned points in the alternative text
+_LOW = 0.15  # share of the axis at its lower end
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
+
+
+class PlanePoint(NamedTuple):
+    """A divergence with a name, and the value of its cell as text, empty outside the map."""
+
+    name: str
+    alpha: float
+    beta: float
+    value: str
 
 
 def plane_section(
@@ -41,37 +57,134 @@ def plane_section(
     value_format: str = ".1%",
     floor: float | None = None,
 ) -> Section:
-    """Draw a map of the plane, if there is one, with named divergences and learned points."""
-    # ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
-    # are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
-    named = {TITLES[name]: (known.alpha, known.beta) for name, known in NAMED.items()}
+    """Draw a map of the plane, if there is one, with named divergences and learned points.
+
+    ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
+    are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
+    """
     rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
-    def describe(name: str, alpha: float, beta: float) -> dict[str, Any]:
+    def describe(name: str, alpha: float, beta: float) -> PlanePoint:
         row, column = _locate(rows, alpha), _locate(columns, beta)
         inside = row is not None and column is not None and np.isfinite(table[row, column])
         value = format(table[row, column], value_format) if inside else ""
-        return {"name": name, "alpha": float(alpha), "beta": float(beta), "value": value}
+        return PlanePoint(name, float(alpha), float(beta), value)
 
-    points = [*named.values(), *((alpha, beta) for alpha, beta, _ in learned)]
-    places = np.reshape(np.array(points, dtype=np.float64), (-1, 2)).T
-    content = {
-        "alphas": rows,
-        "betas": columns,
-        "label": label,
-        "mark": mark,
-        "format": value_format,
-        "values": table.T,  # figures have one row per height
-        "range": _colour_range(table, floor),
-        "extent": [_extent(*both) for both in zip((rows, columns), places, strict=True)],
-        "named": [describe(name, *point) for name, point in named.items()],
-        "learned": [describe(text, *point) for point, text in _merge(learned)],
-        "cells": [  # where a name appears with the value
-            [_locate(rows, alpha), _locate(columns, beta), name]
-            for name, (alpha, beta) in named.items()
+    named = [describe(TITLES[name], one.alpha, one.beta) for name, one in NAMED.items()]
+    marked = [describe(text, *point) for point, text in _merge(learned)]
+    traces = [_points(named, "named divergence", label, _CIRCLE)]
+    if marked:
+        star = _STAR if len(marked) == 1 else _DOTS
+        traces.append(_points(marked, mark, label, star))
+    if len(rows):
+        low, high = _colour_range(table, floor)
+        traces.insert(0, _map(rows, columns, table, label, value_format, low, high))
+    figure = _plane(traces, rows, columns, named, marked)
+    cells = [
+        (alpha, beta, table[i, j], "")
+        for i, alpha in enumerate(rows)
+        for j, beta in enumerate(columns)
+    ]
+    points = [(one.alpha, one.beta, one.value, one.name) for one in (*named, *marked)]
+    data = [("alpha", "beta", label, "point"), *cells, *points]
+    said = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_SAID]))
+    text = f"{label} over alpha and beta. {said}."
+    return Section("plane", title, note=note, charts=[Chart(figure, text)], data=data)
+
+
+def _map(
+    alphas: RealArray,
+    betas: RealArray,
+    values: RealArray,
+    label: str,
+    value_format: str,
+    low: float | None,
+    high: float | None,
+) -> Any:
+    """Draw the values as a heat map; figures have one row per height."""
+    place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
+    bar = {"orientation": "h", "y": -0.16, "yanchor": "top", "thickness": 12, "outlinewidth": 0}
+    return plotly().Heatmap(
+        x=alphas,
+        y=betas,
+        z=values.T,
+        zmin=low,
+        zmax=high,
+        colorscale="Cividis",
+        colorbar={**bar, "title": {"text": name}, "tickformat": value_format},
+        hoverongaps=False,
+        hovertemplate=f"{place}<br>{name} %{{z:{value_format}}}<extra></extra>",
+    )
+
+
+def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, Any]) -> Any:
+    return plotly().Scatter(
+        mode="markers",
+        name=literal(name),
+        x=[point.alpha for point in points],
+        y=[point.beta for point in points],
+        hovertext=[
+            f"<b>{literal(point.name)}</b><br>{_ALPHA} = {point.alpha:g}, {_BETA} = {point.beta:g}"
+            + (f"<br>{literal(label)} {point.value}" if point.value else "")
+            for point in points
         ],
-    }
-    return Section("plane", title, content, note)
+        hoverinfo="text",
+        marker=marker,
+        cliponaxis=False,
+    )
+
+
+def _plane(
+    traces: Sequence[Any],
+    alphas: RealArray,
+    betas: RealArray,
+    named: Sequence[PlanePoint],
+    marked: Sequence[PlanePoint],
+) -> Any:
+    """Put traces on square axes, with the names of the named points."""
+    places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
+    across, up = _extent(alphas, places[0]), _extent(betas, places[1])
+    lower, sizes = (np.array([f(axis) for axis in (across, up)]) for f in (min, np.ptp))
+    star = (places[:, -1] - lower) / sizes if len(marked) == 1 else None
+    annotations = []
+    for one in named:
+        place = ([one.alpha, one.beta] - lower) / sizes
+        leftward, below = label_side(place, star)
+        above_star = below and place[1] < _LOW  # below it stand the numbers of the axis
+        annotations.append(
+            {
+                "x": one.alpha,
+                "y": marked[0].beta if above_star else one.beta,
+                "text": one.name,
+                "showarrow": False,
+                "xanchor": "right" if leftward else "left",
+                "yshift": 22 if above_star else -18 if below else 18,
+            }
+        )
+    axis = {"constrain": "domain", "showgrid": not len(alphas)}
+    titles = [{"text": letter, "font": {"size": 17}} for letter in (_ALPHA, _BETA)]
+    return draw(
+        traces,
+        xaxis={**axis, "title": titles[0], "range": across},
+        yaxis={**axis, "title": titles[1], "range": up, "scaleanchor": "x"},
+        annotations=annotations,
+        hovermode="closest",
+        showlegend=bool(marked),
+    )
+
+
+def label_side(place: ArrayLike, star: RealArray | None = None) -> tuple[bool, bool]:
+    """Find where the label of a point has room: to its left, and below it.
+
+    Places are shares of the axes; a label on the side of the star would cover it.
+    """
+    across, up = np.asarray(place, dtype=float)
+    leftward = bool(across > 0.65)
+    if star is None:
+        return leftward, bool(up > 0.85)
+    reach = (across - star[0]) if leftward else (star[0] - across)
+    covers = -0.06 < reach < 0.35 and 0 < star[1] - up < 0.12
+    return leftward, bool(up > 0.85 or covers)
 
 
 def map_section(
@@ -113,11 +226,11 @@ def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str
     ]
 
 
-def _colour_range(values: RealArray, floor: float | None) -> list[float] | None:
+def _colour_range(values: RealArray, floor: float | None) -> tuple[float | None, float | None]:
     finite = values[np.isfinite(values)]
     if floor is None or not finite.size or floor >= finite.max():
-        return None
-    return [max(floor, finite.min()), finite.max()]
+        return None, None
+    return max(floor, finite.min()), finite.max()
 
 
 def _locate(axis: RealArray, value: float) -> int | None:

@@ -10,15 +10,10 @@ from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
+from divlearn.report.figures import confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
-from divlearn.report.sections import (
-    Section,
-    as_sentence,
-    confusion_section,
-    disagreement_section,
-    table_section,
-)
+from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section
 
 _MOST_ROWS = 500
 _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")

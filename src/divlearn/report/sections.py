@@ -1,140 +1,41 @@
-"""Sections of a page: text, curves, matrices, tables, and how to reproduce the work."""
+"""Sections of a page: text, tables, and how to reproduce the work."""
 
 import math
-from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from divlearn.arrays import Indices, RealArray
 from divlearn.checks import is_number
 
-_FIGURES = ("plane", "curves")  # drawn by the script alone
-_CELLS = 64  # along a side of a picture; more would be too small to see and too large to send
-_LEVELS = 127  # of either sign
-_MISTAKES = 5  # listed below a confusion matrix
 _ROWS = 50  # of a table shown at once; the others are shown on request
 _MISSING = "\N{EN DASH}"
 
 
+class Chart(NamedTuple):
+    """A figure of plotly, and what it shows in words for readers who cannot see it."""
+
+    figure: Any
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a `Page`; its content is what the template and the script of its kind need."""
+    """A part of a `Page`: what its template needs, charts, and their data as rows of a table."""
 
     kind: str
     title: str
-    content: dict[str, Any]
+    content: dict[str, Any] = field(default_factory=dict)
     note: str = ""
-
-    @property
-    def template(self) -> str:
-        return "figure.html" if self.kind in _FIGURES else f"{self.kind}.html"
+    charts: Sequence[Chart] = ()
+    data: Sequence[Sequence[Any]] = ()
 
 
 def text_section(title: str, text: str) -> Section:
     """Make paragraphs of plain text, which empty lines separate."""
     parts = text.replace("\r\n", "\n").split("\n\n")
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
-
-
-def curves_section(
-    title: str,
-    curves: Mapping[str, ArrayLike],
-    x_label: str = "",
-    y_label: str = "",
-    note: str = "",
-    *,
-    second: Mapping[str, ArrayLike] | None = None,
-    second_label: str = "",
-) -> Section:
-    """Draw curves, heights over 0, 1, ... or (places, heights); ``second`` on the right axis."""
-    drawn = []
-    for flag, group in ((False, curves), (True, second or {})):
-        for name, values in group.items():
-            y = np.asarray(values, dtype=np.float64)
-            x, y = y if y.ndim == 2 else (np.arange(len(y)), y)
-            drawn.append({"name": name, "x": x, "y": y, "second": flag})
-    content = {
-        "curves": drawn,
-        "x_label": x_label,
-        "y_label": y_label,
-        "second_label": second_label,
-    }
-    return Section("curves", title, content, note)
-
-
-def atoms_section(
-    title: str, atoms: ArrayLike, uses: ArrayLike, texts: Sequence[str], note: str = ""
-) -> Section:
-    """Draw SPD matrices as small pictures of their correlations, the most used first."""
-    # The standard deviations appear under the pointer. Of more than 64 rows, averages over blocks
-    # are drawn. ``uses``, >= 0, are in any unit; ``texts`` stand below the pictures.
-    matrices, used = np.asarray(atoms, dtype=np.float64), np.asarray(uses, dtype=np.float64)
-    diagonals, size = np.diagonal(matrices, axis1=1, axis2=2), matrices.shape[-1]
-    order = np.argsort(-used, kind="stable")
-    starts = np.arange(0, size, -(-size // _CELLS))
-    rows = _group_means(correlations(matrices[order]), starts).swapaxes(1, 2)
-    scales = _group_means(np.sqrt(diagonals[order]), starts)
-    digits = 10.0 ** (2 - np.floor(np.log10(scales)))  # three significant ones
-    content = {
-        "size": size,
-        "starts": starts,
-        "pixels": _pack(_group_means(rows, starts)),
-        "scales": np.round(scales * digits) / digits,
-        "uses": used[order] / (used.sum() or 1.0),
-        "texts": [str(texts[index]) for index in order],
-        "numbers": order,
-    }
-    return Section("atoms", title, content, note)
-
-
-def correlations(matrices: RealArray) -> RealArray:
-    scales = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
-    return matrices / (scales[..., :, None] * scales[..., None, :])
-
-
-def _group_means(values: RealArray, starts: Indices) -> RealArray:
-    """Means along the last axis of the groups that begin at the given places."""
-    counts = np.diff([*starts, values.shape[-1]])
-    return np.add.reduceat(values, starts, axis=-1) / counts
-
-
-def _pack(values: RealArray) -> str:
-    """Upper triangles row by row, from -1 to 1 in bytes from 0 to 254."""
-    rows, columns = np.triu_indices(values.shape[-1])
-    levels = np.rint(_LEVELS * np.clip(values[:, rows, columns], -1, 1)) + _LEVELS
-    return b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
-
-
-def confusion_section(
-    title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
-) -> Section:
-    counts = np.asarray(matrix, dtype=np.float64)
-    names = [str(name) for name in classes]
-    total, right = counts.sum(), counts.trace()
-    share = f" ({right / total:.1%})" if total else ""
-    content = {
-        "classes": names,
-        "counts": counts.astype(np.int64),
-        "mistakes": _mistakes(names, counts),
-        "right": f"{right:,.0f} of {total:,.0f} are right{share}",
-    }
-    return Section("confusion", title, content, note)
-
-
-def _mistakes(names: Sequence[str], counts: RealArray) -> list[str]:
-    wrong = counts - np.diag(counts.diagonal())
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
-    places = [divmod(int(place), len(names)) for place in order]
-    return [
-        f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,.0f} of "
-        f"{counts[row].sum():,.0f}"
-        for row, column in places
-        if wrong[row, column]
-    ]
 
 
 class Cell(NamedTuple):
@@ -233,15 +134,14 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
 def repeat_section(
     command: str, data_digest: str, versions: Mapping[str, str], seconds: Mapping[str, float]
 ) -> Section:
-    """Show what is needed to reproduce the work, and how long every stage took."""
+    """Show what is needed to reproduce the work, and the times of stages, the longest first."""
     longest = max(seconds.values(), default=0) or 1
+    stages = sorted(seconds.items(), key=lambda item: -item[1])
     content = {
         "command": command,
         "digest": data_digest,
         "versions": list(versions.items()),
-        "stages": [
-            (name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in seconds.items()
-        ],
+        "stages": [(name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in stages],
         "total": _time(sum(seconds.values())),
     }
     note = "The same command on the same data with the same versions gives the same answer."

@@ -1,0 +1,209 @@
+"""Pictures of evaluations, matrices, clusters and committees, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.decomposition import PCA
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import RealArray
+from divlearn.checks import import_extra
+from divlearn.fitting.labelled import check_new
+from divlearn.judge.evaluation import Evaluation
+from divlearn.log_vectors import log_vectors
+from divlearn.report.figures import correlations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOUR, BEST, INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
+LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
+
+
+class Display:
+    """A picture; `plot` draws it in ``ax_`` of ``figure_``, a new figure by default."""
+
+    ax_: Axes
+    figure_: Any
+
+    def _take(self, ax: Axes | None, size: tuple[float, float]) -> Axes:
+        """Keep the given axes, or those of a new figure, which notebooks show."""
+        if ax is None:
+            import_extra("matplotlib", "the picture needs matplotlib", "plot")
+            from matplotlib import pyplot
+            from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+            margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
+            ax = pyplot.figure(figsize=size, layout=margins).add_subplot()
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class EvaluationDisplay(Display):
+    """Accuracies of classifiers with standard errors.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+
+    Examples
+    --------
+    >>> from divlearn import evaluate
+    >>> from divlearn.nearest import DivergenceMDM
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(2, 10, 3, random_state=0)
+    >>> display = EvaluationDisplay(evaluate(X, y, {"mean": DivergenceMDM("airm")}, cv=2)).plot()
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw one row for every classifier, the best at the top."""
+        rows = self.evaluation.table()
+        ax = self._take(ax, (7.0, 1.2 + 0.4 * len(rows)))
+        for place, row in enumerate(rows):
+            ax.errorbar(
+                100 * row.accuracy,
+                place,
+                xerr=100 * row.standard_error,
+                fmt="o",
+                capsize=4,
+                color=COLOUR if place else BEST,
+            )
+        ax.set_yticks(range(len(rows)), [row.name for row in rows])
+        ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
+        ax.set_title(f"{len(self.evaluation.codes)} matrices, {self.evaluation.n_folds} folds")
+        ax.grid(axis="x", alpha=0.3)
+        return self
+
+
+class MatrixDisplay(Display):
+    """Correlations of an SPD matrix.
+
+    Parameters
+    ----------
+    matrix : array-like, shape (d, d)
+
+    Examples
+    --------
+    >>> display = MatrixDisplay([[4.0, 1.0], [1.0, 1.0]]).plot(title="two channels")
+    """
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        self.matrix = np.asarray(matrix)
+
+    def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
+        """Draw the correlations as a heat map."""
+        ax = self._take(ax, (5.0, 4.2))
+        image = ax.imshow(correlations(self.matrix), cmap="RdBu_r", vmin=-1, vmax=1)
+        self.figure_.colorbar(image, ax=ax, label="correlation")
+        ax.set_title(title)
+        return self
+
+
+class ClusterDisplay(Display):
+    """Matrices and centres of clusters, projected onto two principal components.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n_matrices, 2)
+    labels : ndarray of int, shape (n_matrices,), clusters of the points.
+    centers : ndarray, shape (n_clusters, 2)
+
+    Examples
+    --------
+    >>> from divlearn import ABKMeans
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(2, 10, 3, random_state=0)
+    >>> display = ClusterDisplay.from_estimator(ABKMeans(2, random_state=0).fit(X), X)
+    """
+
+    def __init__(self, points: RealArray, labels: ArrayLike, centers: RealArray) -> None:
+        self.points, self.labels, self.centers = points, labels, centers
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: ArrayLike, *, ax: Axes | None = None) -> Self:
+        """Draw matrices X, shape (n_matrices, d, d), by the components of their logarithms."""
+        matrices = check_new(estimator, X)
+        is_mixture = hasattr(estimator, "means_")
+        centers = estimator.means_ if is_mixture else estimator.cluster_centers_
+        # A column of zeros: 1 x 1 matrices have one direction.
+        both = [np.pad(log_vectors(some), ((0, 0), (0, 1))) for some in (matrices, centers)]
+        points, places = map(PCA(2, svd_solver="full").fit(both[0]).transform, both)
+        return cls(points, estimator.predict(matrices), places).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the points in the colours of their clusters, and the numbers of the centres."""
+        ax = self._take(ax, (6.5, 5.2))
+        ax.scatter(self.points[:, 0], self.points[:, 1], c=self.labels, cmap="tab20", s=18)
+        for number, place in enumerate(self.centers):
+            ax.annotate(str(number), place, ha="center", va="center", color=INK, bbox=LABEL)
+        ax.set(xlabel="first principal component", ylabel="second principal component")
+        return self
+
+
+class BICDisplay(Display):
+    """The Bayesian information criterion by number of components.
+
+    Parameters
+    ----------
+    bics : mapping of int to float
+
+    Examples
+    --------
+    >>> display = BICDisplay({1: 20.0, 2: 10.0, 3: 12.0}).plot()
+    """
+
+    def __init__(self, bics: Mapping[int, float]) -> None:
+        self.bics = bics
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the ``bics_`` of an `ABMixture` fitted with several ``n_components``."""
+        check_is_fitted(estimator)
+        return cls(estimator.bics_).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the curve with the lowest value marked."""
+        ax = self._take(ax, (6.5, 5.2))
+        best = min(self.bics, key=self.bics.__getitem__)
+        ax.plot(list(self.bics), list(self.bics.values()), "o-", color=COLOUR)
+        ax.plot(best, self.bics[best], "*", color=BEST, markersize=16)
+        ax.set(xlabel="number of components", ylabel="BIC, lower is better", xticks=[*self.bics])
+        return self
+
+
+class WeightsDisplay(Display):
+    """Weights and held-out accuracies of the members of a committee.
+
+    Parameters
+    ----------
+    weights, accuracies : mapping of str to float, by member.
+
+    Examples
+    --------
+    >>> display = WeightsDisplay({"kernel": 0.7, "iddl": 0.3}, {"kernel": 0.9, "iddl": 0.8}).plot()
+    """
+
+    def __init__(self, weights: Mapping[str, float], accuracies: Mapping[str, float]) -> None:
+        self.weights, self.accuracies = weights, accuracies
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the members of a fitted `SPDClassifier`."""
+        check_is_fitted(estimator)
+        return cls(estimator.weights_, estimator.oof_accuracy_).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw one bar for every member, the heaviest at the top."""
+        ax = self._take(ax, (6.5, 5.2))
+        names = sorted(self.weights, key=self.weights.__getitem__)
+        bars = ax.barh(names, [self.weights[name] for name in names], color=COLOUR)
+        ax.bar_label(bars, [f"{self.accuracies[name]:.1%}" for name in names], padding=4)
+        ax.set(xlabel="weight, with the held-out accuracy", xmargin=0.15)
+        return self

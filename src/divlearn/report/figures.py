@@ -1,0 +1,332 @@
+"""Figures of reports, made with plotly: curves, confusion matrices and SPD matrices."""
+
+import html
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import import_extra
+from divlearn.report.sections import Chart, Section
+
+# Colours of the page and of figures, for light and for dark.
+PALETTE = {
+    "paper": ("#fbfaf7", "#15181c"),
+    "card": ("#ffffff", "#1d2126"),
+    "ink": ("#1d2329", "#e6e8ea"),
+    "muted": ("#5c6670", "#9ba5af"),
+    "line": ("#e4e1da", "#2e343b"),
+    "accent": ("#0b6883", "#6fc3da"),
+    "bad": ("#b8481a", "#f08c57"),
+    "shade": ("rgb(0 0 0 / 14%)", "rgb(0 0 0 / 55%)"),
+}
+_NONE = "rgba(0, 0, 0, 0)"
+_ZERO = "#f5f3ee", "#22272d"
+_CORRELATIONS = ("#2166ac", "#b2182b"), ("#5fa8ea", "#f2745c")  # negative and positive
+_ANSWERS = ("#c4501b", "#0b6883"), ("#cf6a33", "#1f7f99")  # wrong and right
+# Series that colour-blind readers can tell apart.
+_SERIES = (
+    ["#0072b2", "#c75400", "#00825f", "#a8518a", "#7a6a00", "#4d5963"],
+    ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
+)
+_MARKED = 60  # points up to which a curve has marks
+_STEPS = 10  # places up to which a curve has a number at each
+_WRITTEN = 12  # classes up to which cells of a confusion matrix hold counts
+_TICKS = 16  # labels of classes that fit along an axis on a phone
+_MISTAKES = 5  # listed below a confusion matrix
+_CELLS = 64  # along a side of a matrix; more would be too small to see and too large to send
+_COLUMNS, _TILES = 3, 6  # matrices in a row, and in a figure
+_PLACES = ["", *map(str, range(2, _TILES + 1))]  # ends of the names of axes
+_DECIMALS = 3  # of correlations in the data
+_NAME = 10  # letters of the name of a matrix
+_LETTERS = 18  # in a line above a matrix
+
+
+def plotly() -> Any:
+    """Return `plotly.graph_objects`; an error names the extra to install."""
+    return import_extra("plotly.graph_objects", "the report needs plotly", "report")
+
+
+def templates() -> dict[str, Any]:
+    """Return the templates of plotly that give all figures the colours of the page."""
+    return {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
+
+
+def _template(theme: int) -> Any:
+    go = plotly()
+    card, ink, line = (PALETTE[name][theme] for name in ("card", "ink", "line"))
+    axis = {
+        "ticks": "outside",
+        "tickcolor": line,
+        "gridcolor": line,
+        "linecolor": line,
+        "zeroline": False,
+        "automargin": True,
+        "title": {"standoff": 12},
+    }
+
+    def scale(ends: tuple[str, str]) -> list[str]:
+        return [ends[0], _ZERO[theme], ends[1]]
+
+    layout = go.Layout(
+        font={"family": "inherit", "size": 13, "color": ink},
+        paper_bgcolor=_NONE,
+        plot_bgcolor=_NONE,
+        margin={"l": 50, "r": 10, "t": 30, "b": 50},
+        hoverlabel={
+            "bgcolor": card,
+            "bordercolor": line,
+            "font": {"color": ink, "size": 13},
+            "align": "left",
+        },
+        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
+        annotationdefaults={"bgcolor": card, "opacity": 0.88, "borderpad": 2, "font": {"size": 12}},
+        colorway=_SERIES[theme],
+        coloraxis={"colorscale": scale(_CORRELATIONS[theme])},
+        coloraxis2={"colorscale": scale(_ANSWERS[theme])},
+        xaxis=axis,
+        yaxis=axis,
+    )
+    return go.layout.Template(layout=layout)
+
+
+def draw(traces: Sequence[Any], **layout: Any) -> Any:
+    """Make a figure; the page adds the template, and with it the colours."""
+    return plotly().Figure(traces, {"template": plotly().layout.Template(), **layout})
+
+
+def literal(text: str) -> str:
+    """Escape a text that plotly would search for markup."""
+    return html.escape(text, quote=False)
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut out the middle of a long text: names often differ in a number at the end."""
+    end = length // 3
+    return text if len(text) <= length else f"{text[: length - 1 - end]}…{text[-end:]}"
+
+
+def curves_section(
+    title: str, curves: Mapping[str, ArrayLike], x_label: str, y_label: str, note: str = ""
+) -> Section:
+    """Draw curves, heights over 0, 1, ... or (places, heights)."""
+    points = {}
+    for name, values in curves.items():
+        y = np.asarray(values, dtype=np.float64)
+        points[name] = y if y.ndim == 2 else np.stack([np.arange(len(y)), y])
+    traces = [
+        plotly().Scatter(
+            mode="lines+markers" if len(x) <= _MARKED else "lines",
+            name=literal(shorten(name, 40)),
+            x=x,
+            y=y,
+            hovertemplate="%{y:.4g}",
+        )
+        for name, (x, y) in points.items()
+    ]
+    steps = max((len(x) for x, _ in points.values()), default=0)
+    whole = {"dtick": 1} if steps <= _STEPS else {}
+    figure = draw(
+        traces,
+        xaxis={"title": {"text": literal(x_label)}, "showgrid": False, **whole},
+        yaxis={"title": {"text": literal(y_label)}},
+        hovermode="x unified",
+        showlegend=len(traces) > 1,
+    )
+    said = [
+        f"{name} from {y[0]:.4g} at {x[0]:g} to {y[-1]:.4g} at {x[-1]:g}"
+        for name, (x, y) in points.items()
+        if len(x)
+    ]
+    text = f"{y_label} over {x_label}: {'; '.join(said)}."
+    rows = [(name, *point) for name, both in points.items() for point in both.T]
+    data = [("curve", x_label, y_label), *rows]
+    return Section("curves", title, note=note, charts=[Chart(figure, text)], data=data)
+
+
+def confusion_section(
+    title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
+) -> Section:
+    """Draw counts of predicted classes, one row for every true class."""
+    counts = np.asarray(matrix, dtype=np.int64)
+    names = [str(name) for name in classes]
+    total, right = counts.sum(), counts.trace()
+    share = f" ({right / total:.1%})" if total else ""
+    text = f"{right:,} of {total:,} are right{share}"
+    content = {"right": text, "mistakes": _mistakes(names, counts), "count": len(names)}
+    data = [
+        ("true class", *names),
+        *([name, *row] for name, row in zip(names, counts, strict=True)),
+    ]
+    charts = [Chart(_confusion(names, counts), f"{title}: {text}.")]
+    return Section("confusion", title, content, note, charts, data)
+
+
+def _confusion(names: Sequence[str], counts: Indices) -> Any:
+    size, totals = len(names), counts.sum(axis=1)
+    shares = counts / np.maximum(totals, 1)[:, None]
+    known = [literal(name) for name in names]
+    hovers = [
+        [
+            f"true: <b>{known[i]}</b><br>predicted: <b>{known[j]}</b><br>"
+            f"{counts[i, j]} of {totals[i]} ({shares[i, j]:.1%})"
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]
+    cells = plotly().Heatmap(
+        # The root lets single mistakes be seen beside hundreds of right answers.
+        z=np.sqrt(shares) * (2 * np.eye(size) - 1),
+        coloraxis="coloraxis2",
+        xgap=2 if size <= 40 else 0,
+        ygap=2 if size <= 40 else 0,
+        hovertext=hovers,
+        hoverinfo="text",
+    )
+    if size <= _WRITTEN:
+        cells.update(text=np.where(counts, counts.astype(str), ""), texttemplate="%{text}")
+    places = range(0, size, -(-size // _TICKS) or 1)
+    axis = {
+        "tickvals": [*places],
+        "ticktext": [literal(shorten(names[place], 12)) for place in places],
+        "showgrid": False,
+        "constrain": "domain",
+    }
+    return draw(
+        [cells],
+        coloraxis2={"showscale": False, "cmin": -1, "cmax": 1},
+        xaxis={**axis, "title": {"text": "predicted class"}, "autotickangles": [0, -45, -90]},
+        yaxis={**axis, "title": {"text": "true class"}, "autorange": "reversed"},
+        margin={"t": 10},
+    )
+
+
+def _mistakes(names: Sequence[str], counts: Indices) -> list[str]:
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
+    places = [divmod(int(place), len(names)) for place in order]
+    return [
+        f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,} of "
+        f"{counts[row].sum():,}"
+        for row, column in places
+        if wrong[row, column]
+    ]
+
+
+def matrices_section(
+    title: str,
+    matrices: ArrayLike,
+    uses: ArrayLike,
+    names: Sequence[str],
+    texts: Sequence[str],
+    note: str = "",
+) -> Section:
+    """Draw SPD matrices as correlations, the six most used first and the others folded.
+
+    ``uses``, >= 0, are in any unit; their shares are shown with names and texts.
+    """
+    used = np.asarray(uses, dtype=np.float64)
+    order = np.argsort(-used, kind="stable")
+    stack, shares = np.asarray(matrices, dtype=np.float64)[order], used[order] / (used.sum() or 1.0)
+    heads = [
+        f"{shorten(names[k], _NAME)}: {share:.1%}" for k, share in zip(order, shares, strict=True)
+    ]
+    captions = [(head, texts[k]) for head, k in zip(heads, order, strict=True)]
+    n_rows = min(-(-len(stack) // _COLUMNS), _TILES // _COLUMNS)
+    parts = [slice(first, first + _TILES) for first in range(0, len(stack), _TILES)]
+    charts = [
+        Chart(
+            _tiles(stack[part], captions[part], n_rows),
+            f"Correlations of {', '.join(heads[part])}.",
+        )
+        for part in parts
+    ]
+    i, j = np.triu_indices(stack.shape[-1], 1)
+    pairs = [f"correlation {a} {b}" for a, b in zip(i, j, strict=True)]
+    heading = ["matrix", "share", *(f"deviation {k}" for k in range(stack.shape[-1])), *pairs]
+    deviations = np.sqrt(np.diagonal(stack, axis1=1, axis2=2))
+    values = np.round(correlations(stack)[:, i, j], _DECIMALS)
+    rows = [
+        (names[k], *row)
+        for k, row in zip(order, np.column_stack([shares, deviations, values]), strict=True)
+    ]
+    content = {"more": f"{len(stack) - _TILES} more", "count": n_rows}
+    return Section("matrices", title, content, note, charts, [heading, *rows])
+
+
+def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int) -> Any:
+    """Draw a few matrices as heat maps side by side."""
+    size = matrices.shape[-1]
+    starts = np.arange(0, size, -(-size // _CELLS))
+    means = _group_means(_group_means(correlations(matrices), starts).swapaxes(1, 2), starts)
+    deviations = _group_means(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), starts)
+    rows = [
+        str(first) if first == last else f"{first} to {last}"
+        for first, last in zip(starts, [*(starts[1:] - 1), size - 1], strict=True)
+    ]
+    traces = []
+    for place, values, scales in zip(_PLACES, means, deviations, strict=False):
+        labels = [
+            f"{row} (standard deviation {scale:.3g})"
+            for row, scale in zip(rows, scales, strict=True)
+        ]
+        tile = plotly().Heatmap(
+            z=np.round(values, 2),
+            x=labels,
+            y=labels,
+            xaxis=f"x{place}",
+            yaxis=f"y{place}",
+            coloraxis="coloraxis",
+            hovertemplate="row %{y}<br>column %{x}<br>correlation %{z:.2f}<extra></extra>",
+        )
+        traces.append(tile)
+    return draw(traces, annotations=_titles(captions), **_tile_layout(n_rows))
+
+
+def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Write captions above the tiles of a figure."""
+    return [
+        {
+            "text": "<br>".join([f"<b>{literal(head)}</b>", *map(literal, lines)]),
+            "x": 0.5,
+            "y": 1,
+            "xref": f"x{place} domain",
+            "yref": f"y{place} domain",
+            "yanchor": "bottom",
+            "showarrow": False,
+            "font": {"size": 11},
+            "bgcolor": _NONE,
+        }
+        for place, (head, text) in zip(_PLACES, captions, strict=False)
+        for lines in [wrap(text, _LETTERS, max_lines=2)]
+    ]
+
+
+def _tile_layout(n_rows: int) -> dict[str, Any]:
+    grid = {"rows": n_rows, "columns": _COLUMNS, "pattern": "independent"}
+    places = _PLACES[: n_rows * _COLUMNS]
+    axis = {"visible": False, "type": "category", "constrain": "domain"}
+    bar = {"orientation": "h", "thickness": 10, "len": 0.5, "y": -0.05, "yanchor": "top"}
+    ticks = {"outlinewidth": 0, "tickvals": [-1, 0, 1], "title": {"text": "correlation"}}
+    return {
+        **{f"xaxis{place}": axis for place in places},
+        **{f"yaxis{place}": {**axis, "autorange": "reversed"} for place in places},
+        "grid": {**grid, "xgap": 0.2, "ygap": 0.45},
+        "coloraxis": {"cmin": -1, "cmax": 1, "colorbar": {**bar, **ticks}},
+        "margin": {"l": 10, "t": 50, "b": 60},
+    }
+
+
+def correlations(matrices: RealArray) -> RealArray:
+    """Divide covariances by the standard deviations of their rows and columns."""
+    scales = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    return matrices / (scales[..., :, None] * scales[..., None, :])
+
+
+def _group_means(values: RealArray, starts: Indices) -> RealArray:
+    """Means along the last axis of the groups that begin at the given places."""
+    counts = np.diff([*starts, values.shape[-1]])
+    return np.add.reduceat(values, starts, axis=-1) / counts
