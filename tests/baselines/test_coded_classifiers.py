@@ -7,17 +7,19 @@ import pickle
 import numpy as np
 import pytest
 from hostile_arrays import definite, spread
+from interrupting import stop_at
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding, kernel_coding
+from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding
 from divlearn.baselines.coded import learn_dictionary
 from divlearn.baselines.cone import Cone, conic_codes
 from divlearn.baselines.kernel_codes import kernels, local_codes, measure, sparse_codes
 from divlearn.baselines.spd_kernels import get_kernel
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting import listen
 
 MODELS = [
     KernelSparseCoding(max_iter=2, random_state=0),
@@ -128,19 +130,12 @@ def test_it_can_be_interrupted_and_keeps_what_it_has(data):
     np.testing.assert_array_equal(history["iteration"], [0, 1])
 
 
-def test_an_interrupted_choice_takes_the_best_so_far(data, monkeypatch):
+def test_an_interrupted_choice_takes_the_best_so_far(data):
     X, y, *_ = data
-    calls = []
-
-    def patient(*arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return sparse_codes(*arguments)
-
-    monkeypatch.setattr(kernel_coding, "sparse_codes", patient)
-    model = KernelSparseCoding(6, max_iter=1, random_state=0).fit(X, y)
-    assert len(calls) == 3
+    model = KernelSparseCoding(6, bandwidth=0.1, max_iter=1, random_state=0)
+    assert clone(model).fit(X, y).parameters_["penalty"] == 0.01
+    with listen(stop_at("candidates", 1)):  # of three, of which 0.1 is the first
+        model.fit(X, y)
     assert model.parameters_["penalty"] == 0.1
 
 

@@ -135,15 +135,6 @@ def test_invariance_under_congruence():
         np.testing.assert_allclose(moved.transform(A @ X @ A.T), model.transform(X), rtol=1e-3)
 
 
-def test_blocks(monkeypatch):
-    X, y = classes(5)
-    model = DivergenceMDM().fit(X, y)
-    whole = model.transform(X)
-    monkeypatch.setattr("divlearn.baselines.neighbors._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.baselines.neighbors._LEAST_ROWS", 7)
-    np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
-
-
 def test_a_mean_that_is_not_exact_is_told(monkeypatch):
     X, y = classes(6)
     monkeypatch.setattr("divlearn.baselines.mean_distance._TOLERANCE", 1e-300)
