@@ -121,6 +121,22 @@ def short_fits(monkeypatch):
 
 
 @pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    """An empty folder, where relative paths lead."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def limit_files():
+    """Let this process write no larger files until the test ends, as ``ulimit -f`` does."""
+    resource = pytest.importorskip("resource", reason="there are no such limits here")
+    kind, limits = resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda n_bytes: resource.setrlimit(kind, (n_bytes, limits[1]))  # Python ignores SIGXFSZ
+    resource.setrlimit(kind, limits)
+
+
+@pytest.fixture
 def coarse_maps(monkeypatch):
     """Few points of the plane, among them all named ones."""
     monkeypatch.setattr("divlearn.judge.maps._DEFAULT_GRID", np.arange(5) / 2)

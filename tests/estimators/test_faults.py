@@ -206,17 +206,12 @@ def test_ctrl_c_after_a_search_leaves_its_result(data, monkeypatch, verb):
     assert_same(model.predict_proba(data[0]), whole.predict_proba(data[0]))
 
 
-def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
+def test_a_disk_that_is_full_leaves_the_old_model(tmp_path, limit_files):
     """Files may not grow beyond a limit: the kernel refuses to write more of them."""
-    resource = pytest.importorskip("resource", reason="there are no such limits here")
     path = tmp_path / "model"
     divlearn.save(divlearn.ABKMeans(3), path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # Python ignores SIGXFSZ
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    limit_files(20_000)
+    with pytest.raises(OSError, match="File too large"):
+        divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)
     assert divlearn.load(path).n_clusters == 3
     assert os.listdir(tmp_path) == ["model"]
