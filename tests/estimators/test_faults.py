@@ -169,7 +169,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     engine = EngineCalls(monkeypatch, press_ctrl_c)
     clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in [*range(1, n_calls, max(1, n_calls // 4)), n_calls]:
+    for call in [*range(1, n_calls, max(1, n_calls // 3)), n_calls]:
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(random_state=0)
         try:
