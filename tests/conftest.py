@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import warnings
 from importlib import import_module
 
@@ -125,6 +126,12 @@ def working_folder(tmp_path, monkeypatch):
     """An empty folder, where relative paths lead."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def uninstall(monkeypatch):
+    """Let a module look as if it were not installed."""
+    return lambda name: monkeypatch.setitem(sys.modules, name, None)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ ESTIMATORS = [
     (baselines.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
     (baselines.DivergenceKNN(), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
-    (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
+    (baselines.LEML(4, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),
     (baselines.KernelSparseCoding(bandwidth=0.5, penalty=0.01, max_iter=1, **SEED), lift_spd),
     (baselines.RSPDL(penalty=0.1, max_iter=1, **SEED), lift_spd),

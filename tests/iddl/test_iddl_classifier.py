@@ -184,23 +184,6 @@ def test_heads_of_a_fold_are_chosen_without_it():
     assert learning.loss_without_each(chooser, parts) == pytest.approx(6.6)
 
 
-@pytest.mark.parametrize("max_iter", [0, 2])
-def test_only_the_loss_that_is_kept_is_solved_for_on_everything(data, monkeypatch, max_iter):
-    X, y, _, _ = data
-    solve, solved = learning.solve_head, []
-
-    def noted(loss, samples, *rest):
-        if samples.shards.n_matrices == len(X):
-            solved.append(loss.name)
-        return solve(loss, samples, *rest)
-
-    monkeypatch.setattr(learning, "solve_head", noted)
-    classifier = IDDLClassifier(**FAST | {"max_iter": max_iter}).fit(X, y)
-    assert classifier.loss == "auto"
-    n_models = len(classifier.models_) + len(classifier.starts_)
-    assert solved == [classifier.loss_] * n_models
-
-
 def test_paper_preset(data):
     X, y, X_test, y_test = data
     paper = IDDLClassifier.paper("V")

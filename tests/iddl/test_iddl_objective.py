@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from iddl_problems import start_features
+from interrupting import stop_at
 from pyriemann.geometry.distance import distance_riemann
 from sklearn.cluster import KMeans
 
@@ -186,12 +187,7 @@ def test_congruence_changes_nothing():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_interrupt_keeps_the_best_so_far(solver):
     objective, start = make()
-
-    def stop(what, done, *_):
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with listen(stop):
+    with listen(stop_at("iterations", 2)):
         fit = solver(objective, start, max_iter=50, tol=0.0)
     assert "interrupted" in fit.message
     assert fit.trial.value < fit.history["objective"][0]
@@ -199,16 +195,11 @@ def test_an_interrupt_keeps_the_best_so_far(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_an_interrupt_before_the_first_step_keeps_the_start(solver, monkeypatch):
+def test_an_interrupt_before_the_first_step_keeps_the_start(solver):
     objective, start = make()
     value = objective.trial(start).value
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(objective), "gradient", interrupted)
-    monkeypatch.setattr(AtomBlock, "gradient", interrupted)
-    fit = solver(objective, start, max_iter=50, tol=0.0)
+    with listen(stop_at("iterations", 0)):
+        fit = solver(objective, start, max_iter=50, tol=0.0)
     assert (fit.n_iter, fit.trial.value) == (0, value)
     assert fit.message == "interrupted by the user in iteration 1"
     np.testing.assert_array_equal(fit.history["objective"], [value])
@@ -291,15 +282,11 @@ def test_initial_atoms(method):
         assert all(any(np.array_equal(atom, x) for x in X) for atom in atoms)
 
 
-@pytest.mark.parametrize("known_at_once", [True, False])
-def test_initial_atoms_are_those_of_kmeans(known_at_once, monkeypatch):
-    """Distances may be computed in one go: the same seeds are drawn, and the same atoms found."""
-    from divlearn.iddl import starts
-
-    if not known_at_once:
-        monkeypatch.setattr(starts, "_MOST_DISTANCES", 0)
+@pytest.mark.parametrize("n", [60, 4100])
+def test_initial_atoms_are_those_of_kmeans(n):
+    """Distances between few are computed in one go: the same seeds are drawn."""
     rng = np.random.default_rng(0)
-    factors = rng.standard_normal((60, 3, 9))
+    factors = rng.standard_normal((n, 3, 9))
     X = factors @ factors.mT
     atoms = initial_atoms(X, None, 8, "kmeans", np.random.RandomState(5))
     rows = logm(X).reshape(len(X), -1)

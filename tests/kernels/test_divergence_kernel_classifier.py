@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from conftest import wishart
+from interrupting import stop_at
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss
@@ -22,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
+from divlearn.fitting import listen
 from divlearn.fitting.calibration import calibrate
-from divlearn.fitting.folds import make_folds
-from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier, tables
+from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
 from divlearn.kernels.coupling import couple, couple_all, log_probabilities, sharpness_of
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
@@ -119,7 +120,7 @@ def test_a_random_state_makes_it_repeatable():
     assert (first.oof_decision_ != third.oof_decision_).any()
 
 
-def test_progress_and_interruption(capsys, monkeypatch):
+def test_progress_and_interruption(capsys):
     X, y = classes(6)
     grid = {"alphas": [0, 1], "betas": [0], "scales": [1], "C": [1, 10], "random_state": 0}
     DivergenceKernelClassifier(verbose=1, **grid).fit(X, y)
@@ -131,21 +132,12 @@ def test_progress_and_interruption(capsys, monkeypatch):
     assert lines[2].endswith("2 of 2 divergences")
     assert len(lines) == 3
 
-    learn, calls = tables.median_scale, []
-
-    def interrupted(*arguments):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return learn(*arguments)
-
-    monkeypatch.setattr(tables, "median_scale", interrupted)
-    model = DivergenceKernelClassifier(**grid).fit(X, y)
+    with listen(stop_at("divergences", 1)):
+        model = DivergenceKernelClassifier(**grid).fit(X, y)
     assert model.message_.endswith("; interrupted by the user after 1 of 2 divergences")
     assert len(model.cv_results_["params"]) == 2
     assert model.score(X, y) > 0.9
-    calls[:] = [None]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("divergences", 0)):
         DivergenceKernelClassifier(**grid).fit(X, y)
 
 
@@ -287,22 +279,6 @@ def test_weights_pull_the_machine():
     weights = np.where(y == 1, 20.0, 1.0)
     plain = DivergenceKernelClassifier(**grid).fit(X, y).predict(X).mean()
     assert DivergenceKernelClassifier(**grid).fit(X, y, weights).predict(X).mean() > plain
-
-
-def test_groups_stay_together(monkeypatch):
-    X, y = classes(14)
-    groups = np.arange(60) // 6
-    seen = []
-
-    def spy(*given, **named):
-        seen.extend(make_folds(*given, **named))
-        return seen
-
-    monkeypatch.setattr("divlearn.fitting.labelled.make_folds", spy)
-    DivergenceKernelClassifier(random_state=0, **SMALL).fit(X, y, groups=groups)
-    assert len(seen) == 4
-    for train, test in seen:
-        assert not set(groups[train]) & set(groups[test])
 
 
 def test_groups_for_a_splitter_that_wants_them():
@@ -473,12 +449,10 @@ def test_wrong_matrices():
         model.predict(X[:, :2, :2])
 
 
-def test_too_many_matrices(monkeypatch):
-    X, y = classes(27)
-    monkeypatch.setattr("divlearn.kernels.classifier._LARGEST_TABLE", 2**17)
-    with pytest.raises(ValueError, match=r"n_matrices=60 with 6 divergences .* fit on a random"):
-        DivergenceKernelClassifier().fit(X, y)
-    DivergenceKernelClassifier(random_state=0, **SMALL).fit(X, y)
+def test_too_many_matrices():
+    X = np.linspace(1, 2, 10_000)[:, None, None]
+    with pytest.raises(ValueError, match=r"n_matrices=10000 with 6 divergences .* fit on a random"):
+        DivergenceKernelClassifier().fit(X, np.arange(10_000) % 2)
 
 
 # --- coupling
