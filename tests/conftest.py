@@ -129,6 +129,13 @@ def working_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def set_tolerance(monkeypatch):
+    """Set how exact means or mixtures are, where estimators have no parameter for it."""
+    names = {"means": "baselines.mean_distance._TOLERANCE", "mixtures": "cluster.mixture.TOLERANCE"}
+    return lambda what, value: monkeypatch.setattr(f"divlearn.{names[what]}", value)
+
+
+@pytest.fixture
 def uninstall(monkeypatch):
     """Let a module look as if it were not installed."""
     return lambda name: monkeypatch.setitem(sys.modules, name, None)

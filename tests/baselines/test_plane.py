@@ -125,10 +125,10 @@ def test_losses_are_those_of_probabilities():
 
 
 @pytest.mark.parametrize("place", range(len(CHOICES) + 1))
-def test_the_means_are_those_that_were_judged(place, monkeypatch):
+def test_the_means_are_those_that_were_judged(place, monkeypatch, set_tolerance):
     X, y = wishart(10)
     monkeypatch.setattr(mean_distance.plane, "least_loss", lambda *_: (place, 8))
-    monkeypatch.setattr(mean_distance, "_TOLERANCE", 1e-9)  # from whatever start
+    set_tolerance("means", 1e-9)  # from whatever start
     model = DivergenceMDM("choose", random_state=0).fit(X, y)
     airm, burg, harmonic = (
         DivergenceMDM(name).fit(X, y).means_ for name in ("airm", "burg", "reverse-burg")

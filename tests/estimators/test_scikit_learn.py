@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import divlearn
 from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
-from divlearn.committee import tangent
+from divlearn.cluster import mixture
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
@@ -83,15 +83,17 @@ def name_of(part):
 @pytest.fixture(autouse=True)
 def short_fits(monkeypatch):
     """From how many values something is chosen, and how far a search goes, is no matter here."""
-    monkeypatch.setitem(log_svm.PENALTIES, "linear", (10.0,))
-    monkeypatch.setattr(log_svm, "FOLDS", 2)
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1.0)
-    monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
-    monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
-    monkeypatch.setattr(kernel_codes, "_STEPS", 1)
-    monkeypatch.setattr(rspdl, "_STEPS", 1)
-    monkeypatch.setattr(cone, "_INNER", 10)
-    monkeypatch.setitem(tangent._MODELS["logistic"][2], "C", [1.0])
+    for module, name, short in (
+        (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
+        (log_svm, "FOLDS", 2),
+        (mixture, "TOLERANCE", 1.0),
+        (coded, "_PENALTIES", (10.0,)),
+        (coded, "_ATOMS_PER_CLASS", 1),
+        (kernel_codes, "_STEPS", 1),
+        (rspdl, "_STEPS", 1),
+        (cone, "_INNER", 10),
+    ):
+        monkeypatch.setattr(module, name, short)
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
