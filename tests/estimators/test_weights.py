@@ -24,7 +24,7 @@ MODELS = ESTIMATORS | {
     "SPDClassifier, all": divlearn.SPDClassifier(cv=2, **SEED),
     "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
     "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
-    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=5, **SEED),
+    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=2, **SEED),
     "DivergenceKNN(4)": baselines.DivergenceKNN(4),
     "DivergenceMDM, choose": baselines.DivergenceMDM("choose", cv=2, **SEED),
     "DivergenceMDM, field": baselines.DivergenceMDM(["airm", "burg"], filtering=True),
