@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import sys
 from functools import cache
 
 import numpy as np
@@ -175,10 +176,10 @@ def test_numbers_of_all_kinds_become_plain():
 
 
 @pytest.mark.parametrize(("module", "name"), [("jinja2", "jinja2"), ("plotly.offline", "plotly")])
-def test_the_extra_is_named(uninstall, module, name):
+def test_the_extra_is_named(monkeypatch, module, name):
     for part in ("_environment", "_library"):
         getattr(page, part).cache_clear()
-    uninstall(module)
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf'{name}: pip install "divlearn\[report\]"'):
         every_section().html()
     assert every_section()._repr_html_() is None
